@@ -3,7 +3,7 @@
 #include "tests/effort.hpp"
 #include "tests/models/bert_family.hpp"
 #include "tests/models/model_checks.hpp"
-#include "tests/models/reference_bert.hpp"
+#include "tests/models/reference_model.hpp"
 
 #include <doctest/doctest.h>
 
@@ -40,14 +40,14 @@ TEST_CASE("losses, activations and gradients of BERT and RoBERTa equal the refer
   for (const auto& [name, options] : bert_family()) {
     CAPTURE(name);
     ModelRun run(device_of(2, true), options, 3);
-    check_reference<ReferenceBert>(run, options, masked_samples(options, 40, 3),
-                                   {.stride = test::sanitized     ? 601u
-                                              : tests::long_run() ? 1u
-                                                                  : 7u,
-                                    .loss_error = allowed(1e-6),
-                                    .has_no_slope = [&options = options](const std::string& tensor, std::size_t i) {
-                                      return has_no_slope(tensor, options, i);
-                                    }});
+    check_reference(run, options, masked_samples(options, 40, 3),
+                    {.stride = test::sanitized     ? 601u
+                               : tests::long_run() ? 1u
+                                                   : 7u,
+                     .loss_error = allowed(1e-6),
+                     .has_no_slope = [&options = options](const std::string& tensor, std::size_t i) {
+                       return has_no_slope(tensor, options, i);
+                     }});
   }
 }
 
@@ -61,14 +61,14 @@ TEST_CASE(
     options.vocab_size = 150;  // enough for several tiles of the words' table
     options.tile = std::exchange(tile, 6 - tile);
     ModelRun run(device_of(2, true), options, 3);
-    check_reference<ReferenceBert>(run, options, masked_samples(options, 40, 3),
-                                   {.stride = test::sanitized     ? 307u
-                                              : tests::long_run() ? 1u
-                                                                  : 13u,
-                                    .loss_error = allowed(1e-6),
-                                    .has_no_slope = [&options](const std::string& tensor, std::size_t i) {
-                                      return has_no_slope(tensor, options, i);
-                                    }});
+    check_reference(run, options, masked_samples(options, 40, 3),
+                    {.stride = test::sanitized     ? 307u
+                               : tests::long_run() ? 1u
+                                                   : 13u,
+                     .loss_error = allowed(1e-6),
+                     .has_no_slope = [&options](const std::string& tensor, std::size_t i) {
+                       return has_no_slope(tensor, options, i);
+                     }});
     check_tiles(options, {masked_samples(options, 40, 3), masked_samples(options, 43, 3)}, is_rounding);
   }
 }
@@ -238,14 +238,14 @@ TEST_CASE("a classifier's loss and gradients equal the reference in double preci
     options.tile = std::exchange(tile, 5 - tile);
     CAPTURE(options.tile);
     ModelRun run(device_of(2, true), options, 3);
-    check_reference<ReferenceBert>(run, options, labelled_samples(options, 40, 3),
-                                   {.stride = test::sanitized     ? 401u
-                                              : tests::long_run() ? 1u
-                                                                  : 11u,
-                                    .loss_error = allowed(1e-6),
-                                    .has_no_slope = [&options](const std::string& tensor, std::size_t i) {
-                                      return has_no_slope(tensor, options, i);
-                                    }});
+    check_reference(run, options, labelled_samples(options, 40, 3),
+                    {.stride = test::sanitized     ? 401u
+                               : tests::long_run() ? 1u
+                                                   : 11u,
+                     .loss_error = allowed(1e-6),
+                     .has_no_slope = [&options](const std::string& tensor, std::size_t i) {
+                       return has_no_slope(tensor, options, i);
+                     }});
     check_microbatches(
         options, 3,
         [all = labelled_samples(options, 10, 3), length = std::ptrdiff_t{options.sequence_length}](int first,

@@ -7,9 +7,7 @@
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_run.hpp"
-#include "tests/models/reference_bert.hpp"
-#include "tests/models/reference_gpt.hpp"
-#include "tests/models/reference_llama.hpp"
+#include "tests/models/reference_model.hpp"
 
 #include <doctest/doctest.h>
 
@@ -73,8 +71,8 @@ std::vector<ReferenceSamples> documents_of(const ReferenceSamples& packed) {
   return documents;
 }
 
-/// Sum of the reference's results for each document alone.
-template <typename Reference, typename Options>
+/// The sum of what the reference makes of each document alone.
+template <typename Options>
 struct ByDocument {
   ByDocument(const Options& given, const ReferenceParameters& values) : options(given), parameters(values) {}
 
@@ -83,7 +81,7 @@ struct ByDocument {
     for (const ReferenceSamples& document : documents_of(packed)) {
       Options alone = options;
       alone.sequence_length = document.positions;
-      sum += Reference(alone, parameters).loss(document);
+      sum += ReferenceModel(alone, parameters).loss(document);
     }
     return sum;
   }
@@ -92,7 +90,7 @@ struct ByDocument {
   const ReferenceParameters& parameters;
 };
 
-template <typename Reference, typename Options>
+template <typename Options>
 void check_packed(const Options& options, std::size_t stride) {
   const ReferenceSamples packed = packed_samples(options);
   const double factor = 1.0 / 20;
@@ -100,7 +98,7 @@ void check_packed(const Options& options, std::size_t stride) {
   const double loss = together.forward(packed, factor);
   together.backward(false);
 
-  using Exact = ByDocument<Reference, Options>;
+  using Exact = ByDocument<Options>;
   const ReferenceParameters parameters = together.reference_parameters();
   CHECK(loss == doctest::Approx(Exact(options, parameters).loss(packed) * factor).epsilon(allowed(1e-6)));
   const auto gradients = together.gradients_by_name();
@@ -137,15 +135,15 @@ TEST_CASE("documents in one sample have the losses and gradients that each has a
   const std::size_t sparse = test::sanitized ? 151 : tests::long_run() ? 1 : 7;
   for (const int tile : {1, 2}) {
     CAPTURE(tile);
-    check_packed<ReferenceGpt>(small_gpt(tile), sparse);
+    check_packed(small_gpt(tile), sparse);
   }
   for (const auto& [name, options] : family()) {
     CAPTURE(name);
-    check_packed<ReferenceLlama>(options, sparse);
+    check_packed(options, sparse);
   }
   for (const auto& [name, options] : berts()) {
     CAPTURE(name);
-    check_packed<ReferenceBert>(options, sparse);
+    check_packed(options, sparse);
   }
 }
 

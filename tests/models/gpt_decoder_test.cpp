@@ -2,9 +2,8 @@
 
 #include "runtime/base/error.hpp"
 #include "tests/doubles/far_device.hpp"
-#include "tests/models/every_device.hpp"
-#include "tests/models/model_run.hpp"
-#include "tests/models/reference_gpt.hpp"
+#include "tests/models/model_checks.hpp"
+#include "tests/models/reference_model.hpp"
 
 #include <doctest/doctest.h>
 
@@ -28,29 +27,12 @@ GptOptions small_options(DType dtype = DType::f32) {
           .precision = {.compute = dtype, .gradient = dtype}};
 }
 
-/// Parameters of a run of the training model.
-UnitSource weights_of(ModelRun& run) {
-  return [&run](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(run.parameters(unit.name)[begin + i]);
-  };
-}
-
-/// Maximum difference from the reference's logits, relative to their size.
-double error_of(std::span<const float> logits, const double* expected) {
-  double error = 0, size = 0;
-  for (std::size_t v = 0; v < logits.size(); ++v) {
-    error = worse(error, std::abs(static_cast<double>(logits[v]) - expected[v]));
-    size = std::max(size, std::abs(expected[v]));
-  }
-  return error / size;
-}
-
 struct Case {
   explicit Case(DType dtype, bool at_once = true)
       : options(small_options(dtype)), run(runtime::make_inline_device({.threads = 2}), options, 1) {
     samples = made_up_samples(options, 40, 1);
     const auto parameters = run.reference_parameters();
-    ReferenceGpt(options, parameters).loss(samples, nullptr, &logits);
+    ReferenceModel(options, parameters).loss(samples, nullptr, &logits);
     device = on_gpu_here() ? tests::make_device()
              : at_once     ? runtime::make_inline_device({.threads = 2})
                            : runtime::make_cpu_device({.threads = 2});
@@ -82,7 +64,7 @@ TEST_CASE("a decoder that reads token by token has the logits of the reference a
       Case c(dtype, at_once);
       double error = 0;
       for (std::size_t t = 0; t < c.samples.tokens.size(); ++t)
-        error = worse(error, error_of(c.decoder->read(c.tokens(t, 1)), c.expected(t)));
+        error = worse(error, logit_error(c.decoder->read(c.tokens(t, 1)), c.expected(t)));
       CAPTURE(to_string(dtype));
       CHECK(error <= c.tolerance);
       CHECK(c.decoder->positions() == c.decoder->context());
@@ -96,14 +78,14 @@ TEST_CASE("a decoder that reads many tokens at once has the same logits as one t
     double error = 0;
     for (std::size_t length = 1; length <= c.samples.tokens.size(); ++length) {
       c.decoder->forget();
-      error = worse(error, error_of(c.decoder->read(c.tokens(0, length)), c.expected(length - 1)));
+      error = worse(error, logit_error(c.decoder->read(c.tokens(0, length)), c.expected(length - 1)));
     }
     for (const std::vector<std::size_t>& parts :
          {std::vector<std::size_t>{4, 1, 7, 2}, {1, 5, 5}, {6, 13}, {1, 1, 17}}) {
       c.decoder->forget();
       std::size_t first = 0;
       for (const std::size_t count : parts) {
-        error = worse(error, error_of(c.decoder->read(c.tokens(first, count)), c.expected(first + count - 1)));
+        error = worse(error, logit_error(c.decoder->read(c.tokens(first, count)), c.expected(first + count - 1)));
         first += count;
       }
     }
@@ -145,10 +127,10 @@ TEST_CASE("a decoder loads weights into memory inaccessible to the host, and rea
     Case c(dtype);
     tests::FarDevice far(runtime::make_inline_device({.threads = 2}));
     Decoder decoder(far, decoder_model(c.options), weights_of(c.run));
-    CHECK(error_of(decoder.read(c.tokens(0, 5)), c.expected(4)) <= c.tolerance);
+    CHECK(logit_error(decoder.read(c.tokens(0, 5)), c.expected(4)) <= c.tolerance);
     const auto logits = decoder.read(c.tokens(5, 1));
     CHECK(far.host_reaches(logits.data()));
-    CHECK(error_of(logits, c.expected(5)) <= c.tolerance);
+    CHECK(logit_error(logits, c.expected(5)) <= c.tolerance);
   }
 }
 

@@ -2,7 +2,7 @@
 #include "runtime/base/error.hpp"
 #include "tests/effort.hpp"
 #include "tests/models/model_checks.hpp"
-#include "tests/models/reference_gpt.hpp"
+#include "tests/models/reference_model.hpp"
 
 #include <doctest/doctest.h>
 
@@ -50,11 +50,11 @@ TEST_CASE("a GPT's loss, activations and gradients equal the reference in double
       CAPTURE(at_once);
       const GptOptions options = tile == 1 ? small_options(dropout) : tiled_options(tile, dropout);
       ModelRun run(device_of(2, at_once), options, 3);
-      check_reference<ReferenceGpt>(run, options, made_up_samples(options, 40, 3),
-                                    {.stride = test::sanitized ? 151u
-                                               : tile > 1      ? 7u
-                                               : at_once       ? 1u
-                                                               : 5u});
+      check_reference(run, options, made_up_samples(options, 40, 3),
+                      {.stride = test::sanitized ? 151u
+                                 : tile > 1      ? 7u
+                                 : at_once       ? 1u
+                                                 : 5u});
     }
   }
 }

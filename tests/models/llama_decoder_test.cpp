@@ -1,10 +1,8 @@
 #include "models/families/decoder_model.hpp"
 
-#include "tests/models/every_device.hpp"
-#include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
-#include "tests/models/model_run.hpp"
-#include "tests/models/reference_llama.hpp"
+#include "tests/models/model_checks.hpp"
+#include "tests/models/reference_model.hpp"
 
 #include <doctest/doctest.h>
 
@@ -15,22 +13,7 @@ using namespace ranvier;
 using namespace ranvier::models;
 using runtime::DType;
 
-namespace {
-
-/// Maximum difference from the reference's logits, relative to their size.
-double error_of(std::span<const float> logits, const double* expected) {
-  double error = 0, size = 0;
-  for (std::size_t v = 0; v < logits.size(); ++v) {
-    error = worse(error, std::abs(static_cast<double>(logits[v]) - expected[v]));
-    size = std::max(size, std::abs(expected[v]));
-  }
-  return error / size;
-}
-
-}  // namespace
-
-TEST_CASE(
-    "decoders of LLaMA and related families have the reference's logits at every position, in calls of any size") {
+TEST_CASE("decoders of LLaMA and its kin have the reference's logits at every position, however tokens are read") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const auto& [name, options] : family({dtype, dtype})) {
       CAPTURE(to_string(dtype));
@@ -39,19 +22,15 @@ TEST_CASE(
       const auto samples = made_up_samples(options, 40, 1);
       const ReferenceParameters parameters = run.reference_parameters();
       std::vector<double> expected;
-      ReferenceLlama(options, parameters).loss(samples, nullptr, &expected);
+      ReferenceModel(options, parameters).loss(samples, nullptr, &expected);
 
       const auto device = device_of(2, dtype == DType::f32);
-      Decoder decoder(*device, decoder_model(options),
-                      [&](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
-                        for (std::size_t i = 0; i < out.size(); ++i)
-                          out[i] = static_cast<float>(run.parameters(unit.name)[begin + i]);
-                      });
+      Decoder decoder(*device, decoder_model(options), weights_of(run));
       const std::span tokens(samples.tokens);
       const auto check = [&](std::size_t first, std::size_t count) {
         const auto logits = decoder.read(tokens.subspan(first, count));
         REQUIRE(logits.size() == decoder.vocabulary());
-        CHECK(error_of(logits, expected.data() + (first + count - 1) * decoder.vocabulary()) <=
+        CHECK(logit_error(logits, expected.data() + (first + count - 1) * decoder.vocabulary()) <=
               (dtype == DType::f32 ? 2e-5 : 6e-2));
       };
       for (std::size_t t = 0; t < tokens.size(); ++t) check(t, 1);

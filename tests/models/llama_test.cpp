@@ -3,7 +3,7 @@
 #include "tests/effort.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_checks.hpp"
-#include "tests/models/reference_llama.hpp"
+#include "tests/models/reference_model.hpp"
 
 #include <doctest/doctest.h>
 
@@ -34,12 +34,12 @@ TEST_CASE(
   for (const auto& [name, options] : family()) {
     CAPTURE(name);
     ModelRun run(device_of(2, true), options, 3);
-    check_reference<ReferenceLlama>(run, options, made_up_samples(options, 40, 3),
-                                    {.stride = test::sanitized     ? 151u
-                                               : tests::long_run() ? 1u
-                                                                   : 7u,
-                                     .loss_error = allowed(1e-6),
-                                     .scaled = true});
+    check_reference(run, options, made_up_samples(options, 40, 3),
+                    {.stride = test::sanitized     ? 151u
+                               : tests::long_run() ? 1u
+                                                   : 7u,
+                     .loss_error = allowed(1e-6),
+                     .scaled = true});
   }
 }
 
@@ -51,12 +51,12 @@ TEST_CASE(
     CAPTURE(tile);
     const LlamaOptions options = in_tiles(plain, std::exchange(tile, 6 - tile));
     ModelRun run(device_of(2, true), options, 3);
-    check_reference<ReferenceLlama>(run, options, made_up_samples(options, 40, 3),
-                                    {.stride = test::sanitized     ? 607u
-                                               : tests::long_run() ? 1u
-                                                                   : 31u,
-                                     .loss_error = allowed(1e-6),
-                                     .scaled = true});
+    check_reference(run, options, made_up_samples(options, 40, 3),
+                    {.stride = test::sanitized     ? 607u
+                               : tests::long_run() ? 1u
+                                                   : 31u,
+                     .loss_error = allowed(1e-6),
+                     .scaled = true});
     check_tiles(options, {made_up_samples(options, 40, 3), made_up_samples(options, 43, 3)});
   }
 }

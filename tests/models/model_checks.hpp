@@ -1,6 +1,7 @@
 // Properties of models of any family; each family has a test that calls these.
 #pragma once
 
+#include "models/core/unit_source.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/model_run.hpp"
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +28,23 @@ inline void check_close(const std::vector<double>& a, const std::vector<double>&
   CHECK(norm(apart) <= error * norm(b));
 }
 
+/// The greatest difference from logits of the reference, as a share of their size.
+inline double logit_error(std::span<const float> logits, const double* expected) {
+  double error = 0, size = 0;
+  for (std::size_t v = 0; v < logits.size(); ++v) {
+    error = worse(error, std::abs(static_cast<double>(logits[v]) - expected[v]));
+    size = std::max(size, std::abs(expected[v]));
+  }
+  return error / size;
+}
+
+/// The parameters of a run of the training model.
+inline UnitSource weights_of(ModelRun& run) {
+  return [&run](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(run.parameters(unit.name)[begin + i]);
+  };
+}
+
 struct ReferenceCheck {
   std::size_t stride = 1;    ///< stride between the elements whose gradients are compared
   double loss_error = 1e-6;  ///< relative
@@ -34,8 +53,8 @@ struct ReferenceCheck {
   std::function<bool(const std::string& tensor, std::size_t element)> has_no_slope;
 };
 
-/// Compares loss, every layer's output and every tensor's gradient of a first microbatch with the reference.
-template <typename Reference, typename Options>
+/// Loss, every layer's output and every tensor's gradient of a first microbatch are those of the reference.
+template <typename Options>
 void check_reference(ModelRun& run, const Options& options, const ReferenceSamples& samples,
                      const ReferenceCheck& check) {
   const auto has_no_slope = [&](const std::string& tensor, std::size_t element) {
@@ -47,7 +66,7 @@ void check_reference(ModelRun& run, const Options& options, const ReferenceSampl
 
   const ReferenceParameters parameters = run.reference_parameters();
   std::vector<std::vector<double>> activations;
-  const double expected = Reference(options, parameters).loss(samples, &activations);
+  const double expected = ReferenceModel(options, parameters).loss(samples, &activations);
   CHECK(loss == doctest::Approx(expected * factor).epsilon(check.loss_error));
   for (std::size_t layer = 0; layer < activations.size(); ++layer) {
     const TypedArray output = run.output(layer);
@@ -60,7 +79,8 @@ void check_reference(ModelRun& run, const Options& options, const ReferenceSampl
   }
 
   const auto gradients = run.gradients_by_name();
-  for (const auto& [tensor, slopes] : differences<Reference>(options, parameters, samples, factor, check.stride)) {
+  for (const auto& [tensor, slopes] :
+       differences<ReferenceModel>(options, parameters, samples, factor, check.stride)) {
     CAPTURE(tensor);
     const auto& ours = gradients.at(tensor);
     const double scale = norm(ours) / std::sqrt(static_cast<double>(ours.size()));

@@ -11,7 +11,7 @@
 #include "models/families/resnet.hpp"
 #include "runtime/device/device.hpp"
 #include "tests/models/device_copies.hpp"
-#include "tests/models/reference_gpt.hpp"
+#include "tests/models/reference_model.hpp"
 #include "tests/models/typed_array.hpp"
 
 #include <algorithm>

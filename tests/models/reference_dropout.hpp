@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/ops/dropout.hpp"
-#include "tests/models/reference_gpt.hpp"
+#include "tests/models/reference_model.hpp"
 
 #include <cstddef>
 #include <cstdint>

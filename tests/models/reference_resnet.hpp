@@ -3,7 +3,7 @@
 #pragma once
 
 #include "models/families/resnet.hpp"
-#include "tests/models/reference_gpt.hpp"
+#include "tests/models/reference_model.hpp"
 
 #include <vector>
 
