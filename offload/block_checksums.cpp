@@ -1,6 +1,7 @@
 #include "offload/block_checksums.hpp"
 
 #include "offload/tier.hpp"
+#include "runtime/arithmetic.hpp"
 
 #include <algorithm>
 #include <array>
@@ -41,7 +42,9 @@ std::uint64_t BlockChecksums::sum_of(std::uint64_t block, const std::byte* data)
   return std::max<std::uint64_t>(sum, 1);
 }
 
-std::size_t BlockChecksums::count(std::uint64_t file_bytes) { return (file_bytes + block_bytes - 1) / block_bytes; }
+std::size_t BlockChecksums::count(std::uint64_t file_bytes) {
+  return runtime::ceil_divide(file_bytes, block_bytes);
+}
 
 void BlockChecksums::record(std::uint64_t offset, std::span<const std::byte> blocks) {
   for (std::size_t at = 0; at < blocks.size(); at += block_bytes) {

@@ -1,6 +1,7 @@
 #include "offload/bucket_layout.hpp"
 
 #include "offload/tier.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 
@@ -16,7 +17,7 @@ BucketLayout::BucketLayout(std::size_t elements, std::size_t bucket_elements, st
   expect(bucket_elements > 0, "buckets have no elements");
 }
 
-std::size_t BucketLayout::buckets() const noexcept { return (elements_ + bucket_elements_ - 1) / bucket_elements_; }
+std::size_t BucketLayout::buckets() const noexcept { return runtime::ceil_divide(elements_, bucket_elements_); }
 
 std::size_t BucketLayout::end(std::size_t bucket) const noexcept {
   return std::min(elements_, begin(bucket) + bucket_elements_);
@@ -26,7 +27,7 @@ std::size_t BucketLayout::array_offset(std::size_t bucket, std::size_t array) co
   constexpr std::size_t alignment = runtime::MemoryPlan::alignment;
   std::size_t offset = 0;
   for (std::size_t i = 0; i < array; ++i)
-    offset += ((end(bucket) - begin(bucket)) * widths_[i] + alignment - 1) / alignment * alignment;
+    offset += runtime::round_up((end(bucket) - begin(bucket)) * widths_[i], alignment);
   return offset;
 }
 

@@ -1,6 +1,8 @@
 // Mapping of the address space of a file tier to the files of several directories, in stripes, round robin. Pure data.
 #pragma once
 
+#include "runtime/arithmetic.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -37,7 +39,7 @@ class Stripes {
 
   /// Start of a region of `bytes` at or after `address`; large regions start on a stripe, to be split least.
   [[nodiscard]] std::uint64_t align(std::uint64_t address, std::uint64_t bytes) const {
-    return bytes < stripe_bytes_ ? address : (address + stripe_bytes_ - 1) / stripe_bytes_ * stripe_bytes_;
+    return bytes < stripe_bytes_ ? address : runtime::round_up(address, stripe_bytes_);
   }
 
   /// Start offsets of consecutive regions of these sizes; the last number is their end.

@@ -8,6 +8,7 @@
 //   tier.fetch(states, offset, slot, [] { … });        // returns at once
 #pragma once
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/loop/event_loop.hpp"
 
@@ -30,7 +31,7 @@ class Tier {
   /// block_bytes. Plan slots with whole_blocks(), so each starts on a block.
   static constexpr std::size_t block_bytes = 4096;
   [[nodiscard]] static constexpr std::size_t whole_blocks(std::size_t bytes) {
-    return (bytes + block_bytes - 1) / block_bytes * block_bytes;
+    return runtime::round_up(bytes, block_bytes);
   }
 
   virtual ~Tier() = default;

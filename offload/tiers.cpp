@@ -1,6 +1,7 @@
 #include "offload/tiers.hpp"
 
 #include "offload/file_tier.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -229,7 +230,7 @@ void Tiers::copy_runs(TierRegion region, std::size_t offset, const StridedLayout
 void Tiers::stage(TierRegion region, std::size_t offset, StridedLayout runs, bool fetches, runtime::Handler done) {
   const std::size_t bytes = bytes_of(runs);
   const std::size_t slot_bytes = TierPlan::staging_slot_bytes;
-  const std::size_t pieces = (bytes + slot_bytes - 1) / slot_bytes;
+  const std::size_t pieces = runtime::ceil_divide(bytes, slot_bytes);
   if (pieces == 0) return loop_->post(std::move(done));
   const auto staged = std::make_shared<Staged>(
       Staged{places_[region.index].region, offset, std::move(runs), fetches, pieces, std::move(done)});

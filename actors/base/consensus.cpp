@@ -1,6 +1,7 @@
 #include "actors/base/consensus.hpp"
 
 #include "collectives/plans/tree.hpp"
+#include "runtime/arithmetic.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -55,7 +56,7 @@ void Consensus::agree(std::vector<double>& values, runtime::Handler done) {
                                            .index = 0,
                                            .depth = 1};
   const std::size_t bytes = collectives::Executor::staging_bytes(operands);
-  staging_->resize(std::max(staging_->size(), (bytes + sizeof(double) - 1) / sizeof(double)));
+  staging_->resize(std::max(staging_->size(), runtime::ceil_divide(bytes, sizeof(double))));
   operands.staging = reinterpret_cast<std::byte*>(staging_->data());
   since_ = loop_->now();
   executor_.run(std::move(operands), [this, done = std::move(done)] {

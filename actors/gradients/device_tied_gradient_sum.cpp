@@ -1,5 +1,6 @@
 #include "actors/gradients/device_tied_gradient_sum.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -27,7 +28,7 @@ void DeviceTiedGradientSum::run(runtime::Handler done) {
   done_ = std::move(done);
   since_ = loop_->now();
   begun_ = 0;
-  missing_ = (sum.range.count + message_elements_ - 1) / message_elements_;
+  missing_ = runtime::ceil_divide(sum.range.count, message_elements_);
   const std::size_t at_once = std::min(options_.places.size(), missing_);
   for (std::size_t p = 0; p < at_once; ++p) exchange_next(options_.places[p]);
 }

@@ -1,5 +1,6 @@
 #include "actors/gradients/gradient_records.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -41,7 +42,7 @@ GradientRecords::Plan GradientRecords::plan(PlanContext& planner) {
     const BucketLayout layout = layout_of(unit, width);
     const std::size_t slot_bytes = std::min(most, layout.slot_bytes());
     plan.slot_bytes = std::max(plan.slot_bytes, slot_bytes);
-    if (slot_bytes > 0) stretches += layout.buckets() * ((layout.slot_bytes() + slot_bytes - 1) / slot_bytes);
+    if (slot_bytes > 0) stretches += layout.buckets() * runtime::ceil_divide(layout.slot_bytes(), slot_bytes);
     auto& regions = plan.regions.emplace_back();
     for (std::size_t use = 0; unit.trained() && use < unit.gradients.size(); ++use) {
       regions.push_back(planner.regions.reserve(options.gradients, MemoryKind::gradients,

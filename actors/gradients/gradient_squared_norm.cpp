@@ -1,5 +1,6 @@
 #include "actors/gradients/gradient_squared_norm.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace {
 static_assert(BucketPartition::granule % runtime::squares_block_elements == 0);
 
 std::size_t blocks_of_piece(const UnitState& unit) {
-  return (unit.cut.piece_elements() + runtime::squares_block_elements - 1) / runtime::squares_block_elements;
+  return runtime::ceil_divide(unit.cut.piece_elements(), runtime::squares_block_elements);
 }
 
 std::size_t blocks_of(const UnitState& unit) { return unit.cut.pieces(unit.reduced) * blocks_of_piece(unit); }

@@ -2,6 +2,7 @@
 
 #include "actors/gradients/device_tied_gradient_sum.hpp"
 #include "actors/gradients/offloaded_tied_gradient_sum.hpp"
+#include "runtime/arithmetic.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -24,7 +25,7 @@ TiedUnits::Plan TiedUnits::plan(PlanContext& planner, Options options) {
     units += has;
   }
   const std::size_t sharing = std::max<std::size_t>(units, 1);
-  plan.messages_of_each = (static_cast<std::size_t>(plan.options.depth) + sharing - 1) / sharing;
+  plan.messages_of_each = runtime::ceil_divide(static_cast<std::size_t>(plan.options.depth), sharing);
   // Each unit has separate buffers, since the two stages may complete units in different orders.
   const std::size_t bytes = plan.options.message_bytes;
   plan.places =

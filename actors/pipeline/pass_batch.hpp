@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/core/stage.hpp"
+#include "runtime/arithmetic.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -27,7 +28,7 @@ struct PassBatch {
       details;  ///< outputs of the last stage: losses of all samples, logits of the first; with `positions`
 
   [[nodiscard]] int microbatches(int microbatch_size) const {
-    return (samples + microbatch_size - 1) / microbatch_size;
+    return runtime::ceil_divide(samples, microbatch_size);
   }
   /// Number of samples of a microbatch that count for the loss.
   [[nodiscard]] int counted_of(int microbatch, int microbatch_size) const {

@@ -1,5 +1,7 @@
 #include "actors/rank/evaluation.hpp"
 
+#include "runtime/arithmetic.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -54,7 +56,7 @@ void Evaluation::evaluate_from(std::int64_t first) {
   const std::int64_t samples = std::min<std::int64_t>(options.batch_size, options.eval_samples - first);
   if (samples <= 0) return finish_validation();
   const auto row = static_cast<std::size_t>(plan_->position.row);
-  const std::int64_t rows = options.grid.g_data, of_row = (samples + rows - 1) / rows;
+  const std::int64_t rows = options.grid.g_data, of_row = runtime::ceil_divide(samples, rows);
   const std::int64_t row_first = std::min(samples, plan_->position.row * of_row);
   pass_->run(
       {.step = result_.step,

@@ -2,6 +2,7 @@
 
 #include "actors/schedule/slice_balance.hpp"
 #include "actors/schedule/slice_order.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>
@@ -264,7 +265,7 @@ bool every_step_counts(const TrainerOptions& options) {
 int microbatches_of(const TrainerOptions& options) {
   const int row_samples = options.batch_size / options.grid.g_data;
   const int microbatch = std::min(options.microbatch_size, row_samples);
-  return (row_samples + microbatch - 1) / microbatch;
+  return runtime::ceil_divide(row_samples, microbatch);
 }
 
 int deferred_slots(const TrainerOptions& options, int stage) {

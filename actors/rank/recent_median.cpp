@@ -1,6 +1,6 @@
 #include "actors/rank/recent_median.hpp"
 
-#include <algorithm>
+#include "runtime/arithmetic.hpp"
 
 namespace ranvier::actors {
 
@@ -9,12 +9,6 @@ void RecentMedian::add(double number) {
   numbers_.push_back(number);
 }
 
-double RecentMedian::value() const {
-  if (numbers_.empty()) return 0;
-  std::vector<double> sorted = numbers_;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  return *middle;
-}
+double RecentMedian::value() const { return numbers_.empty() ? 0 : runtime::median(numbers_); }
 
 }  // namespace ranvier::actors

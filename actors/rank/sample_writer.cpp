@@ -1,5 +1,7 @@
 #include "actors/rank/sample_writer.hpp"
 
+#include "runtime/arithmetic.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -36,8 +38,7 @@ void SampleWriter::draw() {
   const bool ended = drawn > 0 && tokens_.back() == options_.end_of_text;
   if (drawn == static_cast<std::size_t>(options_.tokens) || ended) return std::exchange(done_, nullptr)(tokens_);
   const auto count = std::min(tokens_.size(), static_cast<std::size_t>(stage_.positions));
-  const int positions =
-      std::min((static_cast<int>(count) + positions_step - 1) / positions_step * positions_step, stage_.positions);
+  const int positions = std::min(runtime::round_up(static_cast<int>(count), positions_step), stage_.positions);
   window_.show(std::span(tokens_).last(count), positions);
   pass_.run(
       {.step = step_,

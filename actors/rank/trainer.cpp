@@ -1,6 +1,7 @@
 #include "actors/rank/trainer.hpp"
 
 #include "actors/base/exact_sum.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -301,9 +302,7 @@ void Trainer::add_layer_seconds(double* to) {
            {&LayerSeconds::forward, &LayerSeconds::backward, &LayerSeconds::weights}) {
         std::vector<double> seconds;
         for (const auto& step : layer_steps_) seconds.push_back(step[place].*direction);
-        const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>((seconds.size() - 1) / 2);
-        std::nth_element(seconds.begin(), middle, seconds.end());
-        *of_layer++ = *middle / options_.grid.g_data;
+        *of_layer++ = runtime::lower_median(std::move(seconds)) / options_.grid.g_data;
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include "actors/optimizer/optimizer.hpp"
 #include "actors/states/parameter_records.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/work_cost.hpp"
 #include "runtime/files/xxh3.hpp"
@@ -107,7 +108,7 @@ runtime::DType ReplicaCheck::dtype_of(const ReplicaSet& set) const {
 
 std::size_t ReplicaCheck::pieces_of(const ReplicaSet& set) const {
   const std::size_t most = max_piece_bytes / runtime::size_of(dtype_of(set));
-  return (set.range.count + most - 1) / most;
+  return runtime::ceil_divide(set.range.count, most);
 }
 
 Range ReplicaCheck::piece_of(const ReplicaSet& set, std::size_t number) const {

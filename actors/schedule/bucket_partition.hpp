@@ -10,6 +10,7 @@
 
 #include "collectives/plans/plan.hpp"
 #include "offload/bucket_layout.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/strided_layout.hpp"
 
 #include <cstddef>
@@ -28,7 +29,9 @@ class BucketPartition {
   BucketPartition(std::size_t elements, int ranks, std::size_t bucket_elements, std::size_t pieces_held);
 
   [[nodiscard]] std::size_t piece_elements() const noexcept { return piece_; }
-  [[nodiscard]] std::size_t buckets() const noexcept { return piece_ == 0 ? 0 : (piece_ + slice_ - 1) / slice_; }
+  [[nodiscard]] std::size_t buckets() const noexcept {
+    return piece_ == 0 ? 0 : runtime::ceil_divide(piece_, slice_);
+  }
   /// Elements of each finest shard in a bucket, relative to the shard's start.
   [[nodiscard]] collectives::Range slice(std::size_t bucket) const noexcept;
   /// Number of finest shards in a range that consists of complete ones.

@@ -1,5 +1,7 @@
 #include "actors/states/sharded_unit.hpp"
 
+#include "runtime/arithmetic.hpp"
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -18,7 +20,7 @@ std::size_t pieces(Scope scope, int ranks, int group_size) {
 
 std::size_t padded_elements(const models::UnitSpec& unit, int ranks) {
   const auto multiple = static_cast<std::size_t>(ranks) * models::UnitSpec::alignment;
-  return (unit.elements() + multiple - 1) / multiple * multiple;
+  return runtime::round_up(unit.elements(), multiple);
 }
 
 std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,

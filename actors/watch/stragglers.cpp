@@ -1,6 +1,7 @@
 #include "actors/watch/stragglers.hpp"
 
 #include "actors/schedule/stage_split.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -44,11 +45,9 @@ Stragglers::Change Stragglers::step(const std::vector<double>& compute_seconds) 
   now_.clear();
   for (int stage = 0; stage < grid_.shape().g_inter; ++stage) {
     const std::vector<int> column = grid_.column(stage);
-    std::vector<double> sorted;
-    for (const int rank : column) sorted.push_back(compute_seconds[static_cast<std::size_t>(rank)]);
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
-    std::nth_element(sorted.begin(), middle, sorted.end());
-    const double usual = *middle;
+    std::vector<double> seconds;
+    for (const int rank : column) seconds.push_back(compute_seconds[static_cast<std::size_t>(rank)]);
+    const double usual = runtime::lower_median(std::move(seconds));
     for (const int rank : column) {
       const double took = compute_seconds[static_cast<std::size_t>(rank)];
       Recent& recent = recent_[static_cast<std::size_t>(rank)];

@@ -3,6 +3,7 @@
 #include "collectives/communicators/mpi_communicator.hpp"
 #include "collectives/communicators/plan_communicator.hpp"
 #include "collectives/plans/cost.hpp"
+#include "runtime/arithmetic.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -19,12 +20,6 @@ using collectives::PlanCommunicator;
 using collectives::Team;
 
 constexpr auto dtype = runtime::DType::f32;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 /// One algorithm at one size.
 struct BenchCase {
@@ -131,7 +126,7 @@ class CollectiveBench {
   }
 
   void print(Collective collective, const BenchCase& each, std::size_t bytes) const {
-    const double seconds = median(each.seconds);
+    const double seconds = runtime::median(each.seconds);
     fmt::print(R"({{"collective":"{}","algorithm":"{}","bytes":{},"ranks":{},"nodes":{},"seconds":{:.9f},)"
                R"("predicted_seconds":{},"bytes_per_second":{:.0f},"repeated":{}}})"
                "\n",

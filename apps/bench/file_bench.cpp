@@ -4,6 +4,7 @@
 #include "apps/program/agreement.hpp"
 #include "offload/file_system.hpp"
 #include "offload/file_tier.hpp"
+#include "runtime/arithmetic.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -46,7 +47,7 @@ FileRates time_files(BenchRank& rank, const std::vector<std::filesystem::path>& 
       rounds.push_back(rank.slowest_seconds(work));
       spent += rounds.back();
     }
-    return on_node / median(rounds);
+    return on_node / runtime::median(rounds);
   };
   rates.write_bytes_per_second = rate_of(
       [&](const runtime::Handler& done) { tier.store(region, 0, std::span<const std::byte>(bytes), done); });

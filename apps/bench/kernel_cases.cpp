@@ -9,6 +9,7 @@
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/patches.hpp"
 #include "models/ops/rotary.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -37,7 +38,7 @@ class Layout {
   std::size_t take(std::size_t bytes) {
     constexpr std::size_t alignment = 256;
     const std::size_t begin = end_;
-    end_ += std::max<std::size_t>(1, (bytes + alignment - 1) / alignment) * alignment;
+    end_ += std::max<std::size_t>(1, runtime::ceil_divide(bytes, alignment)) * alignment;
     return begin;
   }
   [[nodiscard]] std::size_t bytes() const { return end_; }

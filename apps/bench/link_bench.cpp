@@ -1,5 +1,7 @@
 #include "apps/bench/link_bench.hpp"
 
+#include "runtime/arithmetic.hpp"
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -22,12 +24,6 @@ constexpr int places = 32;                      // message buffers: larger than 
 constexpr int min_times = 12;                   // amortizes the cost of the first message
 constexpr int max_rounds = 7;
 constexpr int measurements = 6;  // three values for each of two link classes
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 /// Peers of this rank; none if it takes no part.
 struct Route {
@@ -115,7 +111,7 @@ class LinkBench {
       spent += seconds;
       rounds.push_back(seconds / times);
     }
-    return median(rounds);
+    return runtime::median(rounds);
   }
 
   /// Sends 8 bytes forth and back `times` times.

@@ -1,6 +1,7 @@
 #include "apps/bench/product_cases.hpp"
 
 #include "models/ops/matmul.hpp"
+#include "runtime/arithmetic.hpp"
 
 namespace ranvier::apps {
 
@@ -9,7 +10,7 @@ namespace {
 using runtime::DType;
 
 constexpr std::size_t alignment = 256;
-std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+std::size_t aligned(std::size_t bytes) { return runtime::round_up(bytes, alignment); }
 
 ProductCase product(DType dtype, const models::MatmulShape& shape, bool weight_gradient) {
   const std::size_t width = runtime::size_of(dtype);

@@ -6,6 +6,7 @@
 #include "apps/bench/product_cases.hpp"
 #include "apps/program/data_sheet.hpp"
 #include "apps/program/default_precision.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/host/cores.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -161,10 +162,10 @@ class ProfileBench {
         timer.set_alone(false, leads_);
       }
     }
-    const double crowding = ratios.empty() ? 1 : std::max(1.0, median(ratios));
+    const double crowding = ratios.empty() ? 1 : std::max(1.0, runtime::median(ratios));
     std::vector<TimedWork> timed;
     for (std::size_t i = 0; i < cases.size(); ++i)
-      timed.push_back({.costs = timer.costs(*stream_, cases[i].work), .seconds = median(took[i])});
+      timed.push_back({.costs = timer.costs(*stream_, cases[i].work), .seconds = runtime::median(took[i])});
     const auto largest = std::max_element(timed.begin(), timed.end(), [](const auto& a, const auto& b) {
       return a.costs.front().flops < b.costs.front().flops;
     });
@@ -294,7 +295,7 @@ class ProfileBench {
       };
       rounds.push_back(rank_.slowest_seconds([&](const runtime::Handler& done) { next(done); }) / handlers);
     }
-    return median(rounds);
+    return runtime::median(rounds);
   }
 
   void measure_files(MachineProfile& profile) {

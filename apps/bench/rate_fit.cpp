@@ -35,10 +35,4 @@ double rounded(double value) {
   return std::round(value / unit) * unit;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace ranvier::apps

@@ -21,7 +21,4 @@ struct TimedWork {
 /// Rounds to four digits, the precision of a measurement.
 [[nodiscard]] double rounded(double value);
 
-/// Median of at least one value.
-[[nodiscard]] double median(std::vector<double> values);
-
 }  // namespace ranvier::apps

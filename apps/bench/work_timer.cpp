@@ -1,6 +1,7 @@
 #include "apps/bench/work_timer.hpp"
 
 #include "apps/bench/cost_recorder.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -78,7 +79,7 @@ double WorkTimer::seconds_of(runtime::StreamView stream, const ProfiledWork& wor
   std::vector<double> rounds;
   while (rounds.empty() || (rounds.size() < max_rounds && seconds_since(begin) < budget_seconds))
     rounds.push_back(round(times));
-  return agree(median(rounds));
+  return agree(runtime::median(rounds));
 }
 
 std::vector<runtime::WorkCost> WorkTimer::costs(runtime::StreamView stream, const ProfiledWork& work) {
@@ -96,7 +97,7 @@ double WorkTimer::agree(double seconds) {
   for (const long long each : rank_.session().all(std::llround(seconds * per_second))) {
     if (each >= 0) all.push_back(static_cast<double>(each) / per_second);
   }
-  return median(all);
+  return runtime::median(all);
 }
 
 }  // namespace ranvier::apps

@@ -3,6 +3,7 @@
 #include "actors/predict/volume.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/watch/reporter.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/device/arena.hpp"
 
 #include <fmt/format.h>
@@ -177,7 +178,7 @@ std::string shard_table(const models::Architecture& architecture, const actors::
   const int rows = trainer.grid.g_data;
   const int row_samples = trainer.batch_size / rows;
   const int microbatch = std::min(trainer.microbatch_size, row_samples);
-  const int micro_steps = (row_samples + microbatch - 1) / microbatch;
+  const int micro_steps = runtime::ceil_divide(row_samples, microbatch);
   const auto algorithms = actors::choose_algorithms(shape.node_of_row, shape.group_size,
                                                     {.names = trainer.algorithms,
                                                      .kept = trainer.kept_algorithms,

@@ -14,6 +14,7 @@
 #include "apps/options/watching_flags.hpp"
 #include "apps/program/default_precision.hpp"
 #include "collectives/plans/link_file.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
 
 #include <fmt/ranges.h>
@@ -416,7 +417,7 @@ void keep_recorded(const RunDefaults& run_defaults, const TrainOptions& options,
 void resolve_batch(TrainOptions& options, const RunDefaults& run_defaults) {
   actors::TrainerOptions& trainer = options.trainer;
   const auto& [g_inter, g_data] = trainer.grid;
-  if (!table.given("batch-size")) trainer.batch_size = (default_batch_size + g_data - 1) / g_data * g_data;
+  if (!table.given("batch-size")) trainer.batch_size = runtime::round_up(default_batch_size, g_data);
   keep_recorded(run_defaults, table, "batch-size", whole(trainer.batch_size, 1));
   if (const auto problem = runtime::batch_problem(trainer.batch_size, g_data))
     fail(ErrorCode::usage, "{}", *problem);
@@ -426,7 +427,7 @@ void resolve_batch(TrainOptions& options, const RunDefaults& run_defaults) {
   // With model chunks, the limit follows from the order of their passes.
   if (trainer.pipeline_limit == 0 && trainer.chunks_per_rank == 1) {
     const bool all = trainer.policy == Policy::gpipe;
-    trainer.pipeline_limit = all ? (row + trainer.microbatch_size - 1) / trainer.microbatch_size : g_inter;
+    trainer.pipeline_limit = all ? runtime::ceil_divide(row, trainer.microbatch_size) : g_inter;
   }
 }
 

@@ -3,6 +3,7 @@
 #include "actors/predict/volume.hpp"
 #include "actors/states/algorithm_choice.hpp"
 #include "collectives/nccl/nccl_steps.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/simulation/phantom_device.hpp"
 
 #include <fmt/ranges.h>
@@ -31,7 +32,7 @@ struct Cut {
 
 Cut cut_of(int row_samples, int microbatch) {
   const int whole = std::min(microbatch, row_samples);
-  const int microbatches = (row_samples + whole - 1) / whole;
+  const int microbatches = runtime::ceil_divide(row_samples, whole);
   return {microbatches, whole, row_samples - (microbatches - 1) * whole};
 }
 

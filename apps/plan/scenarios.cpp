@@ -1,6 +1,6 @@
 #include "apps/plan/scenarios.hpp"
 
-#include "apps/program/options.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <fmt/format.h>
@@ -43,7 +43,7 @@ std::vector<double> factors_of(const SlowShare& slow, int all, int draw) {
   return factors;
 }
 
-int nodes_of(const Planner& planner) { return (planner.world() + planner.node_size() - 1) / planner.node_size(); }
+int nodes_of(const Planner& planner) { return runtime::ceil_divide(planner.world(), planner.node_size()); }
 
 /// Remaining ranks after `dead` of them fail. A node with a dead rank is removed.
 int left_of(const PlanOptions& options, const MachineProfile& profile, int dead) {

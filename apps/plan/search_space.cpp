@@ -3,6 +3,7 @@
 #include "actors/schedule/slice_balance.hpp"
 #include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/shard.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/grid.hpp"
 
@@ -182,7 +183,7 @@ class Enumeration {
   void policies(Candidate candidate) {
     std::vector<std::string> all{"message-driven", "1f1b", "gpipe"};
     const int row = options_->batch_size / candidate.g_data;
-    const int microbatches = (row + candidate.microbatch_size - 1) / candidate.microbatch_size;
+    const int microbatches = runtime::ceil_divide(row, candidate.microbatch_size);
     all.emplace_back("zero-bubble");
     if (chunks_ == 1) {
       all.emplace_back("zb-h1");

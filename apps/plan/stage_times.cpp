@@ -1,6 +1,7 @@
 #include "apps/plan/stage_times.hpp"
 
 #include "models/core/pass_order.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/simulation/phantom_device.hpp"
@@ -94,7 +95,7 @@ double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int s
   for (const models::UnitSpec& unit : code.units()) {
     parameters.push_back(weights + offset);
     gradients.push_back(unit.trained ? sums + offset : nullptr);
-    offset += (unit.elements() * sizeof(float) + 4095) / 4096 * 4096;
+    offset += runtime::round_up(unit.elements() * sizeof(float), 4096);
   }
   const bool first = layer == 0, last = layer + 1 == architecture_->layers.size();
   models::LayerCall call{.stream = static_cast<runtime::Stream&>(*recorder_),

@@ -5,6 +5,7 @@
 #include "apps/plan/scenarios.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/device_flag.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "runtime/device/memory_limit.hpp"
 #include "runtime/files/atomic_file.hpp"
@@ -115,7 +116,7 @@ void fit_to(MachineProfile& profile, const CurrentMachines& here) {
 }
 
 /// Default batch size: the smallest multiple of `ranks` that is at least min_batch_size.
-int default_batch_size(int ranks) { return (min_batch_size + ranks - 1) / ranks * ranks; }
+int default_batch_size(int ranks) { return runtime::round_up(min_batch_size, ranks); }
 
 /// Flags to change from the given values to the values of the best candidate.
 std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const std::vector<GivenFlag>& chosen) {

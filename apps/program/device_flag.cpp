@@ -1,5 +1,6 @@
 #include "apps/program/device_flag.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
 
 #include <fmt/core.h>
@@ -39,7 +40,7 @@ runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::
   if constexpr (runtime::with_cuda) {
     if (gpu) return {.ordinal = *gpu, .sharers = session.local_ranks()};
     const int gpus = runtime::cuda_device_count();
-    return {.ordinal = session.local_rank() % gpus, .sharers = (session.local_ranks() + gpus - 1) / gpus};
+    return {.ordinal = session.local_rank() % gpus, .sharers = runtime::ceil_divide(session.local_ranks(), gpus)};
   }
   return {};
 }

@@ -1,5 +1,7 @@
 #include "apps/train/step_clock.hpp"
 
+#include "runtime/arithmetic.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -24,10 +26,7 @@ StepClock::Expectation StepClock::expectation(Clock::time_point now) const {
   const std::lock_guard lock(mutex_);
   Expectation expectation{.step = step_, .seconds = std::chrono::duration<double>(now - began_).count()};
   if (seconds_.empty()) return expectation;
-  std::vector<double> sorted = seconds_;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  expectation.usual_seconds = *middle;
+  expectation.usual_seconds = runtime::median(seconds_);
   return expectation;
 }
 

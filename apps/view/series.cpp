@@ -1,5 +1,6 @@
 #include "apps/view/series.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -73,7 +74,7 @@ std::vector<StepBin> Series::between(std::int64_t first, std::int64_t last, std:
       std::partition_point(begin, points_.end(), [last](const StepBin& point) { return point.first <= last; });
   const auto there = static_cast<std::size_t>(end - begin);
   if (there == 0 || most == 0) return {};
-  const std::size_t together = (there + most - 1) / most;
+  const std::size_t together = runtime::ceil_divide(there, most);
   std::vector<StepBin> result;
   for (std::size_t i = 0; i < there; ++i) {
     const StepBin& point = begin[static_cast<std::ptrdiff_t>(i)];

@@ -1,5 +1,6 @@
 #include "collectives/communicators/executor.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -19,9 +20,7 @@ constexpr std::size_t staging_alignment = 64;
 /// contiguous ones.
 constexpr std::size_t own_message_bytes = 8 << 10;
 
-std::size_t align(std::size_t bytes) {
-  return (bytes + staging_alignment - 1) / staging_alignment * staging_alignment;
-}
+std::size_t align(std::size_t bytes) { return runtime::round_up(bytes, staging_alignment); }
 
 std::size_t chunks_of(const Executor::Operands& operands) {
   return operands.parts.empty() ? 0 : operands.parts.front().schedules->size();

@@ -1,5 +1,6 @@
 #include "collectives/nccl/nccl_steps.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -14,9 +15,7 @@ using Kind = NcclCall::Kind;
 
 constexpr std::size_t arrival_alignment = 64;
 
-std::size_t align(std::size_t bytes) {
-  return (bytes + arrival_alignment - 1) / arrival_alignment * arrival_alignment;
-}
+std::size_t align(std::size_t bytes) { return runtime::round_up(bytes, arrival_alignment); }
 
 bool is_contiguous(const Operand& part) { return part.run == part.stride; }
 

@@ -1,5 +1,6 @@
 #include "collectives/plans/plan_choice.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ int PlanChoice::chunks(int ranks, std::span<const std::size_t> parts, runtime::D
   expect(ranks > 0 && chunk_bytes > 0, "invalid sizes: {} ranks, chunks of {} bytes", ranks, chunk_bytes);
   const std::size_t elements = std::accumulate(parts.begin(), parts.end(), std::size_t{0});
   const std::size_t piece_bytes = elements * size_of(dtype) / static_cast<std::size_t>(ranks);
-  return static_cast<int>(std::max<std::size_t>(1, (piece_bytes + chunk_bytes - 1) / chunk_bytes));
+  return static_cast<int>(std::max<std::size_t>(1, runtime::ceil_divide(piece_bytes, chunk_bytes)));
 }
 
 }  // namespace ranvier::collectives

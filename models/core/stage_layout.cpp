@@ -1,5 +1,6 @@
 #include "models/core/stage_layout.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 
@@ -10,16 +11,10 @@ namespace ranvier::models {
 
 namespace {
 
-std::size_t aligned(std::size_t bytes) {
-  constexpr std::size_t alignment = runtime::MemoryPlan::alignment;
-  return (bytes + alignment - 1) / alignment * alignment;
-}
+std::size_t aligned(std::size_t bytes) { return runtime::round_up(bytes, runtime::MemoryPlan::alignment); }
 
 /// Rounds up to pages, so that file I/O needs no copy.
-std::size_t whole_pages(std::size_t bytes) {
-  constexpr std::size_t page = 4096;
-  return (bytes + page - 1) / page * page;
-}
+std::size_t whole_pages(std::size_t bytes) { return runtime::round_up(bytes, 4096); }
 
 }  // namespace
 

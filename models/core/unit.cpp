@@ -1,5 +1,7 @@
 #include "models/core/unit.hpp"
 
+#include "runtime/arithmetic.hpp"
+
 #include <algorithm>
 
 namespace ranvier::models {
@@ -14,7 +16,7 @@ std::size_t UnitSpec::offset(std::size_t parameter) const {
   std::size_t begin = 0;
   for (std::size_t i = 0; i < parameter; ++i) {
     const std::size_t stored = std::max(parameters[i].stored_elements, parameters[i].elements());
-    begin += (stored + alignment - 1) / alignment * alignment;
+    begin += runtime::round_up(stored, alignment);
   }
   return begin;
 }

@@ -2,6 +2,7 @@
 
 #include "models/core/expect_sizes.hpp"
 #include "models/families/resnet_layers.hpp"
+#include "runtime/arithmetic.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -77,7 +78,7 @@ Architecture make_resnet(const ResnetOptions& options, const Tuning& tuning) {
                                    .stride = stride};
       model.layers.push_back(make_resnet_block(place, options.precision, tuning));
       in = place.out;
-      size = (size + stride - 1) / stride;
+      size = runtime::ceil_divide(size, stride);
     }
   }
   model.layers.push_back(make_resnet_head(options, in, size, tuning));

@@ -2,6 +2,7 @@
 
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
+#include "runtime/arithmetic.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +51,7 @@ std::size_t Convolution::samples_at_once(std::size_t samples) const {
 std::size_t Convolution::bytes_at_once(std::size_t samples) const {
   constexpr std::size_t alignment = 64;
   const PatchShape some = patches(samples_at_once(samples));
-  return (some.rows() * some.columns() * sizeof(float) + alignment - 1) / alignment * alignment;
+  return runtime::round_up(some.rows() * some.columns() * sizeof(float), alignment);
 }
 
 std::size_t Convolution::scratch_bytes(std::size_t samples) const {

@@ -3,6 +3,7 @@
 #include "models/modules/linear.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/matmul.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/files/xxh3.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -38,7 +39,7 @@ Linear::Arrays Linear::plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryL
   if (adapters_.empty()) return at;
   const std::size_t element = size_of(precision_.compute);
   constexpr std::size_t alignment = 64;
-  at.bytes = (rows * rank_ * element + alignment - 1) / alignment * alignment;
+  at.bytes = runtime::round_up(rows * rank_ * element, alignment);
   at.inner = saved.add(adapters_.size(), at.bytes);
   at.d_inner = deferred.add(adapters_.size(), at.bytes);
   if (dropout_ > 0) at.dropped = workspace.add(rows * in_, element);

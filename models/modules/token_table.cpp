@@ -1,5 +1,7 @@
 #include "models/modules/token_table.hpp"
 
+#include "runtime/arithmetic.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +11,7 @@ namespace ranvier::models {
 TokenTable::TokenTable(const TokenTableOptions& options) : tokens(options.tokens), channels(options.channels) {
   constexpr std::size_t multiple = 64;
   const bool whole = options.tiles == 1;
-  tile_rows = ((tokens + options.tiles - 1) / options.tiles + multiple - 1) / multiple * multiple;
+  tile_rows = runtime::round_up(runtime::ceil_divide(tokens, options.tiles), multiple);
   for (std::size_t first = 0; first < tokens; first += tile_rows) {
     ParameterSpec rows{options.name + ".weight",
                        {std::min(tile_rows, tokens - first), channels},

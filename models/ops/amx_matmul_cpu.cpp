@@ -6,6 +6,7 @@
 #include "models/ops/scratch.hpp"
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -17,16 +18,13 @@ namespace ranvier::models {
 #if RANVIER_AMX
 namespace {
 
+using runtime::round_up;
 using runtime::Share;
 
 constexpr std::size_t edge = 32;                    // rows and columns of a square of sums: four registers
 constexpr std::size_t deepest = 512, widest = 256;  // part of b that is packed at a time: 256 KiB
 constexpr std::size_t tallest = 1024;               // rows with stored sums: 1 MiB
 constexpr std::size_t register_numbers = amx::rows * amx::pairs * 2;
-
-constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 /// bf16 matrix, `stride` numbers per row.
 struct Numbers {

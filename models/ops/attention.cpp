@@ -4,6 +4,7 @@
 #include "models/ops/dispatch.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/visible_keys.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 
@@ -44,7 +45,7 @@ std::size_t library_bytes_of_key_head(const AttentionShape& shape, runtime::DTyp
   constexpr std::size_t tile = 128;
   const auto sharing = static_cast<std::size_t>(shape.heads / shape.stored_key_heads());
   const auto D = static_cast<std::size_t>(shape.channels);
-  const std::size_t padded = (static_cast<std::size_t>(shape.positions) + tile - 1) / tile * tile;
+  const std::size_t padded = runtime::round_up(static_cast<std::size_t>(shape.positions), tile);
   std::size_t of_row = sizeof(float) + (shape.fast_backward ? 2 * D * sizeof(float) : padded * size_of(dtype));
   if (sharing > 1) of_row += 2 * D * size_of(dtype);
   return sharing * padded * of_row;
@@ -90,8 +91,8 @@ AttentionSlice library_attention_slice(const AttentionShape& shape, runtime::DTy
   if (fit == 0) return {};
   const auto whole_samples = std::min(fit / key_heads, static_cast<std::size_t>(shape.samples));
   if (fit >= key_heads) return {static_cast<int>(whole_samples), shape.stored_key_heads()};
-  const std::size_t slices = (key_heads + fit - 1) / fit;
-  return {std::min(shape.samples, 1), static_cast<int>((key_heads + slices - 1) / slices)};
+  const std::size_t slices = runtime::ceil_divide(key_heads, fit);
+  return {std::min(shape.samples, 1), static_cast<int>(runtime::ceil_divide(key_heads, slices))};
 }
 
 void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* out,

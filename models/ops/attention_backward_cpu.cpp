@@ -1,6 +1,7 @@
 #include "models/ops/attention_cpu.hpp"
 #include "models/ops/attention_head.hpp"
 #include "models/ops/attention_mask.hpp"
+#include "runtime/arithmetic.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -92,7 +93,7 @@ void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units
   constexpr std::size_t width = Units::width;
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
   const std::size_t queries = std::min(block, s.T - i0), columns = round_up(queries, step);
-  const std::size_t query_units = (queries + width - 1) / width, depth = s.D / width;
+  const std::size_t query_units = runtime::ceil_divide(queries, width), depth = s.D / width;
 
   columns_of(w.query_columns, head.q + i0 * head.row_stride, head.row_stride, queries, depth);
   columns_of(w.gradient_columns, head.d_out + i0 * head.d_out_stride, head.d_out_stride, queries, depth);
@@ -171,7 +172,7 @@ void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units
       const Left<Unit> left = head.across(head.k_pairs, j0 + first);
       const Right<Unit> right{reinterpret_cast<const Unit*>(right_gradients) + first / width * block + first,
                               block};
-      const std::size_t n = (count + width - 1) / width;
+      const std::size_t n = runtime::ceil_divide(count, width);
       if (first == 0 && j0 == needed.begin) {
         tile::product<Units>(s.D, columns, n, left, right, tile::Put{w.sums, block});
       } else {

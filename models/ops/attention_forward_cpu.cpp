@@ -1,6 +1,7 @@
 #include "models/ops/attention_cpu.hpp"
 #include "models/ops/attention_head.hpp"
 #include "models/ops/attention_mask.hpp"
+#include "runtime/arithmetic.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -100,7 +101,7 @@ void forward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units>
     const auto weigh = [&](std::size_t first, std::size_t count) {
       const Left<Unit> left{v.data + first / Units::width * v.step, v.row_stride, v.step};
       const Right<Unit> right{weights + first / Units::width * block + first, block};
-      const std::size_t n = (count + Units::width - 1) / Units::width;
+      const std::size_t n = runtime::ceil_divide(count, Units::width);
       float* sums = w.sums + first;
       if (first > 0) {
         tile::product<Units>(s.D, columns - first, n, left, right, tile::Add{sums, block});
@@ -141,7 +142,7 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
              const AttentionBounds& bounds, std::byte* workspace) {
   const Sizes s(shape);
   const std::size_t heads = static_cast<std::size_t>(shape.samples) * s.H;
-  const std::size_t blocks = (s.T + block - 1) / block;
+  const std::size_t blocks = runtime::ceil_divide(s.T, block);
   // Few heads are divided into blocks, the longest first, at the cost of copying rows repeatedly.
   const bool shares_heads = heads < 8 * static_cast<std::size_t>(pool.threads());
   const std::size_t items = shares_heads ? heads * blocks : heads;

@@ -8,6 +8,7 @@
 #include "models/ops/attention.hpp"
 #include "models/ops/dropout_mask.hpp"
 #include "models/ops/vector_math.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 
 namespace ranvier::models::blockwise {
 
+using runtime::round_up;
 using simd::Floats;
 using simd::lanes;
 
@@ -27,10 +29,6 @@ static_assert(step % lanes == 0 && block == DropoutMask::block);
 
 /// Running maximum before the first score. It is finite, also as a power of two, so that masked scores weigh nothing.
 inline constexpr float lowest = -FLT_MAX / 2;
-
-constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 struct Sizes {
   explicit Sizes(const AttentionShape& shape)

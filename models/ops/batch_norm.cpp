@@ -1,6 +1,7 @@
 #include "models/ops/batch_norm.hpp"
 
 #include "models/ops/dispatch.hpp"
+#include "runtime/arithmetic.hpp"
 
 namespace ranvier::models {
 namespace {
@@ -18,7 +19,7 @@ runtime::WorkCost cost_of(const BatchNormShape& shape, runtime::DType dtype, std
 }  // namespace
 
 std::size_t batch_norm_workspace_bytes(const BatchNormShape& shape) {
-  const std::size_t blocks = (shape.rows + batch_norm_block_rows - 1) / batch_norm_block_rows;
+  const std::size_t blocks = runtime::ceil_divide(shape.rows, batch_norm_block_rows);
   return blocks * 2 * shape.channels * sizeof(float);
 }
 

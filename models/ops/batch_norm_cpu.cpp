@@ -1,6 +1,7 @@
 #include "models/ops/batch_norm.hpp"
 
 #include "models/ops/vector_math.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ using simd::Floats;
 constexpr std::size_t rows_together = 4;
 
 std::size_t blocks_of(const BatchNormShape& shape) {
-  return (shape.rows + batch_norm_block_rows - 1) / batch_norm_block_rows;
+  return runtime::ceil_divide(shape.rows, batch_norm_block_rows);
 }
 
 /// NaN stays NaN.

@@ -2,6 +2,7 @@
 // to rows. Only .cu files include this.
 #pragma once
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/kernels/packs_cuda.cuh"
 
 #include <algorithm>
@@ -9,11 +10,11 @@
 
 namespace ranvier::models::cuda {
 
+using runtime::ceil_divide;
 using runtime::cuda::aligned;
 using runtime::cuda::Bf16;
 using runtime::cuda::blocks_down;
 using runtime::cuda::blocks_of;
-using runtime::cuda::ceil_divide;
 using runtime::cuda::F16;
 using runtime::cuda::from_float;
 using runtime::cuda::full_width;

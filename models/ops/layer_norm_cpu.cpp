@@ -2,6 +2,7 @@
 
 #include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
@@ -123,7 +124,7 @@ void layer_norm_again_cpu(runtime::ComputePool& pool, const LayerNormShape& shap
 }
 
 std::size_t layer_norm_cpu_workspace_bytes(const LayerNormShape& shape) {
-  const std::size_t blocks = (shape.rows + rows_per_block - 1) / rows_per_block;
+  const std::size_t blocks = runtime::ceil_divide(shape.rows, rows_per_block);
   return blocks * 2 * shape.channels * sizeof(float);
 }
 
@@ -132,7 +133,7 @@ void layer_norm_backward_cpu(runtime::ComputePool& pool, const LayerNormShape& s
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
     const std::size_t width = 2 * shape.channels;
-    const std::size_t blocks = (shape.rows + rows_per_block - 1) / rows_per_block;
+    const std::size_t blocks = runtime::ceil_divide(shape.rows, rows_per_block);
     auto* const partial = reinterpret_cast<float*>(arrays.workspace);
     pool.run([&](int thread, int threads) {
       const auto share = runtime::share_of(blocks, thread, threads);

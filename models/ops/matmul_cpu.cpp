@@ -10,6 +10,7 @@
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
 #include "models/ops/vector_matmul_cpu.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
@@ -19,10 +20,9 @@
 namespace ranvier::models {
 namespace {
 
+using runtime::ceil_divide;
 using runtime::DType;
 using runtime::Share;
-
-constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
 /// Split of a dimension; the last piece may be shorter.
 struct Pieces {

@@ -4,6 +4,7 @@
 #include "models/ops/library_matmul_cuda.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(threads)
     plain_kernel(C* c, const T* a, const T* b, const T* bias, std::size_t m, std::size_t n, std::size_t k,
                  Strides strides, bool accumulate) {
   __shared__ float a_tile[depth][tile + 1], b_tile[depth][tile + 1];
-  const auto tiles_across = static_cast<unsigned>((n + tile - 1) / tile);
+  const auto tiles_across = static_cast<unsigned>(runtime::ceil_divide(n, tile));
   const std::size_t i0 = std::size_t{blockIdx.x / tiles_across} * tile;
   const std::size_t j0 = std::size_t{blockIdx.x % tiles_across} * tile;
   const int row = static_cast<int>(threadIdx.x) / (tile / each),

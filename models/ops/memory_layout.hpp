@@ -2,6 +2,8 @@
 // 64 bytes. Planning and calls use the same computation.
 #pragma once
 
+#include "runtime/arithmetic.hpp"
+
 #include <cstddef>
 
 namespace ranvier::models {
@@ -11,7 +13,7 @@ class MemoryLayout {
   /// Offset of an array of `count` elements of `size` bytes.
   std::size_t add(std::size_t count, std::size_t size) {
     const std::size_t offset = bytes_;
-    bytes_ += (count * size + 63) / 64 * 64;
+    bytes_ += runtime::round_up(count * size, 64);
     return offset;
   }
 

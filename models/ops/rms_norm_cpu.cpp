@@ -2,6 +2,7 @@
 
 #include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
@@ -87,7 +88,7 @@ void for_each_group(runtime::ComputePool& pool, const RmsNormShape& shape, F f) 
 }
 
 std::size_t blocks_of(const RmsNormShape& shape) {
-  return (shape.rows * shape.groups + groups_per_block - 1) / groups_per_block;
+  return runtime::ceil_divide(shape.rows * shape.groups, groups_per_block);
 }
 
 }  // namespace

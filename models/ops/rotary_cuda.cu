@@ -2,6 +2,7 @@
 #include "models/ops/rotary.hpp"
 
 #include "models/ops/cuda_vector.cuh"
+#include "runtime/arithmetic.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(threads)
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
   if (at >= count) return;
   const int half = frequencies.channels / 2, packs = half / width;
-  const int shares = (shape.heads + heads_per_thread - 1) / heads_per_thread;
+  const int shares = runtime::ceil_divide(shape.heads, heads_per_thread);
   const auto c = static_cast<int>(at % static_cast<std::size_t>(packs)) * width;
   const auto first_head =
       static_cast<int>(at / static_cast<std::size_t>(packs) % static_cast<std::size_t>(shares)) * heads_per_thread;

@@ -1,5 +1,7 @@
 #include "models/ops/sliced_attention_cuda.hpp"
 
+#include "runtime/arithmetic.hpp"
+
 namespace ranvier::models::cuda {
 namespace {
 
@@ -48,7 +50,7 @@ SlicedPlan plan_sliced_attention(runtime::StreamView stream, const AttentionShap
     return {.attention = nullptr, .obstacle = "one head of keys needs more workspace than is planned"};
   const bool of_heads = most.key_heads < key_heads;
   const int all = of_heads ? key_heads : shape.samples, largest = of_heads ? most.key_heads : most.samples;
-  const int count = (all + largest - 1) / largest;
+  const int count = runtime::ceil_divide(all, largest);
   const std::size_t rows_of_one =
       static_cast<std::size_t>(of_heads ? sharing : shape.heads) * static_cast<std::size_t>(shape.positions);
   if (count > 1 && rows_of_one * sizeof(float) % cudnn_array_alignment != 0)

@@ -8,6 +8,7 @@
 #include "models/ops/scratch.hpp"
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
+#include "runtime/arithmetic.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -16,6 +17,7 @@
 namespace ranvier::models {
 namespace {
 
+using runtime::ceil_divide;
 using runtime::DType;
 using runtime::Share;
 using simd::lanes;
@@ -25,8 +27,6 @@ constexpr std::size_t deepest = 384;             // depth of a panel of b: 24 Ki
 constexpr std::size_t block_rows = 16 * height;  // rows of a block of a: 144 KiB
 constexpr std::size_t widest = 768;              // columns of b that are packed at a time: up to 1.1 MiB
 constexpr std::size_t tallest = 768;             // rows whose sums are stored in float
-
-constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
 struct Memory {
   Scratch a, b, sums, bias, strip;

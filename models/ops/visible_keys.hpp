@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/ops/attention.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -55,7 +56,7 @@ class VisibleKeys {
   struct Keys {
     std::size_t begin, end;
 
-    [[nodiscard]] std::size_t blocks(std::size_t block) const { return (end - begin + block - 1) / block; }
+    [[nodiscard]] std::size_t blocks(std::size_t block) const { return runtime::ceil_divide(end - begin, block); }
   };
   [[nodiscard]] Keys keys_of(std::size_t i0, std::size_t queries, std::size_t block) const {
     return {first(i0) / block * block, end(i0 + queries - 1)};

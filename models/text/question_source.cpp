@@ -1,5 +1,6 @@
 #include "models/text/question_source.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ std::size_t QuestionSource::left_out(const QuestionFile::Answer& answer) const {
 int QuestionSource::positions_of(std::int64_t first, int count) const {
   std::size_t longest = 1;
   for (std::int64_t n = first; n < first + count; ++n) longest = std::max(longest, scored(n).end);
-  const auto rounded = (static_cast<int>(longest) + positions_step - 1) / positions_step * positions_step;
+  const auto rounded = runtime::round_up(static_cast<int>(longest), positions_step);
   return std::min(rounded, length_);
 }
 

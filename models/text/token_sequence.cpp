@@ -3,6 +3,7 @@
 #include "models/text/document_reader.hpp"
 #include "models/text/text_survey.hpp"
 #include "models/tokenizers/text_encoder.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -149,7 +150,7 @@ void TokenSequence::for_each_part(std::int64_t first, std::int64_t count, F&& f)
 }
 
 void TokenSequence::check_vocabulary(int vocab_size) const {
-  const std::int64_t blocks = (tokens() + check_block - 1) / check_block;
+  const std::int64_t blocks = runtime::ceil_divide(tokens(), check_block);
   const std::int64_t checked = std::min(blocks, max_tokens_checked / check_block);
   for (std::int64_t i = 0; i < checked; ++i) {
     const std::int64_t first = i * blocks / checked * check_block;

@@ -1,5 +1,6 @@
 #include "runtime/device/arena.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -19,10 +20,6 @@ constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t paged_from_bytes = std::size_t{2} << 20;  // items of at least this size start on a page
 constexpr std::array spaces = {MemorySpace::device, MemorySpace::pinned, MemorySpace::host, MemorySpace::nvme};
 constexpr std::size_t allocated_spaces = 3;  // nvme is planned only
-
-std::size_t round_up(std::size_t value, std::size_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 std::size_t stride_of(const MemoryItem& item) { return round_up(item.slot_bytes, MemoryPlan::alignment); }
 

@@ -1,5 +1,6 @@
 #include "runtime/device/cpu_memory.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/memory_limit.hpp"
@@ -20,10 +21,6 @@ namespace {
 
 constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
-
-std::size_t round_up(std::size_t value, std::size_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 std::size_t physical_bytes() {
   return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));

@@ -3,6 +3,7 @@
 // Each stream has a thread that sleeps on one event per call_back, in the order of the calls. Host functions in the
 // stream (cudaLaunchHostFunc) would block later work, share one driver thread, and never run after a GPU failure. The
 // thread detects a failure and passes it to on_failure.
+#include "runtime/arithmetic.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/cpu_memory.hpp"
 #include "runtime/device/cuda_build.hpp"
@@ -398,7 +399,7 @@ Buffer CudaDevice::allocate_device(std::size_t bytes) {
   }
   cuda::check(result, "cudaMalloc");
   const auto address = reinterpret_cast<std::uintptr_t>(taken);
-  auto* data = reinterpret_cast<std::byte*>((address + page_bytes - 1) / page_bytes * page_bytes);
+  auto* data = reinterpret_cast<std::byte*>(round_up(address, page_bytes));
   memory_->add(data, bytes);
   Buffer buffer(data, bytes, [taken, memory = memory_](std::byte* released, std::size_t) {
     cudaFree(taken);

@@ -1,5 +1,6 @@
 #include "runtime/host/compute_pool.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/host/cores.hpp"
 
@@ -44,7 +45,7 @@ void await_change(const std::atomic<unsigned>& value, unsigned old, std::chrono:
 void set_pool_spin_time(std::chrono::nanoseconds time) noexcept { spin_time = time; }
 
 Share share_of(std::size_t items, int thread, int threads, std::size_t grain) {
-  const std::size_t grains = (items + grain - 1) / grain;
+  const std::size_t grains = ceil_divide(items, grain);
   const auto cut = [&](int at) {
     const auto whole = grains / static_cast<std::size_t>(threads) * static_cast<std::size_t>(at);
     const auto rest = std::min(grains % static_cast<std::size_t>(threads), static_cast<std::size_t>(at));

@@ -1,5 +1,6 @@
 #include "runtime/kernels/adamw_cuda.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/kernels/packs_cuda.cuh"
 
 #include <array>
@@ -132,10 +133,9 @@ void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& r
     const std::size_t begin = flat ? taken.begin[0] / width * width : 0;
     const std::size_t end = flat ? std::min(runs.elements, taken.end[taken.count - 1]) : runs.elements;
     if (begin >= end) continue;
-    const std::size_t of_run =
-        flat ? cuda::ceil_divide(end - begin, width) : cuda::ceil_divide(runs.positions.run, width);
-    const std::size_t packs = flat ? of_run : cuda::ceil_divide(end, runs.positions.run) * of_run;
-    const std::size_t blocks = std::min((packs + threads - 1) / threads, max_blocks);
+    const std::size_t of_run = flat ? ceil_divide(end - begin, width) : ceil_divide(runs.positions.run, width);
+    const std::size_t packs = flat ? of_run : ceil_divide(end, runs.positions.run) * of_run;
+    const std::size_t blocks = std::min(ceil_divide(packs, threads), max_blocks);
     cuda::with_type(arrays.gradient_dtype, [&](auto gradient_type) {
       cuda::with_type(arrays.working_dtype, [&](auto working_type) {
         cuda::launch("adamw", queue, {static_cast<unsigned>(blocks), threads},

@@ -1,5 +1,6 @@
 #include "runtime/kernels/elementwise.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "runtime/device/device.hpp"
@@ -248,13 +249,13 @@ void sums_of_squares(StreamView stream, float* sums, std::size_t sums_stride, co
   check_float(dtype, "sums_of_squares");
   if (n == 0) return;
   constexpr std::size_t block_elements = squares_block_elements;
-  const std::size_t of_run = (runs.run + block_elements - 1) / block_elements;  // number of blocks
+  const std::size_t of_run = ceil_divide(runs.run, block_elements);  // number of blocks
   expect(runs.run > 0 && runs.first == 0 && (n <= runs.run || sums_stride >= of_run),
          "sums of squares of runs of {} elements lie {} apart", runs.run, sums_stride);
   if constexpr (with_cuda) {
     if (on_cuda(stream)) return sums_of_squares_cuda(stream, sums, sums_stride, from, runs, dtype, n);
   }
-  const std::size_t blocks = n / runs.run * of_run + (n % runs.run + block_elements - 1) / block_elements;
+  const std::size_t blocks = n / runs.run * of_run + ceil_divide(n % runs.run, block_elements);
   const std::size_t bytes = n * size_of(dtype) + blocks * sizeof(float);
   stream.launch(elementwise_cost(bytes, dtype), [=](ComputePool& pool) {
     with_float_type(dtype, [&]<typename T>(T) {

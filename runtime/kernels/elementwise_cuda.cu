@@ -1,5 +1,6 @@
 #include "runtime/kernels/elementwise_cuda.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/kernels/packs_cuda.cuh"
 
@@ -227,8 +228,8 @@ void sums_of_squares_cuda(StreamView stream, float* sums, std::size_t sums_strid
                           const StridedLayout& runs, DType dtype, std::size_t n) {
   constexpr std::size_t blocks_per_multiprocessor = 16;
   constexpr std::size_t block_elements = squares_block_elements;
-  const std::size_t of_run = cuda::ceil_divide(runs.run, block_elements);
-  const std::size_t blocks = n / runs.run * of_run + cuda::ceil_divide(n % runs.run, block_elements);
+  const std::size_t of_run = ceil_divide(runs.run, block_elements);
+  const std::size_t blocks = n / runs.run * of_run + ceil_divide(n % runs.run, block_elements);
   const std::size_t wanted = (blocks + squares_threads / warp - 1) / (squares_threads / warp);
   const cudaStream_t queue = cuda::native(stream);
   const auto most =

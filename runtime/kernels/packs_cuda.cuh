@@ -3,6 +3,7 @@
 // Only .cu files include this.
 #pragma once
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_native.hpp"
@@ -111,8 +112,6 @@ __device__ inline void store(T* to, const Value (&from)[width]) {
 inline bool aligned(const void* array, std::size_t bytes = 16) {
   return reinterpret_cast<std::uintptr_t>(array) % bytes == 0;
 }
-
-[[nodiscard]] constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
 /// Blocks for gridDim.x. Throws ErrorCode::usage above the GPU's limit.
 [[nodiscard]] constexpr unsigned blocks_of(std::size_t n, std::size_t per_block) {

@@ -1,5 +1,6 @@
 #include "runtime/simulation/phantom_device.hpp"
 
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/memory_limit.hpp"
@@ -394,7 +395,7 @@ Buffer ComputingPhantom::allocate(std::size_t bytes, MemorySpace space) {
   Buffer buffer;
   if (counts && options_.apart) {
     constexpr std::size_t page_bytes = 4096;
-    const std::size_t rounded = (bytes + page_bytes - 1) / page_bytes * page_bytes;
+    const std::size_t rounded = round_up(bytes, page_bytes);
     if (rounded > PhantomSpace::unreachable_bytes - next_)
       fail(ErrorCode::memory, "{} of device memory requested, but a phantom device has {} of addresses",
            format_bytes(bytes), format_bytes(PhantomSpace::unreachable_bytes));

@@ -8,6 +8,7 @@
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
 #include "offload/io_queue.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/xxh3.hpp"
 #include "runtime/loop/asio_loop.hpp"
@@ -82,11 +83,7 @@ class FilesBench {
     std::fflush(stdout);
   }
 
-  [[nodiscard]] double median(const std::string& name) {
-    std::vector<double>& rates = rates_[name];
-    std::sort(rates.begin(), rates.end());
-    return rates[rates.size() / 2];
-  }
+  [[nodiscard]] double median(const std::string& name) { return runtime::median(rates_[name]); }
 
   /// Writes or reads the complete file with the fewest instructions.
   void request_all(const std::filesystem::path& path, IoKind kind) {

@@ -10,6 +10,7 @@
 #include "actors/rank/rank.hpp"
 #include "models/core/pass_order.hpp"
 #include "models/families/gpt.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
@@ -30,11 +31,6 @@ using namespace ranvier::actors;
 using Clock = std::chrono::steady_clock;
 
 namespace {
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// Parts of a trainer that the reduction and the optimizer step need.
 class Phase {
@@ -192,7 +188,7 @@ void run(runtime::MpiSession& session, const std::vector<std::string>& arguments
           after_answer.push_back(seconds[3]);
         }
         if (session.rank() != 0) continue;
-        const double longer = std::max(median(reduction), median(step));
+        const double longer = std::max(runtime::median(reduction), runtime::median(step));
         fmt::print(
             R"({{"bench":"chunks","precision":"{}","tier":"{}","step":"{}","counts":"{}","k":"{}","chunks":{},)"
             R"("buckets":{},"tier_bytes":{},"after_answer_seconds":{:.4f},)"
@@ -201,8 +197,8 @@ void run(runtime::MpiSession& session, const std::vector<std::string>& arguments
             "\n",
             half ? "bf16" : "fp32", to_string(kind), options.tiers.step == StepLocation::host ? "host" : "device",
             counts, k == 0 ? "all" : std::to_string(k), phase.chunks(), phase.buckets(), phase.tier_bytes(kind),
-            median(after_answer), median(reduction), median(step), median(both), median(both) / longer,
-            (median(reduction) + median(step)) / longer);
+            runtime::median(after_answer), runtime::median(reduction), runtime::median(step), runtime::median(both),
+            runtime::median(both) / longer, (runtime::median(reduction) + runtime::median(step)) / longer);
         std::fflush(stdout);
       }
     }

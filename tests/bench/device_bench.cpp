@@ -2,6 +2,7 @@
 // memory bandwidth of the elementwise kernels.
 //
 //   device_bench [threads]      one JSON line per case; the median of the rounds
+#include "runtime/arithmetic.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
@@ -29,8 +30,7 @@ double seconds_per_call(int times, const std::function<void()>& call) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (round > 0) rounds.push_back(took.count() / times);
   }
-  std::nth_element(rounds.begin(), rounds.begin() + 5, rounds.end());
-  return rounds[5];
+  return median(std::move(rounds));
 }
 
 void report_cost(const char* what, int threads, double seconds) {

@@ -7,6 +7,7 @@
 //       qwen3); default: 4x256x4x256 gpt2-small
 #include "apps/program/options.hpp"
 #include "models/families/decoder_model.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
@@ -109,12 +110,6 @@ UnitSource made_up_weights() {
   };
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 void bench(const std::string& model, DType dtype, int threads, const Options& options) {
   ModelSizes sizes = sizes_of(model);
   if (fills_masks(sizes) || tells_classes(sizes) || reads_images(sizes))
@@ -153,7 +148,8 @@ void bench(const std::string& model, DType dtype, int threads, const Options& op
   const double cache = static_cast<double>(decoder.cache_bytes_per_position()) * positions_read / count;
   const auto weights = static_cast<double>(decoder.weight_bytes());
   const double limit = rate / weights, limit_with_cache = rate / (weights + cache);
-  const double usual = 1 / median(seconds), mean = count / std::accumulate(seconds.begin(), seconds.end(), 0.0),
+  const double usual = 1 / runtime::median(seconds),
+               mean = count / std::accumulate(seconds.begin(), seconds.end(), 0.0),
                best = 1 / *std::min_element(seconds.begin(), seconds.end());
   fmt::print(R"({{"bench":"generate","model":"{}","precision":"{}","threads":{},"prompt":{},"tokens":{},)"
              R"("tokens_per_second":{:.4g},"mean_tokens_per_second":{:.4g},"best_tokens_per_second":{:.4g},)"

@@ -6,6 +6,7 @@
 //                                             policy: spin, yield, first and longest sleep in microseconds
 #include "collectives/communicators/executor.hpp"
 #include "collectives/plans/ring.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
@@ -34,12 +35,6 @@ namespace {
 
 constexpr Tag tag{Channel::user, 0};
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 /// Seconds of one call of `round`: median of several after a warm-up. Collective: all ranks call it with the same work.
 double seconds_per_call(int rounds, const std::function<void()>& round) {
   std::vector<double> seconds;
@@ -50,7 +45,7 @@ double seconds_per_call(int rounds, const std::function<void()>& round) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (i > 0) seconds.push_back(took.count());
   }
-  return median(seconds);
+  return runtime::median(seconds);
 }
 
 struct Process {
@@ -315,9 +310,10 @@ void bench_overlap(Process& process) {
              R"("all_reduce_alone_ms":{:.2f},"all_reduce_beside_ms":{:.2f},"both_ms":{:.2f},)"
              R"("least":[{:.2f},{:.2f},{:.2f},{:.2f},{:.2f}]}})"
              "\n",
-             ranks, median(alone) * 1e3, median(waiting) * 1e3, median(reduce_alone) * 1e3,
-             median(reduced_after) * 1e3, median(reducing) * 1e3, least(alone) * 1e3, least(waiting) * 1e3,
-             least(reduce_alone) * 1e3, least(reduced_after) * 1e3, least(reducing) * 1e3);
+             ranks, runtime::median(alone) * 1e3, runtime::median(waiting) * 1e3,
+             runtime::median(reduce_alone) * 1e3, runtime::median(reduced_after) * 1e3,
+             runtime::median(reducing) * 1e3, least(alone) * 1e3, least(waiting) * 1e3, least(reduce_alone) * 1e3,
+             least(reduced_after) * 1e3, least(reducing) * 1e3);
 }
 
 /// Ranks 0 and 1 compute on a stream while their loops wait for a message. The others wait, too, or exchange messages.
@@ -409,8 +405,8 @@ void bench_waiting(Process& process) {
   }
   double numbers[2] = {0, 0};
   if (me == 2) {
-    numbers[0] = median(share);
-    numbers[1] = median(pass_us);
+    numbers[0] = runtime::median(share);
+    numbers[1] = runtime::median(pass_us);
     MPI_Send(numbers, 2, MPI_DOUBLE, 0, 0, MPI_COMM_WORLD);
   }
   if (!process.first()) return;
@@ -418,8 +414,8 @@ void bench_waiting(Process& process) {
   fmt::print(R"({{"bench":"waiting ranks","ranks":{},"alone_ms":{:.2f},"beside_ms":{:.2f},"least_alone_ms":{:.2f},)"
              R"("least_beside_ms":{:.2f},"waiting_cpu_share":{:.4f},"answer_us":{:.1f},"pass_us":{:.1f}}})"
              "\n",
-             ranks, median(alone) * 1e3, median(beside) * 1e3, least(alone) * 1e3, least(beside) * 1e3, numbers[0],
-             median(answer_us), numbers[1]);
+             ranks, runtime::median(alone) * 1e3, runtime::median(beside) * 1e3, least(alone) * 1e3,
+             least(beside) * 1e3, numbers[0], runtime::median(answer_us), numbers[1]);
 }
 
 }  // namespace

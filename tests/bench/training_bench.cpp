@@ -9,6 +9,7 @@
 #include "models/core/initialize.hpp"
 #include "models/core/sample_source.hpp"
 #include "models/families/model.hpp"
+#include "runtime/arithmetic.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 #include "tests/bench/product_ceiling.hpp"
@@ -103,12 +104,6 @@ class SyntheticTokens final : public models::SampleSource {
   int vocabulary_;
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 class Run {
  public:
   Run(runtime::MpiSession& session, const Options& options, const Case& one)
@@ -174,10 +169,11 @@ class Run {
   void report() const {
     const double tokens = static_cast<double>(case_.batch_size) * architecture_.positions;
     const double flops = static_cast<double>(case_.batch_size) * architecture_.flops_per_sample();
-    const double seconds = median(step_seconds_), products = median(product_seconds_);
+    const double seconds = runtime::median(step_seconds_), products = runtime::median(product_seconds_);
     std::vector<double> shares;
     for (std::size_t i = 0; i < step_seconds_.size(); ++i) shares.push_back(product_seconds_[i] / step_seconds_[i]);
-    const double forward = median(forward_), backward = median(backward_), optimizer = median(optimizer_);
+    const double forward = runtime::median(forward_), backward = runtime::median(backward_),
+                 optimizer = runtime::median(optimizer_);
     double load = 0;
     getloadavg(&load, 1);
     fmt::print(
@@ -187,7 +183,7 @@ class Run {
         R"("ms_backward": {:.1f}, "ms_optimizer": {:.1f}, "ms_other": {:.1f}, "load": {:.1f}}})"
         "\n",
         case_.name, options_.threads, case_.batch_size, case_.microbatch_size, step_seconds_.size(),
-        flops / seconds * 1e-9, tokens / seconds, tokens / products, median(shares),
+        flops / seconds * 1e-9, tokens / seconds, tokens / products, runtime::median(shares),
         *std::min_element(product_seconds_.begin(), product_seconds_.end()) /
             *std::min_element(step_seconds_.begin(), step_seconds_.end()),
         seconds * 1e3, products * 1e3, forward * 1e3, backward * 1e3, optimizer * 1e3,
