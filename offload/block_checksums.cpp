@@ -1,7 +1,7 @@
 #include "offload/block_checksums.hpp"
 
 #include "offload/tier.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <array>

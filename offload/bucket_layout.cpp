@@ -1,7 +1,7 @@
 #include "offload/bucket_layout.hpp"
 
 #include "offload/tier.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 

@@ -1,7 +1,7 @@
 // Mapping of the address space of a file tier to the files of several directories, in stripes, round robin. Pure data.
 #pragma once
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -8,7 +8,7 @@
 //   tier.fetch(states, offset, slot, [] { … });        // returns at once
 #pragma once
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/loop/event_loop.hpp"
 

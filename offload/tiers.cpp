@@ -1,7 +1,7 @@
 #include "offload/tiers.hpp"
 
 #include "offload/file_tier.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

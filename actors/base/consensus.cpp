@@ -1,7 +1,7 @@
 #include "actors/base/consensus.hpp"
 
 #include "collectives/plans/tree.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,6 @@
 #include "actors/gradients/device_tied_gradient_sum.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

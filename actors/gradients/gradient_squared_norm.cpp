@@ -1,6 +1,6 @@
 #include "actors/gradients/gradient_squared_norm.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>

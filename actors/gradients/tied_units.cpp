@@ -2,7 +2,7 @@
 
 #include "actors/gradients/device_tied_gradient_sum.hpp"
 #include "actors/gradients/offloaded_tied_gradient_sum.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/core/stage.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "actors/rank/evaluation.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <numeric>

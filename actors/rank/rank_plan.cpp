@@ -2,7 +2,7 @@
 
 #include "actors/schedule/slice_balance.hpp"
 #include "actors/schedule/slice_order.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>

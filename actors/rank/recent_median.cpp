@@ -1,6 +1,6 @@
 #include "actors/rank/recent_median.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 namespace ranvier::actors {
 

@@ -1,6 +1,6 @@
 #include "actors/rank/sample_writer.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 #include "actors/rank/trainer.hpp"
 
 #include "actors/base/exact_sum.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>

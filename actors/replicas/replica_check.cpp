@@ -2,7 +2,7 @@
 
 #include "actors/optimizer/optimizer.hpp"
 #include "actors/states/parameter_records.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/work_cost.hpp"
 #include "runtime/files/xxh3.hpp"

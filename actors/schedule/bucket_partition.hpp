@@ -10,7 +10,7 @@
 
 #include "collectives/plans/plan.hpp"
 #include "offload/bucket_layout.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/strided_layout.hpp"
 
 #include <cstddef>

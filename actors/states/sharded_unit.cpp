@@ -1,6 +1,6 @@
 #include "actors/states/sharded_unit.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,7 +1,7 @@
 #include "actors/watch/stragglers.hpp"
 
 #include "actors/schedule/stage_split.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #include "collectives/communicators/mpi_communicator.hpp"
 #include "collectives/communicators/plan_communicator.hpp"
 #include "collectives/plans/cost.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <cstdio>

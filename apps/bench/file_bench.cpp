@@ -4,7 +4,7 @@
 #include "apps/program/agreement.hpp"
 #include "offload/file_system.hpp"
 #include "offload/file_tier.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -9,7 +9,7 @@
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/patches.hpp"
 #include "models/ops/rotary.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "runtime/kernels/elementwise.hpp"

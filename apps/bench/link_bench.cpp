@@ -1,6 +1,6 @@
 #include "apps/bench/link_bench.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <map>

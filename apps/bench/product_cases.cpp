@@ -1,7 +1,7 @@
 #include "apps/bench/product_cases.hpp"
 
 #include "models/ops/matmul.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 namespace ranvier::apps {
 

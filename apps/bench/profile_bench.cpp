@@ -6,7 +6,7 @@
 #include "apps/bench/product_cases.hpp"
 #include "apps/program/data_sheet.hpp"
 #include "apps/program/default_precision.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/host/cores.hpp"
 #include "runtime/kernels/elementwise.hpp"

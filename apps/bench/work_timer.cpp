@@ -1,7 +1,7 @@
 #include "apps/bench/work_timer.hpp"
 
 #include "apps/bench/cost_recorder.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

@@ -3,7 +3,7 @@
 #include "actors/predict/volume.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/watch/reporter.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/device/arena.hpp"
 
 #include <fmt/format.h>

@@ -14,7 +14,7 @@
 #include "apps/options/watching_flags.hpp"
 #include "apps/program/default_precision.hpp"
 #include "collectives/plans/link_file.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
 
 #include <fmt/ranges.h>

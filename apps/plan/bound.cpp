@@ -3,7 +3,7 @@
 #include "actors/predict/volume.hpp"
 #include "actors/states/algorithm_choice.hpp"
 #include "collectives/nccl/nccl_steps.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/simulation/phantom_device.hpp"
 
 #include <fmt/ranges.h>

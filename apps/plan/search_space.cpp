@@ -3,7 +3,7 @@
 #include "actors/schedule/slice_balance.hpp"
 #include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/shard.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/grid.hpp"
 

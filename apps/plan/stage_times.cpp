@@ -1,7 +1,7 @@
 #include "apps/plan/stage_times.hpp"
 
 #include "models/core/pass_order.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/simulation/phantom_device.hpp"

@@ -5,7 +5,7 @@
 #include "apps/plan/scenarios.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/device_flag.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "runtime/device/memory_limit.hpp"
 #include "runtime/files/atomic_file.hpp"

@@ -1,6 +1,6 @@
 #include "apps/program/device_flag.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
 
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
 #include "apps/train/step_clock.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <fmt/core.h>
 

@@ -1,6 +1,6 @@
 #include "apps/view/series.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "collectives/nccl/nccl_steps.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>

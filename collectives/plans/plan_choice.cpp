@@ -1,6 +1,6 @@
 #include "collectives/plans/plan_choice.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "models/core/unit.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 
 #include "models/core/expect_sizes.hpp"
 #include "models/families/resnet_layers.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -2,7 +2,7 @@
 
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <cmath>

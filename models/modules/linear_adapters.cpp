@@ -3,7 +3,7 @@
 #include "models/modules/linear.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/matmul.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/files/xxh3.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

@@ -1,6 +1,6 @@
 #include "models/modules/token_table.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <fmt/format.h>
 

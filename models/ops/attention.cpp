@@ -4,7 +4,7 @@
 #include "models/ops/dispatch.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/visible_keys.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 

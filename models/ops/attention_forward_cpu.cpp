@@ -1,7 +1,7 @@
 #include "models/ops/attention_cpu.hpp"
 #include "models/ops/attention_head.hpp"
 #include "models/ops/attention_mask.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <cmath>

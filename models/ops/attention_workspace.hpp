@@ -8,7 +8,7 @@
 #include "models/ops/attention.hpp"
 #include "models/ops/dropout_mask.hpp"
 #include "models/ops/vector_math.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>

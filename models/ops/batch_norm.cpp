@@ -1,7 +1,7 @@
 #include "models/ops/batch_norm.hpp"
 
 #include "models/ops/dispatch.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 namespace ranvier::models {
 namespace {

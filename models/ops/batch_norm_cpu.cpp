@@ -1,7 +1,7 @@
 #include "models/ops/batch_norm.hpp"
 
 #include "models/ops/vector_math.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>

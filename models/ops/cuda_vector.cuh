@@ -2,7 +2,7 @@
 // to rows. Only .cu files include this.
 #pragma once
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/kernels/packs_cuda.cuh"
 
 #include <algorithm>

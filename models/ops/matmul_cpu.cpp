@@ -10,7 +10,7 @@
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
 #include "models/ops/vector_matmul_cpu.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>

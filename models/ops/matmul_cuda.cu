@@ -4,7 +4,7 @@
 #include "models/ops/library_matmul_cuda.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"

@@ -2,7 +2,7 @@
 // 64 bytes. Planning and calls use the same computation.
 #pragma once
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <cstddef>
 

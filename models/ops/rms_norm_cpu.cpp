@@ -2,7 +2,7 @@
 
 #include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "models/ops/rotary.hpp"
 
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 

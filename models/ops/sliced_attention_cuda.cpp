@@ -1,6 +1,6 @@
 #include "models/ops/sliced_attention_cuda.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 namespace ranvier::models::cuda {
 namespace {

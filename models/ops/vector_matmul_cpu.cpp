@@ -3,12 +3,12 @@
 // block of a pass it; the block stays in the L2 cache.
 #include "models/ops/vector_matmul_cpu.hpp"
 
-#include "models/ops/vector_tile.hpp"
 #include "models/ops/library_matmul.hpp"
 #include "models/ops/scratch.hpp"
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
-#include "runtime/arithmetic.hpp"
+#include "models/ops/vector_tile.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <cstdint>

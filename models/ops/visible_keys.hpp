@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/ops/attention.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #include "models/text/document_reader.hpp"
 #include "models/text/text_survey.hpp"
 #include "models/tokenizers/text_encoder.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>

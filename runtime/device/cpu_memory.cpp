@@ -1,6 +1,6 @@
 #include "runtime/device/cpu_memory.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/memory_limit.hpp"

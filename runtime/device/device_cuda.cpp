@@ -3,7 +3,7 @@
 // Each stream has a thread that sleeps on one event per call_back, in the order of the calls. Host functions in the
 // stream (cudaLaunchHostFunc) would block later work, share one driver thread, and never run after a GPU failure. The
 // thread detects a failure and passes it to on_failure.
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/cpu_memory.hpp"
 #include "runtime/device/cuda_build.hpp"

@@ -1,6 +1,6 @@
 #include "runtime/host/compute_pool.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/host/cores.hpp"
 

@@ -1,6 +1,6 @@
 #include "runtime/kernels/adamw_cuda.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/kernels/packs_cuda.cuh"
 
 #include <array>

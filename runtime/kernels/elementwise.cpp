@@ -1,6 +1,6 @@
 #include "runtime/kernels/elementwise.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "runtime/device/device.hpp"

@@ -1,6 +1,6 @@
 #include "runtime/kernels/elementwise_cuda.hpp"
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/kernels/packs_cuda.cuh"
 

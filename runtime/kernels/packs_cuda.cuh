@@ -3,7 +3,7 @@
 // Only .cu files include this.
 #pragma once
 
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_native.hpp"

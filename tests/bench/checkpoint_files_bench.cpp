@@ -8,7 +8,7 @@
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
 #include "offload/io_queue.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/xxh3.hpp"
 #include "runtime/loop/asio_loop.hpp"

@@ -10,7 +10,7 @@
 #include "actors/rank/rank.hpp"
 #include "models/core/pass_order.hpp"
 #include "models/families/gpt.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"

@@ -2,7 +2,7 @@
 // memory bandwidth of the elementwise kernels.
 //
 //   device_bench [threads]      one JSON line per case; the median of the rounds
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"

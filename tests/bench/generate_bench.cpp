@@ -7,7 +7,7 @@
 //       qwen3); default: 4x256x4x256 gpt2-small
 #include "apps/program/options.hpp"
 #include "models/families/decoder_model.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"

@@ -6,7 +6,7 @@
 //                                             policy: spin, yield, first and longest sleep in microseconds
 #include "collectives/communicators/executor.hpp"
 #include "collectives/plans/ring.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"

@@ -9,7 +9,7 @@
 #include "models/core/initialize.hpp"
 #include "models/core/sample_source.hpp"
 #include "models/families/model.hpp"
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 #include "tests/bench/product_ceiling.hpp"

@@ -1,4 +1,4 @@
-#include "runtime/arithmetic.hpp"
+#include "runtime/base/arithmetic.hpp"
 
 #include <doctest/doctest.h>
 
