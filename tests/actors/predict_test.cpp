@@ -239,8 +239,9 @@ struct Sends {
   friend bool operator==(const Sends&, const Sends&) = default;
 };
 
-/// By rank, on the loops and transports of a Simulation or of a VirtualCluster.
-std::vector<Sends> sends_of(auto& cluster, const models::Architecture& architecture, const TrainerOptions& options,
+/// By rank, in a simulation with drawn or with computed delays.
+std::vector<Sends> sends_of(runtime::Simulation& cluster, const models::Architecture& architecture,
+                            const TrainerOptions& options,
                             const std::function<std::unique_ptr<runtime::Device>(int rank)>& make_device) {
   const tests::RandomTokens tokens(architecture.positions, 37);
   const int ranks = options.grid.ranks();

@@ -58,7 +58,7 @@ Duration nccl_time(const Topology& topology, Collective collective, std::size_t 
 TEST_CASE("a ring all-reduce of four ranks takes six steps of a quarter each") {
   constexpr int ranks = 4;
   constexpr std::size_t elements = 4000;  // a quarter of them takes 1 µs
-  runtime::VirtualCluster cluster({.node_of = {0, 0, 0, 0}, .links = {fast, {}}});
+  runtime::Simulation cluster({.node_of = {0, 0, 0, 0}, .links = {fast, {}}});
   const tests::CostsOf costs([](const runtime::WorkCost&) { return 0; });
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<runtime::Stream>> streams;

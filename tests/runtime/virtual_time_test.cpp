@@ -1,5 +1,5 @@
 #include "runtime/base/error.hpp"
-#include "runtime/simulation/virtual_cluster.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/doubles/virtual_time.hpp"
 #include "tests/errors.hpp"
 
