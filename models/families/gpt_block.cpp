@@ -7,7 +7,7 @@
 
 namespace ranvier::models {
 
-PreNormBlockOptions gpt_block_options(const GptOptions& options, int index, UnitBuilder& builder) {
+TransformerBlockOptions gpt_block_options(const GptOptions& options, int index, UnitBuilder& builder) {
   const std::string name = fmt::format("h.{}", index);
   const auto C = static_cast<std::size_t>(options.hidden), tiles = static_cast<std::size_t>(options.tile);
   const Initializer normal{Initializer::Kind::normal, 0.02f};
@@ -35,21 +35,22 @@ PreNormBlockOptions gpt_block_options(const GptOptions& options, int index, Unit
                                   .kernels = options.attention,
                                   .fast_backward = options.fast_attention_backward},
                         .precision = options.precision},
-          .mlp = MlpOptions{.up = {name + ".mlp.c_fc", normal},
-                            .down = {name + ".mlp.c_proj", residual},
-                            .channels = C,
-                            .inner = 4 * C,
-                            .layout = LinearOptions::Layout::in_out,
-                            .gelu = GeluForm::tanh,
-                            .precision = options.precision,
-                            .tiles = builder.add_tiles(name + ".mlp", tiles)},
+          .mlp = {.up = {name + ".mlp.c_fc", normal},
+                  .down = {name + ".mlp.c_proj", residual},
+                  .channels = C,
+                  .inner = 4 * C,
+                  .bias = true,
+                  .layout = LinearOptions::Layout::in_out,
+                  .gelu = GeluForm::tanh,
+                  .precision = options.precision,
+                  .tiles = builder.add_tiles(name + ".mlp", tiles)},
           .dropout = options.dropout};
 }
 
 std::unique_ptr<Layer> make_gpt_block(const GptOptions& options, int index, const Tuning& tuning) {
   UnitBuilder builder(tuning);
-  const PreNormBlockOptions block = gpt_block_options(options, index, builder);
-  return make_pre_norm_block(block, std::move(builder));
+  const TransformerBlockOptions block = gpt_block_options(options, index, builder);
+  return make_transformer_block(block, std::move(builder));
 }
 
 }  // namespace ranvier::models

@@ -4,8 +4,8 @@
 #include "models/core/layer.hpp"
 #include "models/families/gpt.hpp"
 #include "models/modules/norm.hpp"
-#include "models/modules/pre_norm_block.hpp"
 #include "models/modules/token_table.hpp"
+#include "models/modules/transformer_block.hpp"
 
 #include <memory>
 
@@ -20,7 +20,7 @@ namespace ranvier::models {
                                                     const Tuning& tuning = {});
 
 /// Options of a block, shared with decoders.
-[[nodiscard]] PreNormBlockOptions gpt_block_options(const GptOptions& options, int index, UnitBuilder& builder);
+[[nodiscard]] TransformerBlockOptions gpt_block_options(const GptOptions& options, int index, UnitBuilder& builder);
 
 /// Final norm, logits and cross entropy against targets (int32 [B, T]). Units "wte" or its tiles, "ln_f".
 [[nodiscard]] std::unique_ptr<Layer> make_gpt_head(const GptOptions& options, const Tuning& tuning = {});

@@ -43,32 +43,31 @@ LinearOptions out_options(const LlamaOptions& options, const std::string& name, 
 
 }  // namespace
 
-PreNormBlockOptions llama_block_options(const LlamaOptions& options, int index, UnitBuilder& builder) {
+TransformerBlockOptions llama_block_options(const LlamaOptions& options, int index, UnitBuilder& builder) {
   const std::string name = fmt::format("model.layers.{}", index);
-  return {
-      .name = name,
-      .index = index,
-      .norm_1 = name + ".input_layernorm",
-      .norm_2 = name + ".post_attention_layernorm",
-      .norm = llama_norm(options),
-      .qkv = qkv_options(options, name + ".self_attn", builder),
-      .out = out_options(options, name + ".self_attn", builder),
-      .attention_name = name + ".self_attn",
-      .attention = attention_options(options),
-      .mlp = GatedMlpOptions{.gate = name + ".mlp.gate_proj",
-                             .up = name + ".mlp.up_proj",
-                             .down = name + ".mlp.down_proj",
-                             .channels = static_cast<std::size_t>(options.hidden),
-                             .inner = static_cast<std::size_t>(options.inner),
-                             .initializer = llama_initializer(options),
-                             .precision = options.precision,
-                             .tiles = builder.add_tiles(name + ".mlp", static_cast<std::size_t>(options.tile))}};
+  const Initializer initial = llama_initializer(options);
+  return {.name = name,
+          .index = index,
+          .norm_1 = name + ".input_layernorm",
+          .norm_2 = name + ".post_attention_layernorm",
+          .norm = llama_norm(options),
+          .qkv = qkv_options(options, name + ".self_attn", builder),
+          .out = out_options(options, name + ".self_attn", builder),
+          .attention_name = name + ".self_attn",
+          .attention = attention_options(options),
+          .mlp = {.gate = MlpOptions::Matrix{name + ".mlp.gate_proj", initial},
+                  .up = {name + ".mlp.up_proj", initial},
+                  .down = {name + ".mlp.down_proj", initial},
+                  .channels = static_cast<std::size_t>(options.hidden),
+                  .inner = static_cast<std::size_t>(options.inner),
+                  .precision = options.precision,
+                  .tiles = builder.add_tiles(name + ".mlp", static_cast<std::size_t>(options.tile))}};
 }
 
 std::unique_ptr<Layer> make_llama_block(const LlamaOptions& options, int index, const Tuning& tuning) {
   UnitBuilder builder(tuning);
-  const PreNormBlockOptions block = llama_block_options(options, index, builder);
-  return make_pre_norm_block(block, std::move(builder));
+  const TransformerBlockOptions block = llama_block_options(options, index, builder);
+  return make_transformer_block(block, std::move(builder));
 }
 
 }  // namespace ranvier::models

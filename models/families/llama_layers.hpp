@@ -3,7 +3,7 @@
 
 #include "models/families/llama.hpp"
 #include "models/modules/norm.hpp"
-#include "models/modules/pre_norm_block.hpp"
+#include "models/modules/transformer_block.hpp"
 
 #include <memory>
 
@@ -14,7 +14,8 @@ namespace ranvier::models {
                                                       const Tuning& tuning = {});
 
 /// Options of a block, shared with decoders.
-[[nodiscard]] PreNormBlockOptions llama_block_options(const LlamaOptions& options, int index, UnitBuilder& builder);
+[[nodiscard]] TransformerBlockOptions llama_block_options(const LlamaOptions& options, int index,
+                                                          UnitBuilder& builder);
 
 /// Initializer of all matrices and tables.
 [[nodiscard]] inline Initializer llama_initializer(const LlamaOptions& options) {

@@ -12,7 +12,6 @@
 #include <map>
 #include <set>
 #include <utility>
-#include <variant>
 
 namespace ranvier::models {
 namespace {
@@ -28,16 +27,14 @@ void narrow(std::byte* to, runtime::DType dtype, std::span<const float> from) {
 
 /// Block with weights stored [out, in], so that the weights of an output are contiguous. Adds the names of parameters
 /// that need a transpose to `transposed`.
-PreNormBlockOptions stored_out_in(PreNormBlockOptions block, std::set<std::string>& transposed) {
+TransformerBlockOptions stored_out_in(TransformerBlockOptions block, std::set<std::string>& transposed) {
   using Layout = LinearOptions::Layout;
   for (LinearOptions* const linear : {&block.qkv, &block.out}) {
     if (std::exchange(linear->layout, Layout::out_in) == Layout::out_in) continue;
     for (const LinearOptions::Tensor& tensor : linear->tensors) transposed.insert(tensor.name + ".weight");
   }
-  if (auto* const mlp = std::get_if<MlpOptions>(&block.mlp)) {
-    if (std::exchange(mlp->layout, Layout::out_in) == Layout::in_out)
-      for (const std::string& name : {mlp->up.name, mlp->down.name}) transposed.insert(name + ".weight");
-  }
+  if (std::exchange(block.mlp.layout, Layout::out_in) == Layout::in_out)
+    for (const std::string& name : {block.mlp.up.name, block.mlp.down.name}) transposed.insert(name + ".weight");
   return block;
 }
 
@@ -63,8 +60,8 @@ void Decoder::load(const DecoderModel& model, const UnitSource& weights) {
       places.emplace(unit.parameters[p].name, begin + unit.offset(p) * element);
   };
   std::set<std::string> transposed;
-  for (const PreNormBlockOptions& block : model.blocks) {
-    blocks_.push_back({make_pre_norm_block(stored_out_in(block, transposed), UnitBuilder()), {}});
+  for (const TransformerBlockOptions& block : model.blocks) {
+    blocks_.push_back({make_transformer_block(stored_out_in(block, transposed), UnitBuilder()), {}});
     for (const UnitSpec& unit : blocks_.back().layer->units()) add_unit(unit);
   }
   UnitBuilder builder;

@@ -8,7 +8,7 @@
 
 #include "models/core/unit_source.hpp"
 #include "models/modules/norm.hpp"
-#include "models/modules/pre_norm_block.hpp"
+#include "models/modules/transformer_block.hpp"
 #include "runtime/device/device.hpp"
 
 #include <cstddef>
@@ -23,11 +23,11 @@ namespace ranvier::models {
 
 /// Description of a model: token table, optional position table, blocks, final norm, head (a table of rows).
 struct DecoderModel {
-  int context = 1;                          ///< T
-  std::size_t vocabulary = 0;               ///< V
-  std::vector<UnitSpec> units;              ///< units of the model, as requested from the UnitSource
-  std::vector<PreNormBlockOptions> blocks;  ///< not tiled, in the precision of the weights in memory
-  NormOptions norm;                         ///< final norm
+  int context = 1;                              ///< T
+  std::size_t vocabulary = 0;                   ///< V
+  std::vector<UnitSpec> units;                  ///< units of the model, as requested from the UnitSource
+  std::vector<TransformerBlockOptions> blocks;  ///< not tiled, in the precision of the weights in memory
+  NormOptions norm;                             ///< final norm
   // Names of tables and norm, without ".weight".
   std::string words;
   std::string positions;  ///< empty: no position table

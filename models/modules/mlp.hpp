@@ -1,7 +1,7 @@
-// MLP with GELU and biases: down(gelu(up(x))). A tile is a share of the inner channels: columns of the output of `up`,
-// and their contribution to `down`.
+// MLP of a transformer block: down(active(up(x))) with GELU, or with a gate (SwiGLU): down(silu(gate(x)) · up(x)). A
+// tile is a share of the inner channels: columns of the outputs of `up` and `gate`, and their contribution to `down`.
 //
-// Letters: N rows, C channels, F channels inside, S tiles.
+// Letters: N rows, C channels, F channels inside, U output channels of `up` with its gate (F or 2F), S tiles.
 #pragma once
 
 #include "models/modules/linear.hpp"
@@ -21,9 +21,11 @@ struct MlpOptions {
     Initializer initializer;
   };
 
+  std::optional<Matrix> gate;  ///< none: no gate, but GELU
   Matrix up, down;
   std::size_t channels = 0;  ///< C
   std::size_t inner = 0;     ///< F
+  bool bias = false;
   LinearOptions::Layout layout = LinearOptions::Layout::out_in;
   GeluForm gelu = GeluForm::erf;
   Precision precision;
@@ -32,17 +34,17 @@ struct MlpOptions {
 
 class Mlp {
  public:
-  using Options = MlpOptions;
-
   struct Arrays {
-    std::size_t inner;                  ///< saved [S, N, F/S]: GELU's input; backward_input overwrites it with
-                                        ///< `active`, unless that is saved
+    std::size_t up;  ///< saved [S, N, U/S]: output of `up` and `gate`. backward_input replaces it:
+                     ///< with a gate by its gradient, otherwise by `active`, unless that is saved
     std::optional<std::size_t> active;  ///< saved [S, N, F/S]: input of `down`, if all activations are saved
-    std::size_t d_inner;                ///< deferred [S, N, F/S]
-    std::size_t workspace;              ///< workspace [N, F/S] of forward, unless `active` is saved
+    std::size_t kept = 0;   ///< deferred [S, N, F/S]: with a gate the input of `down`, if few activations
+                            ///< are saved, otherwise the gradient of `up`'s output
+    std::size_t workspace;  ///< workspace [N, F/S]: input of `down`, or its gradient
     std::size_t workspace_bytes;
+    std::size_t up_bytes;    ///< bytes of an [N, U/S]
     std::size_t tile_bytes;  ///< bytes of an [N, F/S]
-    Linear::Arrays up, down;
+    Linear::Arrays up_product, down_product;
   };
 
   Mlp(UnitBuilder& builder, std::size_t unit, const MlpOptions& options);
@@ -66,8 +68,8 @@ class Mlp {
   /// y[N, C] = mlp(x[N, C]) while decoding. Scratch: wide[N, wide_channels()] and narrow[N, narrow_channels()]; narrow
   /// may be x.
   void decode(const LayerCall& call, std::byte* y, const std::byte* x, std::byte* wide, std::byte* narrow) const;
-  [[nodiscard]] std::size_t wide_channels() const { return inner_; }
-  [[nodiscard]] std::size_t narrow_channels() const { return 0; }
+  [[nodiscard]] std::size_t wide_channels() const { return up_.out(); }
+  [[nodiscard]] std::size_t narrow_channels() const { return gated_ ? inner_ : 0; }
 
   /// Computes dx from dy.
   void backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy,
@@ -82,15 +84,25 @@ class Mlp {
   void backward_bias(const LayerCall& call, const Arrays& at, const std::byte* dy) const;
 
  private:
-  /// A tile's input of `down` in the backward pass: `active`, or the values that replaced `inner`.
-  [[nodiscard]] static std::byte* active(const LayerCall& call, const Arrays& at, std::size_t tile = 0) {
-    return call.saved + at.active.value_or(at.inner) + tile * at.tile_bytes;
+  [[nodiscard]] static std::byte* up(const LayerCall& call, const Arrays& at, std::size_t tile) {
+    return call.saved + at.up + tile * at.up_bytes;
+  }
+  /// A tile's input of `down` in the backward pass.
+  [[nodiscard]] std::byte* active(const LayerCall& call, const Arrays& at, std::size_t tile = 0) const {
+    if (!at.active && gated_) return call.deferred + at.kept + tile * at.tile_bytes;
+    return call.saved + at.active.value_or(at.up) + tile * at.tile_bytes;
+  }
+  /// Gradient of the output of `up` and `gate`.
+  [[nodiscard]] std::byte* d_up(const LayerCall& call, const Arrays& at, std::size_t tile = 0) const {
+    return gated_ ? up(call, at, tile) : call.deferred + at.kept + tile * at.tile_bytes;
   }
 
+  bool gated_;
   std::size_t inner_;
   GeluForm gelu_;
   runtime::DType dtype_;
-  Linear up_, down_;
+  Linear up_;  ///< with the gate's matrix first
+  Linear down_;
   Tiles tiles_;
 };
 

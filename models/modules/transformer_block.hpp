@@ -1,14 +1,14 @@
-// Transformer block with a norm before each branch: middle = x + out(attention(qkv(norm(x)))), then middle +
-// mlp(norm(middle)). GPT-2 and LLaMA's family use it with different options. Any thread.
+// Transformer block with a norm before or after each branch. Before (pre-norm): middle = x + out(attention(qkv(
+// norm(x)))), then middle + mlp(norm(middle)). After (post-norm): middle = norm(x + out(attention(qkv(x)))), then
+// norm(middle + mlp(middle)). All language models use it with different options. Any thread.
 //
 //   UnitBuilder builder(tuning);
-//   const PreNormBlockOptions block{…, .qkv = {…, .cut = {builder.add_tiles(name + ".qkv", tiles)}}, …};
-//   std::unique_ptr<Layer> layer = make_pre_norm_block(block, std::move(builder));
+//   const TransformerBlockOptions block{…, .qkv = {…, .cut = {builder.add_tiles(name + ".qkv", tiles)}}, …};
+//   std::unique_ptr<Layer> layer = make_transformer_block(block, std::move(builder));
 #pragma once
 
 #include "models/core/layer.hpp"
 #include "models/modules/decoding.hpp"
-#include "models/modules/gated_mlp.hpp"
 #include "models/modules/linear.hpp"
 #include "models/modules/mlp.hpp"
 #include "models/modules/norm.hpp"
@@ -18,23 +18,24 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <variant>
 
 namespace ranvier::models {
 
-struct PreNormBlockOptions {
+struct TransformerBlockOptions {
   std::string name;            ///< name of the layer, and of its unit without tiles
   int index = 0;               ///< number of the block in the model
-  std::string norm_1, norm_2;  ///< names of the norms before attention and before the MLP
+  bool post_norm = false;      ///< norms after the branches, not before
+  std::string norm_1, norm_2;  ///< names of the norms of attention and of the MLP
   NormOptions norm;            ///< options of both norms
   LinearOptions qkv, out;
   std::string attention_name;  ///< prefix of attention's own parameters
   SelfAttentionOptions attention;
-  std::variant<MlpOptions, GatedMlpOptions> mlp;
+  MlpOptions mlp;
   float dropout = 0;  ///< dropout rate of attention weights and both branches
 };
 
-/// A layer that also decodes with a key-value cache. Decoding needs untiled weights stored [out, in].
+/// A layer that also decodes with a key-value cache. Decoding needs norms before branches, and untiled weights stored
+/// [out, in].
 class DecodingLayer : public Layer {
  public:
   /// Sizes that determine the memory of a decoding call.
@@ -62,9 +63,9 @@ class DecodingLayer : public Layer {
   virtual void decode(const LayerCall& call, const Decoding& text, DecodingArrays& at, bool first) const = 0;
 };
 
-/// Maps [B, T, C] to [B, T, C]. Parameters come in the order norm_1, qkv, attention, out, norm_2, mlp. Either all
-/// linear maps are tiled, with units of `builder`, or none.
-[[nodiscard]] std::unique_ptr<DecodingLayer> make_pre_norm_block(const PreNormBlockOptions& options,
-                                                                 UnitBuilder builder);
+/// Maps [B, T, C] to [B, T, C]. Parameters come in the order norm_1, qkv, attention, out, norm_2, mlp; after branches,
+/// norms follow out and mlp. Either all linear maps are tiled, with units of `builder`, or none.
+[[nodiscard]] std::unique_ptr<DecodingLayer> make_transformer_block(const TransformerBlockOptions& options,
+                                                                    UnitBuilder builder);
 
 }  // namespace ranvier::models
