@@ -417,8 +417,8 @@ void keep_recorded(const RunDefaults& run_defaults, const TrainOptions& options,
 void resolve_batch(TrainOptions& options, const RunDefaults& run_defaults) {
   actors::TrainerOptions& trainer = options.trainer;
   const auto& [g_inter, g_data] = trainer.grid;
-  if (!table.given("batch-size")) trainer.batch_size = runtime::round_up(default_batch_size, g_data);
-  keep_recorded(run_defaults, table, "batch-size", whole(trainer.batch_size, 1));
+  if (!options.is_given("batch-size")) trainer.batch_size = runtime::round_up(default_batch_size, g_data);
+  keep_recorded(run_defaults, options, "batch-size", whole(trainer.batch_size, 1));
   if (const auto problem = runtime::batch_problem(trainer.batch_size, g_data))
     fail(ErrorCode::usage, "{}", *problem);
   const int row = trainer.batch_size / g_data;
@@ -500,7 +500,7 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& run_defaults) {
 
   actors::TrainerOptions& trainer = options.trainer;
   trainer.grid =
-      runtime::complete_grid(trainer.grid, options.ranks, table.given("world") ? "--world" : "mpirun -n");
+      runtime::complete_grid(trainer.grid, options.ranks, options.is_given("world") ? "--world" : "mpirun -n");
   resolve_sharding(options, asked.world > 0);
   check_collectives(options);
   if (options.is_given("hidden"))

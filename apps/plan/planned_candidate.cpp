@@ -158,7 +158,11 @@ SpaceOptions Planner::space() const {
                        .nccl = profile_->gpu && device_.collectives != CollectiveBackend::plans,
                        .given = {},
                        .start = here_ ? "mpirun -n" : "--world"};
-  for (const GivenFlag& flag : given_) options.given[flag.name] = flag.value;
+  for (const GivenFlag& flag : given_) {
+    options.given[flag.name] = flag.value;
+    if (const auto fixed = traits_of(flag.name).fixes; !fixed.empty())
+      options.given.try_emplace(std::string(fixed), flag.value);
+  }
   return options;
 }
 

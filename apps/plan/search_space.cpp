@@ -1,6 +1,7 @@
 #include "apps/plan/search_space.hpp"
 
 #include "actors/schedule/slice_balance.hpp"
+#include "apps/options/tier_flags.hpp"
 #include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/shard.hpp"
 #include "runtime/base/arithmetic.hpp"

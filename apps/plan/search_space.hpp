@@ -42,14 +42,15 @@ struct Candidate {
 struct SpaceOptions {
   int world = 1;
   int node_size = 1;
-  int layers = 1;                            ///< maximum number of stages with one model chunk per rank
-  int slices = 1;                            ///< maximum number of model chunks
-  int batch_size = 1;                        ///< samples per step
-  bool apart = false;                        ///< the device has its own memory, so states can be offloaded
-  bool files = false;                        ///< states can be stored in files
-  bool nccl = false;                         ///< NCCL carries out collectives, by default with its own algorithms
-  std::map<std::string, std::string> given;  ///< given flags of ranvier-train, by name
-  const char* start = "--world";             ///< command or flag that sets the number of ranks, for remedies
+  int layers = 1;      ///< maximum number of stages with one model chunk per rank
+  int slices = 1;      ///< maximum number of model chunks
+  int batch_size = 1;  ///< samples per step
+  bool apart = false;  ///< the device has its own memory, so states can be offloaded
+  bool files = false;  ///< states can be stored in files
+  bool nccl = false;   ///< NCCL carries out collectives, by default with its own algorithms
+  /// Given flags of ranvier-train by name, and the flags that they fix (OptionTraits::fixes).
+  std::map<std::string, std::string> given;
+  const char* start = "--world";  ///< command or flag that sets the number of ranks, for remedies
 };
 
 struct SearchSpace {
