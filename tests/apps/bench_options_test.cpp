@@ -14,9 +14,9 @@
 using namespace ranvier;
 using namespace ranvier::apps;
 using collectives::Collective;
+using ranvier::tests::printed_error_of;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
-using ranvier::tests::printed::error_of;
 
 namespace {
 
@@ -26,7 +26,7 @@ BenchOptions parse(std::vector<const char*> arguments) {
 }
 
 void refused(const std::vector<const char*>& arguments, std::string_view words) {
-  const auto error = error_of([&] { static_cast<void>(parse(arguments)); });
+  const auto error = printed_error_of([&] { static_cast<void>(parse(arguments)); });
   CHECK(error.code() == ErrorCode::usage);
   CHECK(says(error, words));
 }

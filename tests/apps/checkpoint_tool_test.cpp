@@ -22,10 +22,10 @@
 
 using namespace ranvier;
 using ranvier::tests::overwrite;
+using ranvier::tests::printed_error_of;
 using ranvier::tests::says;
 using ranvier::tests::SmallTraining;
 using ranvier::tests::TemporaryFolder;
-using ranvier::tests::printed::error_of;
 namespace fs = std::filesystem;
 
 namespace {
@@ -49,7 +49,7 @@ struct Fixture {
     return training.save(dir).string();
   }
   [[nodiscard]] std::string refusal(const std::vector<std::string>& arguments) const {
-    const Error error = error_of([&] { run_tool(arguments); });
+    const Error error = printed_error_of([&] { run_tool(arguments); });
     return fmt::format("{}: {}", to_string(error.code()), error.what());
   }
 
@@ -219,7 +219,7 @@ TEST_CASE_FIXTURE(Fixture, "a manifest's model is used only if its arrays match"
   CHECK(has_all(refusal({"export", training.save(dir).string(), "-o", out}), {"data", "--tile of its run is '7'"}));
   offload::Manifest manifest;
   manifest.about["config"] = models::gpt_config_json(training.gpt);
-  const auto model = [&] { return error_of([&] { static_cast<void>(apps::saved_model(manifest, "c")); }); };
+  const auto model = [&] { return printed_error_of([&] { static_cast<void>(apps::saved_model(manifest, "c")); }); };
   CHECK(says(model(), "c: config.json has 2 layers, but the checkpoint has 0 arrays"));
   manifest.arrays.assign(9, {"h.0", "weights", runtime::DType::f32, 3});
   CHECK(says(model(), "c: no weights of"));

@@ -8,11 +8,11 @@
 using namespace ranvier;
 using namespace ranvier::apps;
 using ranvier::tests::parse_train;
+using ranvier::tests::printed_error_of;
 using ranvier::tests::refused_train;
 using ranvier::tests::resolved_map;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
-using ranvier::tests::printed::error_of;
 
 TEST_CASE("token files need no tokenizer and imply GPT-2's vocabulary") {
   const auto by_name = parse_train({"--data", "train.bin"});

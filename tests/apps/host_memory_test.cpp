@@ -9,8 +9,8 @@ using apps::check_host_memory;
 using apps::host_bytes;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
+using tests::printed_error_of;
 using tests::says;
-using tests::printed::error_of;
 
 namespace {
 
@@ -39,7 +39,7 @@ TEST_CASE_FIXTURE(Fixture, "a cpu device computes in its machine's memory, a GPU
 
 TEST_CASE_FIXTURE(Fixture, "plans beyond a machine's memory are refused with the reason, the table and a remedy") {
   check_host_memory(options, plan, 15 * MiB, 1, limit);
-  const Error error = error_of([&] { check_host_memory(options, plan, 26 * MiB, 2, limit); });
+  const Error error = printed_error_of([&] { check_host_memory(options, plan, 26 * MiB, 2, limit); });
   CHECK(error.code() == ErrorCode::memory);
   const std::string text = error.what();
   CHECK(
@@ -52,5 +52,5 @@ TEST_CASE_FIXTURE(Fixture, "plans beyond a machine's memory are refused with the
   CHECK_FALSE(text.find("--shard") != std::string::npos);  // one row
   CHECK_FALSE(text.find("--optimizer-tier host") != std::string::npos);
   options.grid.g_data = 2;
-  CHECK(says(error_of([&] { check_host_memory(options, plan, 26 * MiB, 2, limit); }), "--shard zero1"));
+  CHECK(says(printed_error_of([&] { check_host_memory(options, plan, 26 * MiB, 2, limit); }), "--shard zero1"));
 }

@@ -24,8 +24,8 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
+using ranvier::tests::printed_error_of;
 using ranvier::tests::says;
-using ranvier::tests::printed::error_of;
 
 namespace {
 
@@ -71,7 +71,7 @@ struct Fixture {
     return parse(flags);
   }
   void refused(const Flags& more, std::initializer_list<std::string_view> words) const {
-    const Error error = error_of([&] { static_cast<void>(from_model(more)); });
+    const Error error = printed_error_of([&] { static_cast<void>(from_model(more)); });
     for (const std::string_view word : words) {
       CAPTURE(word);
       CHECK(says(error, word));
@@ -129,7 +129,7 @@ TEST_CASE_FIXTURE(Fixture, "without a config.json sizes come from the tensors, a
 
 TEST_CASE_FIXTURE(Fixture, "a folder without a model is refused with its actual contents") {
   const auto from = [&](const std::string& name) {
-    return error_of([&] { static_cast<void>(parse({"--init-from", path(name), "--data", "a.bin"})); });
+    return printed_error_of([&] { static_cast<void>(parse({"--init-from", path(name), "--data", "a.bin"})); });
   };
   folder.write("adapter/adapter_config.json", "{}");
   folder.write("adapter/adapter_model.safetensors", "");
@@ -147,7 +147,7 @@ TEST_CASE_FIXTURE(Fixture, "a folder without a model is refused with its actual 
               models::LlamaOptions{.layers = 1, .hidden = 8, .heads = 2, .inner = 8, .vocab_size = 9});
   std::filesystem::remove(path("llama/config.json"));
   const TrainOptions options = parse({"--init-from", path("llama"), "--data", "a.bin"});
-  const auto missing = error_of([&] { static_cast<void>(make_job(options)); });
+  const auto missing = printed_error_of([&] { static_cast<void>(make_job(options)); });
   CHECK(says(missing, "config.json is missing in the folder of " + path("llama/model.safetensors")));
   CHECK(says(missing, "copy the model's config.json"));
 }
@@ -213,7 +213,8 @@ TEST_CASE_FIXTURE(Fixture, "for a small vocabulary the tokenizer next to the wei
 }
 
 TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary also needs a tokenizer") {
-  const auto error = error_of([] { static_cast<void>(parse({"--model", "gpt2-small", "--data", "a.txt"})); });
+  const auto error =
+      printed_error_of([] { static_cast<void>(parse({"--model", "gpt2-small", "--data", "a.txt"})); });
   CHECK(error.code() == ErrorCode::usage);
   for (const char* words : {"--model gpt2-small has 50257 tokens", "--tokenizer PATH", "bytes", "token files"})
     CHECK(says(error, words));
@@ -229,7 +230,7 @@ TEST_CASE_FIXTURE(Fixture, "ignored tensors are reported, and the flag needs wei
   CHECK(notes(from_model({"--ignore-tensors", R"(h\.2\.)"}), "--ignore-tensors: 1 tensor of " +
                                                                  path("model/model.safetensors") +
                                                                  " not read, the first is 'h.2.ln_1.weight'"));
-  const auto error = error_of([] { static_cast<void>(parse({"--data", "a", "--ignore-tensors", "x"})); });
+  const auto error = printed_error_of([] { static_cast<void>(parse({"--data", "a", "--ignore-tensors", "x"})); });
   CHECK(says(error, "--ignore-tensors x needs weights; add --init-from"));
 }
 
@@ -284,7 +285,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(taken({"--model", "mistral", "--window", "0"}).model.size(models::Size::heads) == 4);
 
   const auto refuses = [&](const Flags& more, std::initializer_list<std::string_view> words) {
-    const Error error = error_of([&] { static_cast<void>(taken(more)); });
+    const Error error = printed_error_of([&] { static_cast<void>(taken(more)); });
     CHECK(error.code() == ErrorCode::usage);
     for (const std::string_view word : words) {
       CAPTURE(word);
@@ -330,7 +331,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(shorter.model.size(models::Size::sequence_length) == 16);
   CHECK(notes(shorter, "the first 16 of the 64"));
   const auto refuses = [&](const Flags& more, std::string_view words) {
-    const Error error = error_of([&] { static_cast<void>(taken(more)); });
+    const Error error = printed_error_of([&] { static_cast<void>(taken(more)); });
     CHECK(error.code() == ErrorCode::usage);
     CHECK(says(error, words));
   };

@@ -22,9 +22,9 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
+using ranvier::tests::printed_error_of;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
-using ranvier::tests::printed::error_of;
 
 namespace {
 
@@ -130,13 +130,13 @@ TEST_CASE("help about one topic has only its flags, and an unknown topic lists t
   CHECK(std::count_if(train.options.begin(), train.options.end(), [](const auto& each) { return each.usual; }) ==
         42);
   CHECK(ask({"-h"}).info.help);
-  const Error wrong = error_of([&] { ask({"--help", "elephants"}); });
+  const Error wrong = printed_error_of([&] { ask({"--help", "elephants"}); });
   CHECK(wrong.code() == ErrorCode::usage);
   CHECK(says(wrong,
              "--help elephants: the help text has no such heading; use all, or one of model, grid, sharding, "));
   CHECK(says(wrong, ", stopping-and-resuming, "));
   // Two topics have such a word.
-  CHECK(says(error_of([&] { ask({"--help", "p"}); }), "--help p: the help text has no such heading"));
+  CHECK(says(printed_error_of([&] { ask({"--help", "p"}); }), "--help p: the help text has no such heading"));
 }
 
 TEST_CASE("bash completes flags, values, commands and paths, also after mpirun") {

@@ -11,9 +11,9 @@
 #include <string>
 
 using namespace ranvier;
+using tests::printed_error_of;
 using tests::says;
 using tests::TemporaryFolder;
-using tests::printed::error_of;
 
 namespace {
 
@@ -42,7 +42,7 @@ TEST_CASE_FIXTURE(
   CHECK(folder.read("metrics.jsonl") == "{\"step\":1}\n");
   options.run.overwrite = false;
   options.run.metrics = folder.write("model.bin", "something else").string();
-  const Error error = error_of([&] { static_cast<void>(apps::open_metrics(options)); });
+  const Error error = printed_error_of([&] { static_cast<void>(apps::open_metrics(options)); });
   CHECK(says(error, "has no metrics: " + file("model.bin")));
   CHECK(folder.read("model.bin") == "something else");
 }

@@ -13,8 +13,8 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
+using ranvier::tests::printed_error_of;
 using ranvier::tests::says;
-using ranvier::tests::printed::error_of;
 
 namespace {
 
@@ -88,7 +88,7 @@ TEST_CASE("a checkpoint without --special-tokens counts as none") {
   };
   CHECK(changed("none").empty());
   REQUIRE(changed("tokenizer").size() == 1);
-  CHECK(says(error_of([&] { static_cast<void>(accept_changes(changed("tokenizer"), {}, "c")); }),
+  CHECK(says(printed_error_of([&] { static_cast<void>(accept_changes(changed("tokenizer"), {}, "c")); }),
              "--special-tokens tokenizer (was none)"));
 }
 

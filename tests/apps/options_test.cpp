@@ -1,7 +1,7 @@
 #include "apps/program/options.hpp"
 
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
-using ranvier::tests::error_of;
+using ranvier::tests::printed_error_of;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
 
@@ -56,7 +56,7 @@ Fields parse(std::vector<const char*> arguments) {
 }
 
 Error refusal(const std::vector<const char*>& arguments) {
-  return error_of([&] { parse(arguments); });
+  return printed_error_of([&] { parse(arguments); });
 }
 
 }  // namespace
@@ -212,7 +212,7 @@ TEST_CASE("option info has the values, path kinds and lists of flags in the form
   CHECK(parse_with({"--help"}) == "");
   CHECK(parse_with({"--help", "RUN"}) == "Run");
   CHECK(parse_with({"--help", "all"}) == "all");
-  CHECK(says(error_of([&] { parse_with({"--help", "steps"}); }),
+  CHECK(says(printed_error_of([&] { parse_with({"--help", "steps"}); }),
              "use all, or one of run, machine, what-if-it-is-long"));
 }
 

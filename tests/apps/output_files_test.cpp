@@ -17,9 +17,9 @@
 
 using namespace ranvier;
 using apps::check_outputs;
+using tests::printed_error_of;
 using tests::says;
 using tests::TemporaryFolder;
-using tests::printed::error_of;
 namespace fs = std::filesystem;
 
 namespace {
@@ -33,7 +33,7 @@ struct Fixture {
   [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
 
   void check_refused(std::initializer_list<std::string> words) const {
-    const Error error = error_of([&] { check_outputs(options); });
+    const Error error = printed_error_of([&] { check_outputs(options); });
     CHECK(error.code() == ErrorCode::usage);
     for (const std::string& word : words) CHECK(says(error, word));
   }
@@ -58,7 +58,7 @@ TEST_CASE_FIXTURE(Fixture, "a path names a weights file only by its extension") 
 
 TEST_CASE_FIXTURE(Fixture, "outputs of another run are replaced only with --overwrite") {
   const auto check_kept = [&](const std::string& flag, const std::string& path) {
-    const Error error = error_of([&] { apps::check_replaced(options); });
+    const Error error = printed_error_of([&] { apps::check_replaced(options); });
     CHECK(error.code() == ErrorCode::usage);
     CHECK(says(error, flag));
     CHECK(says(error, path + "; add --overwrite"));
@@ -183,7 +183,7 @@ TEST_CASE_FIXTURE(Fixture,
 TEST_CASE_FIXTURE(Fixture, "weights that exceed the disk space are refused with needed and free bytes") {
   options.run.save = file("model.safetensors");
   apps::check_space(options.run.save, 1);
-  const Error error = error_of([&] { apps::check_space(options.run.save, std::size_t{1} << 60); });
+  const Error error = printed_error_of([&] { apps::check_space(options.run.save, std::size_t{1} << 60); });
   CHECK(says(error, " needs 1.0 EiB"));
   CHECK(says(error, fs::canonical(folder.path()).string() + " has only "));
   CHECK(says(error, "; free "));
@@ -201,12 +201,12 @@ TEST_CASE_FIXTURE(Fixture, "a save waits for a missing folder, creates it, and g
 TEST_CASE_FIXTURE(Fixture, "weights of many ranks need a folder, not a device") {
   options.run.save = file("pipe.safetensors");
   REQUIRE(::mkfifo(options.run.save.c_str(), 0600) == 0);
-  CHECK(says(error_of([&] { apps::check_outputs(options); }), "device or pipe: " + options.run.save));
+  CHECK(says(printed_error_of([&] { apps::check_outputs(options); }), "device or pipe: " + options.run.save));
   options.run.save = file("weights.safetensors");
   options.run.save_every = 10;
-  CHECK(says(error_of([&] { apps::check_outputs(options); }), "--save-every 10 needs a folder"));
+  CHECK(says(printed_error_of([&] { apps::check_outputs(options); }), "--save-every 10 needs a folder"));
   options.run.save = file("model");
   apps::check_outputs(options);
   options.run.save.clear();
-  CHECK(says(error_of([&] { apps::check_outputs(options); }), "--save-every 10 needs a folder"));
+  CHECK(says(printed_error_of([&] { apps::check_outputs(options); }), "--save-every 10 needs a folder"));
 }

@@ -28,15 +28,16 @@ using apps::run_plan;
 using tests::has;
 using tests::invented_tools;
 using tests::parse;
+using tests::printed_error_of;
 using tests::says;
 using tests::small_job;
 using tests::TemporaryFolder;
 using tests::text_of;
-using tests::printed::error_of;
 
 TEST_CASE("if no candidate can run, ranvier-plan prints the reason instead of flags that would make it fit") {
   const std::vector<std::string> one{"--g-inter", "1", "--shard", "zero1", "--group-size", "3"};
-  const auto flags = error_of([&] { static_cast<void>(run_plan(parse(small_job(one)), invented_tools())); });
+  const auto flags =
+      printed_error_of([&] { static_cast<void>(run_plan(parse(small_job(one)), invented_tools())); });
   CHECK(flags.code() == ErrorCode::usage);
   CHECK(says(flags, "candidates can run: --group-size 3 must divide --g-data 4"));
   PlanTools tools = invented_tools();
@@ -57,7 +58,7 @@ TEST_CASE("if no candidate can run, ranvier-plan prints the reason instead of fl
   };
   const std::vector<std::vector<std::string>> lonely{{"test-lonely"}, {"test-cpu", "test-lonely"}};
   for (const auto& profiles : lonely) {
-    const auto links = error_of([&] { static_cast<void>(run(profiles)); });
+    const auto links = printed_error_of([&] { static_cast<void>(run(profiles)); });
     CHECK(links.code() == ErrorCode::usage);
     CHECK(
         says(links, "--profile test-lonely has no rates of links inside a node, but 4 ranks are on 2 nodes of 2"));
@@ -160,7 +161,7 @@ TEST_CASE("without simulations a plan has the same memory and the same bounds") 
       {"--simulations", "8"}, {"--memory-times", "2"}, {"--exhaustive"}};
   for (auto more : others) {
     more.insert(more.end(), {"--no-simulation", "--world", "4", "--batch-size", "8", "--profile", "test-cpu"});
-    CHECK(says(error_of([&] { static_cast<void>(parse(more)); }), "cannot be combined with"));
+    CHECK(says(printed_error_of([&] { static_cast<void>(parse(more)); }), "cannot be combined with"));
   }
 }
 

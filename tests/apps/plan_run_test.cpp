@@ -37,11 +37,11 @@ using tests::few;
 using tests::has;
 using tests::invented_tools;
 using tests::parse;
+using tests::printed_error_of;
 using tests::says;
 using tests::small_job;
 using tests::TemporaryFolder;
 using tests::text_of;
-using tests::printed::error_of;
 
 namespace {
 
@@ -162,7 +162,8 @@ TEST_CASE("a plan replaces the files of another one only with --overwrite") {
                                    {"a.json", "--write-trace"},
                                    {"a.2.json", "--write-trace"}}) {
     const auto there = folder.write(name, "another plan's");
-    const auto error = error_of([&] { static_cast<void>(run_plan(parse(small_job(flags)), invented_tools())); });
+    const auto error =
+        printed_error_of([&] { static_cast<void>(run_plan(parse(small_job(flags)), invented_tools())); });
     CHECK(error.code() == ErrorCode::usage);
     CHECK(says(error, fmt::format("{} exists: {}; add --overwrite or use another path", flag, there.string())));
     std::filesystem::remove(there);
@@ -211,7 +212,8 @@ TEST_CASE("given model chunks are part of every candidate, and of its config fil
   }
   CHECK(json.at("best").as_array().size() > 1);
   const std::vector<std::string> both{"--chunks-per-rank", "2", "--g-inter", "2", "--policy", "zb-h1"};
-  const auto none = error_of([&] { static_cast<void>(run_plan(parse(small_job(both)), invented_tools())); });
+  const auto none =
+      printed_error_of([&] { static_cast<void>(run_plan(parse(small_job(both)), invented_tools())); });
   CHECK(none.code() == ErrorCode::usage);
   CHECK(says(none, "--chunks-per-rank 2 does not work with --policy zb-h1"));
 }
@@ -360,7 +362,7 @@ TEST_CASE("without --profile ranvier-plan uses the measured profile of this host
     CHECK((name.empty() || options.profiles == std::vector<std::string>{name}));
     return name;
   };
-  const auto error = error_of([&] { static_cast<void>(found({"--world", "4", "--batch-size", "8"})); });
+  const auto error = printed_error_of([&] { static_cast<void>(found({"--world", "4", "--batch-size", "8"})); });
   CHECK(error.code() == ErrorCode::usage);
   CHECK(says(error, "--profile is missing"));
   const std::string cpu = folder.write("here-cpu-2-threads.json", "{}").string();
@@ -369,14 +371,14 @@ TEST_CASE("without --profile ranvier-plan uses the measured profile of this host
   CHECK(found({"--world", "4", "--threads", "2"}) == cpu);
   CHECK(found({"--world", "4", "--device", "cuda"}) == gpu);
   CHECK(found({"--world", "4", "--profile", "test-cpu"}).empty());
-  const auto none = error_of([&] { static_cast<void>(found({"--world", "4", "--profile", "none"})); });
+  const auto none = printed_error_of([&] { static_cast<void>(found({"--world", "4", "--profile", "none"})); });
   CHECK(says(none, "--profile none: ranvier-plan needs a profile"));
   CHECK_THROWS_AS(static_cast<void>(found({"--world", "4", "--threads", "3"})), Error);
 }
 
 TEST_CASE("ranvier-plan refuses unknown flags, and names missing ones") {
   const auto refused = [](const std::vector<std::string>& words, std::string_view message) {
-    const auto error = error_of([&] { static_cast<void>(run_plan(parse(words), invented_tools())); });
+    const auto error = printed_error_of([&] { static_cast<void>(run_plan(parse(words), invented_tools())); });
     CHECK(error.code() == ErrorCode::usage);
     CHECK(says(error, message));
   };

@@ -12,8 +12,8 @@
 
 using namespace ranvier;
 using apps::PlanTools;
+using tests::printed_error_of;
 using tests::says;
-using tests::printed::error_of;
 
 namespace {
 
@@ -143,7 +143,7 @@ TEST_CASE("random choices are the same for the same number, and different for an
   CHECK(zero[6].seed == again[6].seed);
   CHECK(zero[6].seed != one[6].seed);
   CHECK(one[0].seed == zero[0].seed);  // nothing is drawn for the profile's case
-  CHECK(says(error_of([] { Run({"--draw", "-1"}); }), "--draw"));
+  CHECK(says(printed_error_of([] { Run({"--draw", "-1"}); }), "--draw"));
 }
 
 TEST_CASE("a what-if case without overlap of computing and collectives") {
@@ -152,7 +152,7 @@ TEST_CASE("a what-if case without overlap of computing and collectives") {
   REQUIRE(run.asked.size() == 4);
   CHECK_FALSE(run.asked[1].how.disturbances.no_overlap);
   CHECK(run.asked[2].how.disturbances.no_overlap);
-  CHECK(says(error_of([] { Run({"--no-overlap", "--collectives", "plans"}); }),
+  CHECK(says(printed_error_of([] { Run({"--no-overlap", "--collectives", "plans"}); }),
              "cannot be combined with --collectives plans"));
 }
 
@@ -167,11 +167,11 @@ TEST_CASE("in a what-if case with dead ranks their nodes are unused, and the oth
   CHECK(worlds.back() < 14);
   CHECK(worlds.back() >= 10);
   CHECK(worlds.back() % 2 == 0);
-  CHECK(says(error_of([] { Run({"--dead-ranks", "16"}); }), "--dead-ranks 16 leaves none of 16 ranks"));
-  CHECK(says(error_of([] { Run({"--dead-ranks", "15"}); }), "--dead-ranks 15 leaves no node"));
-  CHECK(says(error_of([] { Run({"--dead-ranks", "0"}); }), "numbers above 0"));
+  CHECK(says(printed_error_of([] { Run({"--dead-ranks", "16"}); }), "--dead-ranks 16 leaves none of 16 ranks"));
+  CHECK(says(printed_error_of([] { Run({"--dead-ranks", "15"}); }), "--dead-ranks 15 leaves no node"));
+  CHECK(says(printed_error_of([] { Run({"--dead-ranks", "0"}); }), "numbers above 0"));
   for (const char* value : {"0.5", "0:2", "1.5:2", "0.5:0.5", "x:2"})
-    CHECK(says(error_of([&] { Run({"--slow-ranks", value}); }), "such as 0.1:1.5"));
+    CHECK(says(printed_error_of([&] { Run({"--slow-ranks", value}); }), "such as 0.1:1.5"));
 }
 
 TEST_CASE("for many ranks a plan simulates one of each set of equivalent rows by default") {
@@ -185,7 +185,7 @@ TEST_CASE("for many ranks a plan simulates one of each set of equivalent rows by
   CHECK(!distinct(Run({"--rows", "all"}, "256")));
   CHECK(!distinct(Run({"--scale", "8,16"}, "")));
   CHECK(distinct(Run({"--scale", "8,16", "--rows=distinct"}, "")));
-  CHECK(says(error_of([] { Run({"--rows", "some"}); }), "all, distinct or auto"));
+  CHECK(says(printed_error_of([] { Run({"--rows", "some"}); }), "all, distinct or auto"));
 }
 
 TEST_CASE("a plan reports its progress") {

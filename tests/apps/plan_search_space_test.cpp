@@ -14,8 +14,8 @@ using apps::Candidate;
 using apps::make_space;
 using apps::SearchSpace;
 using apps::SpaceOptions;
+using tests::printed_error_of;
 using tests::says;
-using tests::printed::error_of;
 
 namespace {
 
@@ -89,10 +89,10 @@ TEST_CASE("with several model chunks per rank a search space has pipelines with 
   CHECK(left_out(space, "more model chunks than 8 layers"));
   CHECK(left_out(space, "1f1b needs microbatches in multiples of --g-inter"));
   options.given["g-inter"] = "6";
-  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }),
+  CHECK(says(printed_error_of([&] { static_cast<void>(make_space(options)); }),
              "12 model chunks, but the model has 8 layers"));
   options.given["g-inter"] = "1";
-  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "remove --chunks-per-rank"));
+  CHECK(says(printed_error_of([&] { static_cast<void>(make_space(options)); }), "remove --chunks-per-rank"));
 }
 
 TEST_CASE("states stay on a device without separate memory, and in memory without a disk") {
@@ -106,13 +106,15 @@ TEST_CASE("states stay on a device without separate memory, and in memory withou
 }
 
 TEST_CASE("a search space without a grid is refused with a remedy") {
-  const auto none = error_of([] { static_cast<void>(make_space({.world = 7, .layers = 2, .batch_size = 10})); });
+  const auto none =
+      printed_error_of([] { static_cast<void>(make_space({.world = 7, .layers = 2, .batch_size = 10})); });
   CHECK(none.code() == ErrorCode::usage);
   CHECK(says(none, "multiple of 7"));
   SpaceOptions options{.world = 8, .layers = 4, .batch_size = 8};
   options.given = {{"g-inter", "3"}};
-  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "--g-inter 3 does not divide 8 ranks"));
+  CHECK(says(printed_error_of([&] { static_cast<void>(make_space(options)); }),
+             "--g-inter 3 does not divide 8 ranks"));
   options.given = {{"g-inter", "2"}, {"g-data", "2"}};
-  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }),
+  CHECK(says(printed_error_of([&] { static_cast<void>(make_space(options)); }),
              "needs 4 ranks, but the job has 8; use --world 4"));
 }

@@ -4,12 +4,12 @@
 #include "apps/program/flag_names.hpp"
 #include "tests/errors.hpp"
 
-namespace ranvier::tests::printed {
+namespace ranvier::tests {
 
 template <typename Action>
-[[nodiscard]] Error error_of(Action&& action) {
-  const Error error = tests::error_of(action);
+[[nodiscard]] Error printed_error_of(Action&& action) {
+  const Error error = error_of(action);
   return {error.code(), apps::message_of(error)};
 }
 
-}  // namespace ranvier::tests::printed
+}  // namespace ranvier::tests

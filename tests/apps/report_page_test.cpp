@@ -5,7 +5,6 @@
 #include "apps/report/timeline.hpp"
 #include "apps/view/page.hpp"
 #include "runtime/trace/trace.hpp"
-#include "runtime/trace/trace_file.hpp"
 #include "tests/apps/printed_errors.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -20,6 +19,7 @@ using namespace ranvier;
 using namespace ranvier::apps;
 using namespace std::chrono_literals;
 using doctest::Approx;
+using tests::printed_error_of;
 using tests::says;
 namespace json = boost::json;
 
@@ -143,7 +143,8 @@ TEST_CASE_FIXTURE(
   CHECK(!write_report(options({path, "--price", "2.5", "-o", file("r.html")})).empty());
   const json::value summary = data_of(folder.read("r.html")).at("summary");
   CHECK(std::ranges::count(summary.as_array(), json::value(json::array{"cost", json::array{"30"}})) == 1);
-  CHECK(says(error_of([&] { static_cast<void>(options({path, "--price", "-1"})); }), "--price is invalid: -1"));
+  CHECK(says(printed_error_of([&] { static_cast<void>(options({path, "--price", "-1"})); }),
+             "--price is invalid: -1"));
   // The number of devices is unknown.
   CHECK(value(summary_rows({read_run({metrics("b.jsonl", 2), {}}, "b")}, 1), "device-hours") == "no row");
 }
@@ -214,8 +215,8 @@ TEST_CASE_FIXTURE(Fixture, "a report has the ranks' timeline from a trace, and t
       write_report(options({file("trace.json"), "--timeline", file("alone.svg"), "--title", "a < b"})));
   CHECK(folder.read("alone.svg") == picture);
   for (const char* const kind : {"--output", "--csv"}) {
-    const Error error =
-        error_of([&] { static_cast<void>(write_report(options({file("trace.json"), kind, file("other")}))); });
+    const Error error = printed_error_of(
+        [&] { static_cast<void>(write_report(options({file("trace.json"), kind, file("other")}))); });
     CHECK(says(error, "a trace only: " + file("trace.json")));
     CHECK(says(error, "METRICS,TRACE"));
   }
@@ -258,7 +259,7 @@ TEST_CASE_FIXTURE(Fixture, "the comma-separated values contain all steps of all 
 TEST_CASE_FIXTURE(Fixture, "a report of a file that is not a run, or over one of its inputs, is refused") {
   const std::string path = metrics("a.jsonl", 2), other = folder.write("text", "words\n").string();
   const auto refused = [&](const std::vector<std::string>& arguments, std::string_view words) {
-    const Error error = error_of([&] { static_cast<void>(write_report(options(arguments))); });
+    const Error error = printed_error_of([&] { static_cast<void>(write_report(options(arguments))); });
     return says(error, words);
   };
   CHECK(refused({}, "run is missing"));

@@ -14,8 +14,8 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
+using ranvier::tests::printed_error_of;
 using ranvier::tests::says;
-using ranvier::tests::printed::error_of;
 
 namespace {
 
@@ -26,7 +26,7 @@ TrainOptions parse(std::vector<const char*> arguments, int ranks = 4) {
 
 void refused(std::vector<const char*> arguments, std::string_view words) {
   arguments.insert(arguments.end(), {"--data", "text.txt"});
-  const auto error = error_of([&] { static_cast<void>(parse(arguments)); });
+  const auto error = printed_error_of([&] { static_cast<void>(parse(arguments)); });
   CHECK(error.code() == ErrorCode::usage);
   CHECK(says(error, words));
 }

@@ -21,8 +21,8 @@ using apps::GivenFlag;
 using apps::plan_start;
 using apps::PlanTools;
 using apps::StartPlan;
+using tests::printed_error_of;
 using tests::says;
-using tests::printed::error_of;
 
 namespace {
 
@@ -162,7 +162,7 @@ TEST_CASE("a run that plans itself fits the available memory, or reports what is
   little.host_bytes = usual.host - 1;
   CHECK(needs(plan(given, little)).host < usual.host);
   little.host_bytes = 1 << 20;
-  const auto none = error_of([&] { static_cast<void>(plan(given, little)); });
+  const auto none = printed_error_of([&] { static_cast<void>(plan(given, little)); });
   CHECK(none.code() == ErrorCode::memory);
   CHECK(says(none, "nothing fits 4 ranks: a node's memory"));
   CHECK(says(none, "use more ranks, --precision bf16, "));
@@ -223,7 +223,7 @@ TEST_CASE("a run that cannot plan itself prints the reason, and how to create a 
   const auto refused = [](const std::vector<GivenFlag>& given, std::string_view message,
                           const runtime::MachineProfile& profile = tests::plan_profile(false)) {
     CAPTURE(message);
-    const auto error = error_of([&] { static_cast<void>(plan(given, here_of({0, 0, 2}), profile)); });
+    const auto error = printed_error_of([&] { static_cast<void>(plan(given, here_of({0, 0, 2}), profile)); });
     CHECK(error.code() == ErrorCode::usage);
     CHECK_MESSAGE(says(error, message), error.what());
   };

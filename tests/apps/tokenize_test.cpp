@@ -18,10 +18,10 @@
 #include <thread>
 
 using namespace ranvier;
+using ranvier::tests::printed_error_of;
 using ranvier::tests::says;
 using ranvier::tests::SmallTokenizer;
 using ranvier::tests::TemporaryFolder;
-using ranvier::tests::printed::error_of;
 
 namespace {
 

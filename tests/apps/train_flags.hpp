@@ -22,7 +22,7 @@ namespace ranvier::tests {
 /// Checks that such flags, with data, are a usage error with these words.
 inline void refused_train(std::vector<const char*> arguments, std::string_view words) {
   arguments.insert(arguments.end(), {"--data", "text.txt"});
-  const Error error = printed::error_of([&] { static_cast<void>(parse_train(arguments)); });
+  const Error error = printed_error_of([&] { static_cast<void>(parse_train(arguments)); });
   CHECK(error.code() == ErrorCode::usage);
   CHECK(says(error, words));
 }

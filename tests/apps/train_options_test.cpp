@@ -17,11 +17,11 @@
 using namespace ranvier;
 using namespace ranvier::apps;
 using ranvier::tests::parse_train;
+using ranvier::tests::printed_error_of;
 using ranvier::tests::refused_train;
 using ranvier::tests::resolved_map;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
-using ranvier::tests::printed::error_of;
 using runtime::DType;
 
 TEST_CASE("a data file is enough for a run: a small model of bytes, one row per rank") {
