@@ -12,7 +12,8 @@ GridShape complete_grid(GridShape shape, int ranks, std::string_view start) {
   const auto& [g_inter, g_data] = shape;
   if (g_data == 0) {
     if (ranks % g_inter != 0)
-      fail(ErrorCode::usage, "`g_inter` {} does not divide {} ranks; use a divisor, or a multiple of {} ranks",
+      fail(ErrorCode::usage,
+           "`g_inter` {} does not divide the number of ranks, {}; use a divisor, or a multiple of {} ranks",
            g_inter, ranks, g_inter);
     shape.g_data = ranks / g_inter;
   }

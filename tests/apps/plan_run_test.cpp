@@ -387,7 +387,7 @@ TEST_CASE("ranvier-plan refuses unknown flags, and names missing ones") {
   refused(small_job({"--profiel", "x"}), "did you mean --profile?");
   refused(small_job({"--micro-batch-size", "2"}), "did you mean --microbatch-size?");
   refused(small_job({"--num-layers", "2"}), "did you mean --layers?");
-  refused(small_job({"--g-inter", "3"}), "--g-inter 3 does not divide 4 ranks");
+  refused(small_job({"--g-inter", "3"}), "--g-inter 3 does not divide the number of ranks, 4");
   refused(small_job({"--slow-node", "2:2"}), "2 nodes of 2 ranks; use a node from 0 to 1");
   refused(small_job({"--slow-node", "2"}), "such as 3:1.5");
   refused(small_job({"--slow-node", "1:0.5"}), "1 or more");

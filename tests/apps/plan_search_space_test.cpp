@@ -113,7 +113,7 @@ TEST_CASE("a search space without a grid is refused with a remedy") {
   SpaceOptions options{.world = 8, .layers = 4, .batch_size = 8};
   options.given = {{"g-inter", "3"}};
   CHECK(says(printed_error_of([&] { static_cast<void>(make_space(options)); }),
-             "--g-inter 3 does not divide 8 ranks"));
+             "--g-inter 3 does not divide the number of ranks, 8"));
   options.given = {{"g-inter", "2"}, {"g-data", "2"}};
   CHECK(says(printed_error_of([&] { static_cast<void>(make_space(options)); }),
              "needs 4 ranks, but the job has 8; use --world 4"));

@@ -97,7 +97,7 @@ TEST_CASE("the grid follows from the ranks, and must match them") {
   CHECK(chunks.chunks_per_rank == 2);
   CHECK(chunks.pipeline_limit == 0);
   refused_train({"--chunks-per-rank", "0"}, "--chunks-per-rank is invalid: 0;");
-  refused_train({"--g-inter", "3"}, "--g-inter 3 does not divide 4 ranks");
+  refused_train({"--g-inter", "3"}, "--g-inter 3 does not divide the number of ranks, 4");
   refused_train({"--g-inter", "2", "--g-data", "3"},
                 "--g-inter 2 x --g-data 3 needs 6 ranks, but the job has 4; use mpirun -n 6");
   refused_train({"--g-inter", "0"}, "--g-inter is invalid: 0;");

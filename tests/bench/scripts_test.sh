@@ -15,7 +15,7 @@ failed=0
 # --- the real programs
 recorded=$folder/recorded train=$build/apps/ranvier-train
 mkdir -p "$recorded" "$folder/build/apps" "$folder/build/tests/bench" "$folder/path"
-head -c 100000 models/*.cpp >"$folder/text"
+head -c 100000 models/core/*.cpp >"$folder/text"
 model=(--data "$folder/text" --validation-split 0 --threads 1 --layers 2 --hidden 64 --heads 1 --sequence-length 32
        --batch-size 4 --microbatch-size 1 --steps 12)
 record() {  # <name> <status> <command…>

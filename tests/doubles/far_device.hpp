@@ -1,5 +1,5 @@
-// A device of the host's that says of its device memory what a GPU says: the host does not reach it. So what has to go
-// by way of pinned memory is tested where no GPU is.
+// A host device whose device memory is declared inaccessible to the host, like a GPU's. It tests transfers through
+// pinned memory without a GPU.
 #pragma once
 
 #include "runtime/base/error.hpp"
@@ -19,7 +19,7 @@ class FarDevice final : public ForwardingDevice {
   explicit FarDevice(std::unique_ptr<runtime::Device> near) : ForwardingDevice(std::move(near)) {}
 
   runtime::Buffer allocate(std::size_t bytes, runtime::MemorySpace space) override {
-    expect(closed_.count(space) == 0, "{} bytes of {} memory are asked for after that was closed", bytes,
+    expect(closed_.count(space) == 0, "{} bytes of {} memory were requested after allocation was closed", bytes,
            runtime::to_string(space));
     auto buffer = ForwardingDevice::allocate(bytes, space);
     if (space == runtime::MemorySpace::device) far_.emplace_back(buffer.data(), bytes);
@@ -39,7 +39,7 @@ class FarDevice final : public ForwardingDevice {
 
  private:
   std::set<runtime::MemorySpace> closed_;
-  std::vector<std::pair<const std::byte*, std::size_t>> far_;  // buffers of a test live as long as it
+  std::vector<std::pair<const std::byte*, std::size_t>> far_;  // buffers of a test live as long as this device
 };
 
 }  // namespace ranvier::tests

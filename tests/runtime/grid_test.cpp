@@ -49,7 +49,9 @@ TEST_CASE("the number of rows follows from ranks and stages") {
   CHECK(complete_grid({.g_inter = 3, .g_data = 0}, 12).g_data == 4);
   CHECK(complete_grid({.g_inter = 3, .g_data = 4}, 12).g_data == 4);
   CHECK_THROWS_WITH_AS((void)complete_grid({.g_inter = 3, .g_data = 0}, 4),
-                       "`g_inter` 3 does not divide 4 ranks; use a divisor, or a multiple of 3 ranks", Error);
+                       "`g_inter` 3 does not divide the number of ranks, 4; use a divisor, or a multiple of 3 "
+                       "ranks",
+                       Error);
   CHECK_THROWS_WITH_AS((void)complete_grid({.g_inter = 2, .g_data = 3}, 4, "`world`"),
                        "`g_inter` 2 x `g_data` 3 needs 6 ranks, but the job has 4; use `world` 6 or another grid",
                        Error);
