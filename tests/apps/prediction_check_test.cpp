@@ -3,7 +3,7 @@
 #include "apps/train/step_meter.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/doubles/virtual_time.hpp"
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
@@ -160,6 +160,6 @@ TEST_CASE("a profile of another kind of device is refused before training") {
   CHECK(error.code() == ErrorCode::usage);
   CHECK(tests::says(error, "--profile h100-sxm describes GPUs"));
   options.run.profile = "nowhere.json";
-  CHECK(tests::says(tests::error_of([&] { static_cast<void>(profile_of_run(options, {}, 1)); }),
+  CHECK(tests::says(tests::printed_error_of([&] { static_cast<void>(profile_of_run(options, {}, 1)); }),
                     "--profile nowhere.json: neither a file"));
 }
