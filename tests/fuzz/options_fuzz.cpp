@@ -46,7 +46,7 @@ struct Options {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const fuzz::InputFolder folder;
   const std::string path = folder.write("run.conf", fuzz::view(data, size));
-  fuzz::accepts_or_refuses("--data", [&] {
+  fuzz::accepts_or_refuses("`data`", [&] {
     for (const auto& one : models::parse_weighted_paths(std::string(fuzz::view(data, size))))
       fuzz::require(one.weight > 0, "a weight is above 0");
   });
