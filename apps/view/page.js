@@ -217,14 +217,14 @@ function drawPlots() {
 
 // Summary -----------------------------------------------------------------------------------------------------------
 function liveCards({about, status}) {
-  const last = status.last || {}, items = about.item + 's';
+  const last = status.last || {}, items = (about.item || 'token') + 's';
   const all = [['phase', phase.phase], ['step', status.step + ' / ' + status.steps],
       ['loss', known(last.loss) ? last.loss.toFixed(5) : '–'],
       ['elapsed', time(status.running_seconds)], ['ETA', isOver() ? '–' : time(status.eta_seconds)],
       ['step time', known(status.step_seconds) ? (status.step_seconds * 1e3).toFixed(1) + ' ms' : '–'],
       ['throughput', count(last.tokens_per_second) + ' ' + items + '/s'],
       [known(last.mfu) || !known(last.measured_mfu) ? 'MFU' : 'measured MFU', percent(last.mfu ?? last.measured_mfu)],
-      [items, count(status.tokens)], ['grid', about.stages + ' stages × ' + about.rows + ' rows']];
+      [items, count(status.tokens)], ['grid', about.stages ? about.stages + ' stages × ' + about.rows + ' rows' : '–']];
   if (status.bad_steps) all.push(['bad steps', status.bad_steps]);
   if (status.skipped) all.push(['skipped', status.skipped]);
   if (status.repeated_seconds) all.push(['repeated', time(status.repeated_seconds)]);
@@ -253,7 +253,7 @@ function drawSummary() {
   by('now-loss').textContent = known(last.loss) ? last.loss.toFixed(5) : '';
   by('now-norm').textContent = known(last.grad_norm) ? last.grad_norm.toFixed(4) : '';
   by('now-throughput').textContent = known(last.tokens_per_second) ?
-      count(last.tokens_per_second) + (report ? '/s' : ' ' + about.item + 's/s') : 'per second';
+      count(last.tokens_per_second) + (report ? '/s' : ' ' + (about.item || 'token') + 's/s') : 'per second';
   by('now-seconds').textContent = known(last.seconds) ? milliseconds(last.seconds) : '';
   by('now-lr').textContent = known(last.lr) ? last.lr.toExponential(2) : '';
   by('now-mfu').textContent = known(last.mfu ?? last.measured_mfu) ? percent(last.mfu ?? last.measured_mfu) : '';
@@ -292,9 +292,9 @@ function drawTables(run) {
     place === undefined || evaluations.some(e => known(e[place])));
   show(run, 'evaluations', evaluations.length);
   fill(part(run, 'evaluations'), columns.map(([name]) => name),
-      evaluations.slice(-12).reverse().map(e => columns.map(([name, text]) => text(e))));
+      evaluations.slice(report ? 0 : -12).reverse().map(e => columns.map(([name, text]) => text(e))));
   show(run, 'checkpoints', checkpoints.length);
-  fill(part(run, 'checkpoints'), ['step', 'size', 'duration', 'stall', '<'], checkpoints.slice(-8).reverse().map(c =>
+  fill(part(run, 'checkpoints'), ['step', 'size', 'duration', 'stall', '<'], checkpoints.slice(report ? 0 : -8).reverse().map(c =>
     [c.step, bytes(c.bytes), c.seconds.toFixed(2) + ' s', c.waited_seconds.toFixed(3) + ' s',
       c.failure || 'complete']));
   const samples = (status.samples || []).slice().reverse();
