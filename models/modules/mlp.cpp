@@ -8,6 +8,8 @@ namespace ranvier::models {
 namespace {
 
 LinearOptions up_options(const MlpOptions& options) {
+  expect(!options.gate || (!options.bias && options.layout == LinearOptions::Layout::out_in),
+         "an MLP with a gate has no biases and weights stored [out, in]");
   LinearOptions up{.tensors = {},
                    .in = options.channels,
                    .layout = options.layout,

@@ -21,7 +21,7 @@ struct MlpOptions {
     Initializer initializer;
   };
 
-  std::optional<Matrix> gate;  ///< none: no gate, but GELU
+  std::optional<Matrix> gate;  ///< with out_in only and without biases; none: GELU
   Matrix up, down;
   std::size_t channels = 0;  ///< C
   std::size_t inner = 0;     ///< F

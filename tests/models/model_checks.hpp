@@ -53,7 +53,7 @@ struct ReferenceCheck {
   std::function<bool(const std::string& tensor, std::size_t element)> has_no_slope;
 };
 
-/// Loss, every layer's output and every tensor's gradient of a first microbatch are those of the reference.
+/// Compares the loss, every layer's output and every tensor's gradient of a first microbatch with the reference.
 template <typename Options>
 void check_reference(ModelRun& run, const Options& options, const ReferenceSamples& samples,
                      const ReferenceCheck& check) {

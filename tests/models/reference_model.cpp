@@ -67,6 +67,7 @@ class SampleLoss : ReferenceForm {
   const Values& at(const std::string& name) const { return parameters_.at(name + ".weight"); }
   /// Null: the family has none.
   const Values* bias_of(const std::string& name) const {
+    if (biased && name != table) return &parameters_.at(name + ".bias");
     const auto bias = parameters_.find(name + ".bias");
     return bias == parameters_.end() ? nullptr : &bias->second;
   }
@@ -241,6 +242,7 @@ ReferenceForm form_of(const auto& options) {
 
 ReferenceModel::ReferenceModel(const GptOptions& options, const ReferenceParameters& parameters)
     : form_(form_of(options)), parameters_(parameters) {
+  form_.biased = true;
   form_.dropout = options.dropout;
   form_.transposed = true;
   form_.activation = gelu_tanh;
@@ -285,6 +287,7 @@ ReferenceModel::ReferenceModel(const BertOptions& options, const ReferenceParame
   const bool roberta = options.roberta;
   const std::string prefix = roberta ? "roberta." : "bert.";
   form_.norm_epsilon = static_cast<double>(options.norm_epsilon);
+  form_.biased = true;
   form_.dropout = options.dropout;
   form_.norm_after = true;
   form_.causal = false;

@@ -25,13 +25,14 @@ struct ReferenceSamples {
   std::vector<std::int32_t> tokens;     ///< [B, T]
   std::vector<std::int32_t> targets;    ///< [B, T]
   MicrobatchKey key;                    ///< dropout's key, used if the model's rate is not 0
-  int positions = 0;                    ///< T, where it is not the model's
+  int positions = 0;                    ///< T if it differs from the model's; 0: the model's
   std::vector<std::int32_t> documents;  ///< SampleSource::read_documents(), of no reference; empty: none
 };
 
 /// Differences between families. Names are tensor names without ".weight" and ".bias"; empty: no such tensor. A norm
 /// without a bias is RMSNorm.
 struct ReferenceForm {
+  bool biased = false;  ///< every matrix and norm must have a bias
   std::size_t T = 0, C = 0, H = 0, K = 0, D = 0;
   int layers = 0;
   double norm_epsilon = 1e-5;
