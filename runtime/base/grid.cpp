@@ -4,31 +4,32 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace ranvier::runtime {
 
 GridShape complete_grid(GridShape shape, int ranks, std::string_view start) {
-  const auto& [g_inter, g_data] = shape;
-  if (g_data == 0) {
+  const int g_inter = shape.g_inter;
+  if (shape.g_data == 0) {
     if (ranks % g_inter != 0)
       fail(ErrorCode::usage,
            "`g_inter` {} does not divide the number of ranks, {}; use a divisor, or a multiple of {} ranks",
            g_inter, ranks, g_inter);
     shape.g_data = ranks / g_inter;
   }
-  const auto wanted = std::int64_t{g_inter} * g_data;
+  const auto wanted = std::int64_t{g_inter} * shape.g_data;
   if (wanted != ranks)
     fail(ErrorCode::usage,
          "`g_inter` {} x `g_data` {} needs {} ranks, but the job has {}; use {} {} or another grid", g_inter,
-         g_data, wanted, ranks, start, wanted);
+         shape.g_data, wanted, ranks, start, wanted);
   return shape;
 }
 
 std::optional<std::string> batch_problem(int batch_size, int g_data) {
   if (batch_size >= 1 && batch_size % g_data == 0) return std::nullopt;
   return fmt::format("`batch_size` {} is not divisible by `g_data` {}; use a multiple, such as {}", batch_size,
-                     g_data, (batch_size / g_data + 1) * std::int64_t{g_data});
+                     g_data, (std::max(batch_size, 0) / g_data + 1) * std::int64_t{g_data});
 }
 
 Grid::Grid(GridShape shape, int ranks) : shape_(shape) {

@@ -24,11 +24,11 @@ struct Position {
   friend bool operator==(const Position&, const Position&) = default;
 };
 
-/// `shape` with g_data = ranks / g_inter if it is 0. Throws ErrorCode::usage unless the product is `ranks`. `start`:
-/// command or flag that sets the number of ranks, for the remedy.
+/// `shape` (g_inter at least 1) with g_data = ranks / g_inter if it is 0. Throws ErrorCode::usage unless the product is
+/// `ranks`. `start`: command or flag that sets the number of ranks, for the remedy.
 [[nodiscard]] GridShape complete_grid(GridShape shape, int ranks, std::string_view start = "mpirun -n");
 
-/// Problem of a batch that rows cannot share equally, with a remedy. None if they can.
+/// Problem of a batch that g_data rows (at least 1) cannot share equally, with a remedy. None if they can.
 [[nodiscard]] std::optional<std::string> batch_problem(int batch_size, int g_data);
 
 class Grid {

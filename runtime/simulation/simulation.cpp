@@ -182,10 +182,11 @@ struct Simulation::State::Loop final : EventLoop {
   }
   /// Runs the first handler of the queue, which then keeps the loop busy.
   void run_next() {
+    awake = false;
+    if (stopped) return;  // the queue waits for the next run()
     const Handler handler = std::move(queue.front());
     queue.pop_front();
     free = now() + state->handler_time;
-    awake = false;
     if (!queue.empty()) wake();
     run(handler);
   }
@@ -337,7 +338,10 @@ bool Simulation::State::run(const std::function<bool()>& goes_on) {
     if (goes_on && time.steps() % steps_between == 0 && !goes_on()) return false;
   }
   if (running > 0) fail_deadlock();
-  for (Loop& loop : loops) loop.stopped = false;
+  for (Loop& loop : loops) {
+    loop.stopped = false;
+    if (!loop.queue.empty()) loop.wake();
+  }
   running = loops.size();
   return true;
 }

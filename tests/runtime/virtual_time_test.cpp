@@ -393,7 +393,7 @@ TEST_CASE("files of a node are read one after another, concurrently with writes"
   CHECK(disk.bytes_written() == megabyte);
 }
 
-TEST_CASE("what ranks tell each other arrives as it was sent, and payloads of kernels do not") {
+TEST_CASE("messages that the host reads arrive as sent, and payloads of kernels have no content") {
   Simulation cluster({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   for (const std::size_t count : {std::size_t{4}, std::size_t{1} << 16}) {
     std::vector<int> sent(count, 7), arrived(count, 1), untouched(count, 1);
@@ -415,7 +415,7 @@ TEST_CASE("what ranks tell each other arrives as it was sent, and payloads of ke
   }
 }
 
-TEST_CASE("messages of another length than their receive are an error, and ranks that wait for ever are named") {
+TEST_CASE("a message of another length than its receive is an error, and a deadlock names the ranks that wait") {
   Simulation cluster({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   std::vector<std::byte> memory(megabyte);
   cluster.transport(0).send(1, counted, ConstBytes(memory).first(8), nothing);
