@@ -3,10 +3,11 @@
 # names flags; lower folders name the field in backquotes (runtime/base/error.hpp).
 set -u
 cd "$(dirname "$0")/.." || exit 2
-folders=(runtime collectives offload models actors)
+mapfile -t folders < <(sed -nE 's/^([a-z]+) .*/\1/p' cmake/folders.txt | grep -vx apps)
+[ "${#folders[@]}" -gt 0 ] && ls -d "${folders[@]}" >/dev/null || exit 2
 flag='--[a-z{"]'
-in_literal="^[^\"]*(\"([^\"\\\\]|\\\\.)*\"[^\"]*)*\"(([^\"\\\\]|\\\\.)*[^\"\\\\-])?$flag"
-in_comment="//.*[^-]$flag"
+in_literal="^[^\"]*(\"([^\"\\\\]|\\\\.)*\"[^\"]*)*\"(([^\"\\\\]|\\\\.)*([^\"\\\\-]|\\\\.))?$flag"
+in_comment="//(.*[^-])?$flag"
 found=$(
   grep -rnE "$in_literal|$in_comment" "${folders[@]}" --include='*.[hc]pp' --include='*.cu' --include='*.cuh'
   grep -rnE "(^|[^-])$flag" "${folders[@]}" --include='*.md'

@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
-# Checks the order of folders in cmake/folders.txt: no file includes a later folder, each folder of sources is listed,
-# and each README lists its folder's subfolders in their order. Prints file and line of each violation.
+# Checks the order of folders in cmake/folders.txt: files include their own and earlier folders only, by paths from the
+# root; each folder of sources is listed; each README lists its folder's subfolders in their order. Prints file and line
+# of each violation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 status=0
 mapfile -t tops < <(grep -v '^#' cmake/folders.txt | cut -d' ' -f1)
+others=$(git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh' 2>/dev/null | cut -d/ -f1 | sort -u | grep -vxF -f <(printf '%s\n' "${tops[@]}" tests) || true)
+if [ -n "$others" ]; then
+  echo "cmake/folders.txt:1: lacks the folders" $others
+  status=1
+fi
 find "${tops[@]}" -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' | sort | xargs awk '
   function folder_of(path) { sub(/\/[^\/]*$/, "", path); return path }
   BEGIN {
@@ -20,13 +26,17 @@ find "${tops[@]}" -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' | sort | xar
     here = folder_of(FILENAME)
     if (!(here in place)) { print FILENAME ":1: " here " is not in cmake/folders.txt; add it"; bad = 1 }
   }
-  /^#include "/ {
+  /^[ \t]*#[ \t]*include[ \t]*("|<(ranvier|runtime|collectives|offload|models|actors|apps)\/)/ {
     target = $0
-    sub(/^#include "(ranvier\/)?/, "", target)
-    sub(/".*$/, "", target)
+    sub(/^[ \t]*#[ \t]*include[ \t]*["<](ranvier\/)?/, "", target)
+    sub(/[">].*$/, "", target)
     top = target
     sub(/\/.*$/, "", top)
-    if (!(top in tops)) next  # generated
+    if (!(top in tops)) {
+      print FILENAME ":" FNR ": includes " target ", which is in no folder of cmake/folders.txt"
+      bad = 1
+      next
+    }
     there = folder_of(target)
     if (!(there in place) || place[there] > place[here]) {
       print FILENAME ":" FNR ": includes " target ", but " there " comes after " here " in cmake/folders.txt"
