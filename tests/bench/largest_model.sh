@@ -12,7 +12,7 @@ source "$(dirname "$0")/measuring.sh"
 memory=256MiB steps=2 most=40 only= build=build/release nvme=
 read_flags memory steps most only nvme build -- "$@"
 : "${nvme:=$folder}"
-cat models/*/*.?pp runtime/*/*.?pp >"$folder/text"
+cat models/{core,families}/*.?pp runtime/*/*.?pp >"$folder/text"
 unset "${!OMPI_@}" 2>/dev/null || true
 
 budget=$(numfmt --from=iec-i "${memory%B}")

@@ -19,7 +19,7 @@ case "$apart" in
   yes) ranks=1 first=(taskset -c 0) ;;
   *) read_flags -- --help ;;  # prints the usage and ends
 esac
-cat models/*/*.?pp runtime/*/*.?pp >"$folder/text"
+cat models/{core,families}/*.?pp runtime/*/*.?pp >"$folder/text"
 
 train() {  # <metrics> <flags…>
   mpirun --oversubscribe --bind-to none -n "$ranks" "${first[@]}" "$build/apps/ranvier-train" --data "$folder/text" \

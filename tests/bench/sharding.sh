@@ -7,7 +7,7 @@
 source "$(dirname "$0")/measuring.sh"
 rounds=3 steps=4 build=build/release
 read_flags rounds steps build -- "$@"
-cat models/*/*.?pp runtime/*/*.?pp >"$folder/text"
+cat models/{core,families}/*.?pp runtime/*/*.?pp >"$folder/text"
 
 cases=("ddp" "zero1" "zero3" "zero3 --prefetch 0" "zero3 --reuse off" "mics --group-size 2")
 for ((round = 0; round < rounds; ++round)); do

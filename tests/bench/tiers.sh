@@ -14,7 +14,7 @@ source "$(dirname "$0")/measuring.sh"
 rounds=3 steps=4 layers=6 hidden=384 length=256 batch=64 microbatch=4 only= nvme= build=build/release
 read_flags rounds steps layers hidden length batch microbatch only nvme build -- "$@"
 : "${nvme:=$folder}"
-cat models/*/*.?pp runtime/*/*.?pp >"$folder/text"
+cat models/{core,families}/*.?pp runtime/*/*.?pp >"$folder/text"
 "$build/tests/bench/file_bench" "$nvme" 512 32 3 >"$folder/disk"
 for way in read write; do value mb_per_second "$folder/disk" "bench=file tier $way" >"$folder/disk.$way"; done
 read_rate=$(median "$folder/disk.read")

@@ -11,7 +11,7 @@
 source "$(dirname "$0")/measuring.sh"
 rounds=3 steps=4 tiles="1 2 4 8" build=build/release
 read_flags rounds steps tiles build -- "$@"
-cat models/*/*.?pp runtime/*/*.?pp >"$folder/text"
+cat models/{core,families}/*.?pp runtime/*/*.?pp >"$folder/text"
 
 flags=(--data "$folder/text" --g-data 2 --shard zero3 --layers 6 --hidden 384 --heads 6 --sequence-length 256
   --batch-size 32 --microbatch-size 4 --threads 1 --steps "$steps" --validation-split 0 "${more[@]}")

@@ -7,7 +7,7 @@
 source "$(dirname "$0")/measuring.sh"
 tries=5 output=tests/bench/timeline.svg build=build/release
 read_flags tries output build -- "$@"
-cat models/*/*.?pp runtime/*/*.?pp >"$folder/text"
+cat models/{core,families}/*.?pp runtime/*/*.?pp >"$folder/text"
 
 fastest=
 for ((try = 0; try < tries; ++try)); do

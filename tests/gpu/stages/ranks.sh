@@ -9,7 +9,7 @@ tests/bench/stages_on_one_gpu.sh --build "$build" "${sizes[@]}" --products-file 
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-cat README.md ./*/*.cpp >"$folder/text"
+cat README.md models/*/*.cpp runtime/*/*.cpp >"$folder/text"
 for ranks in 1 4; do
   ways=()
   [ "$ranks" -eq 1 ] || ways=(--g-inter 2 --g-data 2 --shard zero3)

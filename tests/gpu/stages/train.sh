@@ -16,7 +16,7 @@ close_losses() {  # <metrics> <metrics> <steps> <what>
   return $status
 }
 
-cat README.md ./*/*.cpp >"$folder/text"
+cat README.md models/*/*.cpp runtime/*/*.cpp >"$folder/text"
 for device in cpu cuda; do
   "$build/apps/ranvier-train" --data "$folder/text" "${sizes[@]}" --steps "$steps" --precision fp32 --device "$device" \
     $common_flags --metrics "$folder/$device" --save "$folder/weights" --overwrite | tail -3
