@@ -1,5 +1,5 @@
 // Plans a rank before any allocation: model chunks, microbatches in flight, memory. Pure, so it can also plan ranks of
-// a grid that does not exist (``dry_run` `world``). Any thread.
+// a grid that does not exist (`dry_run` with `world`). Any thread.
 #pragma once
 
 #include "actors/checkpoint/snapshot.hpp"

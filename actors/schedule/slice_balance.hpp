@@ -1,4 +1,4 @@
-// Balances layers over the slices (model chunks) of a pipeline. Pure; any thread.
+// Slices (model chunks) of a pipeline: their stages, and layers balanced over them. Pure; any thread.
 #pragma once
 
 #include "models/core/architecture.hpp"
@@ -8,7 +8,7 @@
 
 namespace ranvier::actors {
 
-// Assignment of slices (model chunks) to stages for interleaved pipelines (Narayanan et al. 2021, "Efficient
+/// Assignment of slices (model chunks) to stages for interleaved pipelines (Narayanan et al. 2021, "Efficient
 /// Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", §2.2). p stages with v chunks have p · v
 /// slices; slice k is chunk k / p of stage k mod p. A microbatch passes the stages v times. Pure data; any thread.
 struct SliceMap {
@@ -26,7 +26,8 @@ struct SliceMap {
   }
 };
 
-/// Throws ErrorCode::usage unless a model with `layers` layers can be cut into these slices.
+/// Throws ErrorCode::usage for fewer than 1 chunk, several chunks on one stage, and several chunks that are more
+/// slices than `layers`. A single chunk per stage is checked by balance_slices().
 void check_slices(const SliceMap& map, std::size_t layers);
 
 /// Returns non-empty slices. One slice per rank: models::balance(). Several: starts from models::balance() and shifts

@@ -97,9 +97,9 @@ std::string list_checkpoints(const fs::path& folder) {
         continue;
       }
     } catch (const Error& error) {  // removed by its job in the meantime
-      why_not = message_of(error);
+      why_not = error.what();
     }
-    not_whole += fmt::format("{}: incomplete: {}\n", entry.path.filename().string(), why_not);
+    not_whole += fmt::format("{}: incomplete: {}\n", entry.path.filename().string(), with_flags(why_not));
   }
   std::string text = table.empty() ? fmt::format("{}: no complete checkpoint\n", folder.string())
                                    : fmt::format("{:<20}{:>10}{:>12}{:>10}{:>7}  {}\n", "checkpoint", "step",
@@ -170,7 +170,7 @@ Verification verify_checkpoints(const fs::path& path, int threads) {
     if (checkpoints.size() > 1 && !fs::exists(checkpoint)) continue;  // removed by its job in the meantime
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     for (const offload::CheckpointDamage& damage : damages)
-      result.text += fmt::format("{}: {}\n", (checkpoint / damage.file).string(), damage.what);
+      result.text += fmt::format("{}: {}\n", (checkpoint / damage.file).string(), with_flags(damage.what));
     result.text += damages.empty() ? fmt::format("{}: intact: {} in {:.1f} s\n", checkpoint.string(),
                                                  runtime::format_bytes(bytes_in(checkpoint)), seconds)
                                    : fmt::format("{}: damaged in {} place{}\n", checkpoint.string(), damages.size(),

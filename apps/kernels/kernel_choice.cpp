@@ -2,6 +2,7 @@
 
 #include "apps/kernels/attention_flag.hpp"
 #include "apps/program/agreement.hpp"
+#include "apps/program/flag_names.hpp"
 #include "models/ops/kernel_choice_file.hpp"
 #include "runtime/device/device.hpp"
 
@@ -60,7 +61,7 @@ bool adopt_attention(const runtime::MpiSession& session, const TrainOptions& opt
 std::string attention_line(runtime::StreamView stream, const models::ChosenKernels& chosen,
                            const TrainOptions& options, long long lacking_ranks) {
   if (chosen.choices.attention.empty())
-    return fmt::format("attention: built-in kernels, since {}", models::attention_library_obstacle());
+    return fmt::format("attention: built-in kernels, since {}", with_flags(models::attention_library_obstacle()));
   if (lacking_ranks > 0)
     return fmt::format("attention: built-in kernels, since cuDNN on {} rank{} does not support rank 0's kernels",
                        lacking_ranks, lacking_ranks > 1 ? "s" : "");

@@ -20,7 +20,7 @@ void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::stri
 [[nodiscard]] std::vector<std::string> offload_names();
 
 /// Sets all tiers to a preset of --offload, and `offload` to its name. Returns whether there is one.
-bool set_offload(actors::TierOptions& tiers, std::string& offload, std::string_view name);
+[[nodiscard]] bool set_offload(actors::TierOptions& tiers, std::string& offload, std::string_view name);
 
 /// Without activation checkpoints (--recompute), --offload does not place them. Throws ErrorCode::usage if a tier lacks
 /// a required flag, or if a given flag has no use.

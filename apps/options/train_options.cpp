@@ -441,7 +441,7 @@ void resolve_learning_rate(TrainOptions& options, const RunDefaults& run_default
   keep_recorded(run_defaults, options, "min-learning-rate", real(rate.least, 0));
   if (rate.least > rate.peak)
     fail(ErrorCode::usage, "--min-learning-rate {}{} is above --learning-rate {}; use --min-learning-rate {}{}",
-         rate.least, options.is_given("min-learning-rate") ? "" : " of the checkpoint", rate.peak, rate.peak / 10,
+         rate.least, options.is_given("min-learning-rate") ? "" : " (the checkpoint's)", rate.peak, rate.peak / 10,
          options.is_given("min-learning-rate") ? "" : " and --resume-with learning-rate,min-learning-rate");
 }
 

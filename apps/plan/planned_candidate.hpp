@@ -110,7 +110,7 @@ class Planner {
   void judge(PlannedCandidate& trial) const;
 
   std::vector<GivenFlag> given_;  // without the flags that this program sets
-  AskedOptions asked_;            // the same, read
+  AskedOptions asked_;            // options of the flags as read, before --g-inter is derived
   std::vector<int> layers_per_stage_;
   std::vector<GivenFlag> device_flags_;  // for the config file; a build without GPUs refuses them
   const runtime::MachineProfile* profile_;

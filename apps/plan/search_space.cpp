@@ -264,8 +264,9 @@ void Candidate::apply(TrainOptions& options) const {
   trainer.microbatch_size = microbatch_size;
   if (!shard.empty()) trainer.sharding = collectives::parse_sharding(shard);
   if (group_size > 0) trainer.group_size = group_size;
-  if (!offload.empty()) set_offload(trainer.tiers, options.offload, offload);
+  if (!offload.empty()) expect(set_offload(trainer.tiers, options.offload, offload), "offload {}", offload);
   if (!recompute.empty()) {
+    expect(recompute == "off" || recompute == "1" || recompute == "auto", "recompute {}", recompute);
     trainer.recompute = recompute == "1" ? 1 : 0;
     trainer.recompute_auto = recompute == "auto";
   }

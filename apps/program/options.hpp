@@ -61,7 +61,7 @@ enum class PlanRole {
   request,   ///< ignored: no property of the planned run
 };
 
-/// Reason why an option has no effect, as in "with one stage"; empty: it has one. Reads the resolved fields.
+/// Reason why an option has no effect, as in "with one stage"; empty: it has an effect. Reads the resolved fields.
 using NoEffect = std::function<std::string()>;
 [[nodiscard]] NoEffect unused_if(std::function<bool()> condition, std::string reason);
 

@@ -100,7 +100,9 @@ void check_world(const MpiSession& session, const TrainOptions& options) {
         is_one_of({ErrorCode::numeric}) ? 5 : 0.25 + std::min(1.0, options.run.timeout_seconds / 8));
     std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(5s, session.rank() * apart));
   }
-  const std::string what = (about_peers ? "" : describe_rank(options, session.rank()) + ": ") + message_of(error);
+  const std::string here = describe_rank(options, session.rank());
+  std::string what = message_of(error);
+  if (!about_peers && !what.starts_with(here)) what = here + ": " + what;
   print_error(program, what);
   if (page != nullptr) page->fail(what);
   if (run != nullptr) run->tell_failure(what);

@@ -2,7 +2,7 @@
 // system refuses (full disk) is held in memory and written before the next one. A run survives the refusal, and loses
 // nothing if space returns. One thread at a time.
 //
-//   RecordFile metrics("`metrics` run.jsonl", "run.jsonl", RecordFile::Start::from_scratch);
+//   RecordFile metrics("run.jsonl", "run.jsonl", RecordFile::Start::from_scratch);
 //   metrics.append(line);
 //   metrics.finish(retry);                     // the last attempt
 //   if (!metrics.loss().empty()) …             // the file is incomplete
@@ -27,7 +27,7 @@ class RecordFile {
   /// Limit of held records; later ones are lost.
   static constexpr std::size_t max_held_bytes = std::size_t{16} << 20;
 
-  /// Throws ErrorCode::io if the file cannot be opened. `name` is used in messages, such as "`metrics` run.jsonl".
+  /// Throws ErrorCode::io if the file cannot be opened. `name` is used in messages, unchanged: "run.jsonl".
   RecordFile(std::string name, std::filesystem::path path, Start start);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
@@ -38,7 +38,7 @@ class RecordFile {
   /// Writes the held records; after each refusal asks `retry` whether to try again.
   void finish(const AtomicFile::Retry& retry);
 
-  /// "12 records of `metrics` run.jsonl were not written: No space left on device"; empty if none is missing so far.
+  /// "12 records of run.jsonl were not written: No space left on device"; empty if none is missing so far.
   [[nodiscard]] std::string loss() const;
 
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }

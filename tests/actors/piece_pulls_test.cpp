@@ -183,7 +183,7 @@ TEST_CASE("an owner replies when it has all requested shards in the requested ve
   CHECK(row.arrived() == std::vector<int>{1});
   row.check(0, false, 1, {1, 2});
   row.check(2, false, 1, {1, 2});
-  // Whoever was answered is forgotten.
+  // A request that was answered is not answered again.
   const std::size_t sent = column.grid[1].sent;
   column.rows[1]->part().answer_waiting();
   column.grid.settle();

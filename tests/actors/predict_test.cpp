@@ -30,7 +30,7 @@ using tests::small_gpt;
 
 namespace {
 
-/// A second for so many FLOPs of products and attention, nothing for the rest; or so many bytes of the rest.
+/// Costs with these rates: FLOPs of products and attention, bytes of other work. A rate of 0: no time.
 tests::CostsOf rates_of(double flops_per_second = 0, double bytes_per_second = 0) {
   return tests::CostsOf([=](const runtime::WorkCost& cost) {
     double seconds = flops_per_second > 0 ? cost.flops / flops_per_second : 0;
@@ -133,7 +133,7 @@ TEST_CASE("a pipeline idles while it fills and drains") {
   }
 }
 
-TEST_CASE("weight gradients that wait are told apart from backward passes, and take what they took in those") {
+TEST_CASE("deferred weight gradients are separate from backward passes, and take the same time as in them") {
   const tests::CostsOf rates = rates_of(1e9);
   TrainerOptions options = job_of(2, 1, 8, 1);
   options.policy = Policy::one_f_one_b;
@@ -313,7 +313,7 @@ TEST_CASE("a job in virtual time sends the messages of a job that computes, in t
   }
 }
 
-TEST_CASE("memory is that of the plan, and what a machine does not have is refused") {
+TEST_CASE("memory equals the plan's, and needs that the machine cannot meet are refused") {
   const tests::CostsOf rates = rates_of(1e9);
   TrainerOptions options = job_of(2, 2, 8, 2);
   options.tiers.optimizer = TierKind::host;
@@ -467,7 +467,7 @@ TEST_CASE("predict() takes the times of work from the profile") {
   check_ratio(step, 8 * architecture.flops_per_sample() / 1e9, 0.93, 0.02);
 }
 
-TEST_CASE("a prediction ends where nobody waits for it any longer") {
+TEST_CASE("a prediction ends once its caller stops waiting") {
   const tests::CostsOf rates = rates_of(1e9);
   for (const int asked : {1, 5}) {
     int left = asked;

@@ -344,7 +344,7 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser 512 ranks and a million st
   CHECK(browser.value("live.series.step[live.series.step.length - 1]") == steps);
   CHECK(browser.value("document.querySelectorAll('.ranks tr').length") == 65);  // 64 of them, and names of columns
   CHECK(browser.value("document.querySelectorAll('.memory tr').length") == 1 + 2 * stages);
-  // All kinds are there, in all rows of the picture.
+  // Every row of the picture has all kinds of spans.
   const std::string colours = R"((() => {
     const rows = new Map();
     for (const path of document.querySelectorAll('.timeline path'))

@@ -19,7 +19,7 @@ using runtime::SpanKind;
 
 namespace {
 
-/// Of two stages with two ranks each.
+/// Two stages with two ranks each.
 std::vector<RankTotals> four_ranks() {
   std::vector<RankTotals> ranks(4);
   for (std::size_t r = 0; r < 4; ++r) {

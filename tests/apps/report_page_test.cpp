@@ -85,7 +85,9 @@ TEST_CASE_FIXTURE(Fixture, "a report has runs side by side, in one file without 
   const std::string page = folder.read("report.html");
   CHECK(page.starts_with("<!doctype html>"));
   CHECK(page.ends_with("</html>\n"));
-  for (const char* outside : {"https://", "<script src", "<img", "<b>", "<two>"}) CHECK(count(page, outside) == 0);
+  for (const char* outside : {"https://", "<script src", "<img", "url(", "@import", "<b>", "<two>"})
+    CHECK(count(page, outside) == 0);
+  CHECK(count(page, "<link") == count(page, "<link rel=\"icon\" href=\"data:,\">"));
   CHECK(count(page, "http://") == count(page, "http://www.w3.org/2000/svg"));  // a name
   CHECK(page.find("<title>one, &lt;two&gt;</title>") != std::string::npos);
   CHECK(page.find("JavaScript. one, &lt;two&gt;; steps: 200, 100; tokens or images: 20k, 10k;") !=

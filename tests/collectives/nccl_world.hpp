@@ -55,7 +55,7 @@ class WaitingGpu final : public tests::ForwardingDevice {
   [[nodiscard]] bool may_begin(const WaitingKernel& kernel);
 
   NcclWorld& world_;
-  std::deque<std::shared_ptr<WaitingKernel>> launched_;  // that are not over, in the order of the calls
+  std::deque<std::shared_ptr<WaitingKernel>> launched_;  // unfinished kernels, in the order of the calls
 };
 
 class WaitingEvent final : public runtime::Event {

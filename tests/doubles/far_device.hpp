@@ -25,7 +25,7 @@ class FarDevice final : public ForwardingDevice {
     if (space == runtime::MemorySpace::device) far_.emplace_back(buffer.data(), bytes);
     return buffer;
   }
-  /// As a run on a GPU closes it (runtime/device/cuda_memory.hpp).
+  /// As a run on a GPU closes it (runtime/device/cuda_build.hpp).
   void close(runtime::MemorySpace space) { closed_.insert(space); }
   bool host_reaches(const void* address) const override {
     for (const auto& [begin, bytes] : far_) {

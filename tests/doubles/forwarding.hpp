@@ -1,5 +1,5 @@
-// Bases of doubles for devices, streams and transports: each call goes on to the real one, so that a double defines
-// only what it changes.
+// Bases of doubles for devices, streams and transports: calls go on to the real one, so that a double defines only what
+// it changes. Costs of work, recorded graphs, counts of messages and host devices are not passed on.
 #pragma once
 
 #include "runtime/device/device.hpp"

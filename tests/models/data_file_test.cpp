@@ -31,7 +31,7 @@ struct Fixture {
     CHECK(says(error, std::string(name) + ": "));
     CHECK(says(error, words));
     CHECK(says(error, "`token_format` text"));
-    // Whoever insists gets bytes.
+    // The flag still reads them as bytes.
     CHECK(seen(name, content, {.format = TokenFormat::text}).format == TokenFormat::text);
   }
 };

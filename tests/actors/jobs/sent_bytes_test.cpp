@@ -38,7 +38,7 @@ struct SentBytes {
   std::uint64_t intra_node = 0, inter_node = 0;
 };
 
-/// What all ranks together send in all steps.
+/// Bytes that all ranks together send in all steps.
 SentBytes sent_by_run(const models::Architecture& architecture, const TrainerOptions& options) {
   const tests::RandomTokens tokens(architecture.positions, 37);
   const int ranks = options.grid.ranks();
