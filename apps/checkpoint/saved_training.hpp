@@ -3,7 +3,7 @@
 
 #include "models/core/layer.hpp"
 #include "models/core/tuning.hpp"
-#include "models/families/model_config.hpp"
+#include "models/families/model.hpp"
 #include "offload/checkpoint/manifest.hpp"
 
 #include <filesystem>

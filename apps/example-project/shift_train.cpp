@@ -3,7 +3,7 @@
 //
 //   mpirun -n 2 build/shift-train --data corpus.txt --g-inter 2 --layers 4 --hidden 64 --sequence-length 64 --steps 200
 #include "ranvier/apps/train/launch.hpp"
-#include "ranvier/models/families/gpt_layers.hpp"
+#include "ranvier/models/families/gpt.hpp"
 #include "ranvier/models/ops/gelu.hpp"
 #include "ranvier/models/ops/matmul.hpp"
 #include "ranvier/models/ops/memory_layout.hpp"
@@ -168,16 +168,17 @@ apps::Job make_job(const apps::TrainOptions& options) {
   models::GptOptions gpt = options.model.gpt();
   gpt.precision = options.trainer.precision;
 
+  models::Architecture model = models::make_gpt(gpt);  // for its embedding and head
   apps::Job job;
   job.architecture.name = fmt::format("{} blocks without attention", gpt.layers);
   job.architecture.positions = gpt.sequence_length;
   job.architecture.precision = gpt.precision;
-  job.architecture.layers.push_back(models::make_gpt_embedding(gpt));
+  job.architecture.layers.push_back(std::move(model.layers.front()));
   for (int l = 0; l < gpt.layers; ++l) {
     job.architecture.layers.push_back(
         std::make_unique<ShiftBlock>(l, static_cast<std::size_t>(gpt.hidden), gpt.precision));
   }
-  job.architecture.layers.push_back(models::make_gpt_head(gpt));
+  job.architecture.layers.push_back(std::move(model.layers.back()));
 
   models::TextDataOptions data{.path = options.data.data,
                                .tokenizer = options.data.gpt2,

@@ -5,7 +5,7 @@
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/families/adapter_files.hpp"
 #include "models/families/decoder_model.hpp"
-#include "models/families/model_config.hpp"
+#include "models/families/model.hpp"
 #include "models/generation/generator.hpp"
 #include "models/tokenizers/document_frame.hpp"
 #include "models/tokenizers/tokenizer.hpp"

@@ -1,8 +1,9 @@
 #include "apps/options/initial_weights.hpp"
 
-#include "models/families/bert_config.hpp"
-#include "models/families/model_config.hpp"
+#include "models/families/bert.hpp"
+#include "models/families/model.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
+#include "models/weights/config_file.hpp"
 #include "models/weights/safetensors.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/memory_map.hpp"

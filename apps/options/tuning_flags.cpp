@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace ranvier::apps {
@@ -86,14 +85,10 @@ void resolve_tuning(TrainOptions& options) {
     if (options.is_given("lora-dropout")) lora.dropout = asked.dropout;
   }
   if (!options.model.adapts()) return;
-  if (run.init_adapter.empty() && !options.is_given("lora-targets")) {  // as PEFT chooses
-    if (std::holds_alternative<models::BertOptions>(options.model.sizes)) lora.targets = {"query", "value"};
-    if (std::holds_alternative<models::GptOptions>(options.model.sizes)) lora.targets = {"c_attn"};
+  if (const auto modules = models::default_adapters(options.model.sizes); modules && run.init_adapter.empty()) {
+    if (!options.is_given("lora-targets")) lora.targets = modules->targets;
+    if (!options.is_given("lora-whole")) lora.whole = modules->whole;
   }
-  const auto* const bert = std::get_if<models::BertOptions>(&options.model.sizes);
-  if (run.init_adapter.empty() && !options.is_given("lora-whole") && models::tells_classes(options.model.sizes))
-    lora.whole =
-        bert->roberta ? std::vector<std::string>{"classifier"} : std::vector<std::string>{"classifier", "pooler"};
   if (lora.alpha == 0) fail(ErrorCode::usage, "--lora-alpha 0 disables the adapters; use a value above 0");
   if (lora.dropout >= 1)
     fail(ErrorCode::usage, "--lora-dropout {} drops everything; use a value below 1", lora.dropout);

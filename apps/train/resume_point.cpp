@@ -6,7 +6,7 @@
 #include "apps/program/agreement.hpp"
 #include "apps/program/build_info.hpp"
 #include "apps/program/flag_names.hpp"
-#include "models/families/model_config.hpp"
+#include "models/families/model.hpp"
 #include "runtime/base/console.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/files/atomic_file.hpp"

@@ -3,11 +3,11 @@
 // GELU, norm and the tied word table, or for classes matrix, tanh and matrix of each sample's first position.
 #pragma once
 
-#include "models/core/architecture.hpp"
-#include "models/core/tuning.hpp"
-#include "models/ops/attention.hpp"
+#include "models/families/family.hpp"
 
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -40,19 +40,27 @@ struct BertOptions {
   [[nodiscard]] int position_rows() const noexcept {
     return first_position() + (positions > 0 ? positions : sequence_length);
   }
+
+  // The family; see ModelFamily.
+  static std::span<const SizeField<BertOptions>> sizes();
+  /// "bert", "roberta" with the user's sizes; "bert-base", "bert-large", "roberta-base", "roberta-large", and Table 1
+  /// of MiCS: "bert-10b", "bert-15b", "bert-20b", "bert-50b" (with 64 heads, because MiCS' 40 do not divide the
+  /// channels), "roberta-20b".
+  static std::span<const NamedSizes<BertOptions>> named();
+  [[nodiscard]] std::string_view family() const { return roberta ? "roberta" : "bert"; }
+  [[nodiscard]] Task task() const { return classifies() ? Task::text_classes : Task::masked_tokens; }
+  [[nodiscard]] std::optional<std::string> problem(const SizeNames& names) const;
+  void derive(bool heads_given, bool ffn_size_given);
+  [[nodiscard]] std::string computation() const;
+  [[nodiscard]] std::optional<AdapterModules> adapters() const;
+  static std::span<const std::string_view> model_types();
+  static FamilyConfig<BertOptions> read(const ConfigFile& config);
+  [[nodiscard]] std::string config_json(const std::string& like) const;
+  [[nodiscard]] AttentionShape attention_shape() const;
+  [[nodiscard]] LanguageModel language_model() const;
 };
 
-/// Families with the user's sizes ("bert", "roberta"), "bert-base", "bert-large", "roberta-base", "roberta-large",
-/// and Table 1 of MiCS: "bert-10b", "bert-15b", "bert-20b", "bert-50b" (with 64 heads, because MiCS' 40 do not divide
-/// the channels), "roberta-20b".
-struct NamedBert {
-  std::string_view name;
-  bool is_preset;
-  BertOptions sizes;
-};
-[[nodiscard]] const std::vector<NamedBert>& named_berts();
-
-/// One embedding, `layers` blocks, one head. Throws ErrorCode::usage for invalid sizes (bert_sizes.hpp).
+/// One embedding, `layers` blocks, one head. Throws ErrorCode::usage for invalid sizes.
 ///
 /// All tokens have type 0. Targets are no_target except for masked tokens (text/masked_source.hpp). If the maximum
 /// number of targets is set, the head computes only those. A classifier has one target per sample.
@@ -64,5 +72,11 @@ struct NamedBert {
 /// Tiles (see make_gpt()) split the word table and the blocks' matrices: "bert.embeddings.word_embeddings.0" …,
 /// "bert.encoder.layer.0.attention.self.qkv.0" …, "bert.encoder.layer.0.mlp.0" … and so on.
 [[nodiscard]] Architecture make_bert(const BertOptions& options, const Tuning& tuning = {});
+
+/// Class names by number ('id2label'); unnamed classes get transformers' names. Throws ErrorCode::data, naming file
+/// and key, for invalid values.
+[[nodiscard]] std::vector<std::string> read_labels(const ConfigFile& config);
+/// The same config with these names.
+[[nodiscard]] std::string with_labels(const std::string& config, std::span<const std::string> labels);
 
 }  // namespace ranvier::models

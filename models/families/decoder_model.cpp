@@ -1,10 +1,8 @@
 #include "models/families/decoder_model.hpp"
 
-#include "models/families/gpt_layers.hpp"
-#include "models/families/llama_layers.hpp"
+#include "models/modules/language_model.hpp"
 #include "runtime/base/error.hpp"
 
-#include <type_traits>
 #include <variant>
 
 namespace ranvier::models {
@@ -12,62 +10,45 @@ namespace {
 
 /// `options` without settings of training.
 template <typename Options>
-Options for_text(Options options) {
+LanguageModel model_for_text(Options options) {
+  if constexpr (requires { options.dropout; }) options.dropout = 0;
   options.tile = 1;
   options.precision.gradient = options.precision.compute;
-  return options;
-}
-
-/// Description without the names of tables and norm. `block(i, builder)`: options of a block.
-template <typename Options, typename BlockOptions>
-DecoderModel model_of(const Options& options, const Architecture& architecture, const BlockOptions& block) {
-  DecoderModel model{.context = options.sequence_length,
-                     .vocabulary = static_cast<std::size_t>(options.vocab_size),
-                     .units = architecture.units()};
-  for (int i = 0; i < options.layers; ++i) {
-    UnitBuilder builder;
-    model.blocks.push_back(block(i, builder));
-  }
-  model.norm = model.blocks.front().norm;
-  return model;
+  expect_sizes(options);
+  return options.language_model();
 }
 
 }  // namespace
 
-DecoderModel decoder_model(const GptOptions& training) {
-  GptOptions options = for_text(training);
-  options.dropout = 0;
-  DecoderModel model = model_of(options, make_gpt(options), [&](int i, UnitBuilder& builder) {
-    return gpt_block_options(options, i, builder);
-  });
-  model.words = model.head = "wte";
-  model.positions = "wpe";
-  model.last_norm = "ln_f";
-  return model;
-}
-
-DecoderModel decoder_model(const LlamaOptions& training) {
-  const LlamaOptions options = for_text(training);
-  DecoderModel model = model_of(options, make_llama(options), [&](int i, UnitBuilder& builder) {
-    return llama_block_options(options, i, builder);
-  });
-  model.words = "model.embed_tokens";
-  model.head = options.tied ? model.words : "lm_head";
-  model.last_norm = "model.norm";
-  return model;
-}
-
 DecoderModel decoder_model(const ModelSizes& sizes) {
-  return std::visit(
-      [](const auto& options) -> DecoderModel {
-        using Options = std::decay_t<decltype(options)>;
-        if constexpr (std::is_same_v<Options, GptOptions> || std::is_same_v<Options, LlamaOptions>) {
-          return decoder_model(options);
-        } else {
-          fail(ErrorCode::internal, "a model that writes no text has no decoder");
-        }
+  expect(task_of(sizes) == Task::next_token, "a model that writes no text has no decoder");
+  const LanguageModel model = std::visit(
+      [](const auto& options) -> LanguageModel {
+        if constexpr (requires { options.language_model(); })
+          return model_for_text(options);
+        else
+          fail(ErrorCode::internal, "{} is not a language model", options.family());
       },
       sizes);
+  const TokenEmbeddingOptions& embedding = model.embedding;
+  const auto& head = std::get<LanguageHeadOptions>(model.head);
+  expect(!embedding.types && embedding.norm_name.empty() && embedding.first_position == 0,
+         "{}: a decoder adds only tokens and positions", model.name);
+  DecoderModel decoder{.context = model.positions,
+                       .vocabulary = embedding.table.tokens,
+                       .units = make_language_model(model).units(),
+                       .norm = head.norm,
+                       .words = embedding.table.units.front().name,
+                       .positions = {},
+                       .last_norm = head.norm_name,
+                       .head = head.table.units.front().name};
+  if (embedding.positions)
+    decoder.positions = embedding.positions->name.substr(0, embedding.positions->name.rfind('.'));
+  for (int i = 0; i < model.blocks; ++i) {
+    UnitBuilder builder;
+    decoder.blocks.push_back(model.block(i, builder));
+  }
+  return decoder;
 }
 
 }  // namespace ranvier::models

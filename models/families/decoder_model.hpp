@@ -1,4 +1,4 @@
-// Describes models of the families that generate text, for Decoder. Pure data; any thread.
+// Describes models that generate text, for Decoder. Pure data; any thread.
 #pragma once
 
 #include "models/families/model.hpp"
@@ -6,11 +6,8 @@
 
 namespace ranvier::models {
 
-/// Ignores dropout and tiles. The options' sequence length becomes the context. Throws ErrorCode::usage for invalid
-/// sizes.
-[[nodiscard]] DecoderModel decoder_model(const GptOptions& options);
-[[nodiscard]] DecoderModel decoder_model(const LlamaOptions& options);
-/// Throws ErrorCode::internal for a masked language model, a text classifier or an image model.
+/// Ignores dropout and tiles. The sequence length becomes the context. Throws ErrorCode::usage for invalid sizes,
+/// ErrorCode::internal for a masked language model, a text classifier or an image model.
 [[nodiscard]] DecoderModel decoder_model(const ModelSizes& sizes);
 
 }  // namespace ranvier::models

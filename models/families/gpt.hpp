@@ -3,11 +3,11 @@
 // linear weights are [in, out].
 #pragma once
 
-#include "models/core/architecture.hpp"
-#include "models/core/tuning.hpp"
-#include "models/ops/attention.hpp"
+#include "models/families/family.hpp"
 
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace ranvier::models {
@@ -25,17 +25,34 @@ struct GptOptions {
   AttentionKernels attention = AttentionKernels::own;  ///< on a GPU
   bool fast_attention_backward = false;                ///< AttentionShape::fast_backward
 
+  static constexpr bool inputs_first = true;
+
   [[nodiscard]] int position_rows() const noexcept { return positions > 0 ? positions : sequence_length; }
+
+  // The family; see ModelFamily.
+  static std::span<const SizeField<GptOptions>> sizes();
+  /// "gpt" with the user's sizes; "gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl"; "gpt-7b" (PaRO's smaller
+  /// model); Myelin's Table I: "gpt-12b", "gpt-24b", "gpt-50b", "gpt-100b"; MiCS' Table 1: "gpt2-20b".
+  static std::span<const NamedSizes<GptOptions>> named();
+  [[nodiscard]] std::string_view family() const { return "gpt2"; }
+  [[nodiscard]] Task task() const { return Task::next_token; }
+  [[nodiscard]] std::optional<std::string> problem(const SizeNames& names) const;
+  void derive(bool heads_given, bool ffn_size_given);
+  [[nodiscard]] std::string computation() const { return "gpt2"; }
+  [[nodiscard]] std::optional<AdapterModules> adapters() const { return AdapterModules{{"c_attn"}}; }
+  static std::span<const std::string_view> model_types();
+  static FamilyConfig<GptOptions> read(const ConfigFile& config);
+  [[nodiscard]] std::string config_json(const std::string& like) const;
+  /// From the shapes of tensors; the number of heads comes from `config` or is `heads`. Throws ErrorCode::data if
+  /// tensors and config contradict each other, and ErrorCode::usage if the number of heads is unknown.
+  static std::optional<GptOptions> stored(const Safetensors& weights, const GptOptions* config,
+                                          std::optional<int> heads);
+  [[nodiscard]] AttentionShape attention_shape() const;
+  [[nodiscard]] LanguageModel language_model() const;
 };
 
-/// "gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl"; "gpt-7b" (PaRO's smaller model); Myelin's Table I:
-/// "gpt-12b", "gpt-24b", "gpt-50b", "gpt-100b"; MiCS' Table 1: "gpt2-20b". None if unknown.
-[[nodiscard]] std::optional<GptOptions> gpt_preset(std::string_view name);
-[[nodiscard]] std::vector<std::string_view> gpt_preset_names();
-
 /// Layers: one embedding, `layers` blocks, one head (final norm, logits, cross entropy). Units: "wte" (shared by
-/// embedding and head), "wpe", "h.0" …, "ln_f". Throws ErrorCode::usage for invalid sizes
-/// (models/families/gpt_sizes.hpp), and for a partly frozen block.
+/// embedding and head), "wpe", "h.0" …, "ln_f". Throws ErrorCode::usage for invalid sizes.
 ///
 /// Tiles (ZeRO-Infinity §5.1.3) split every matrix except wpe into separate units: "wte.0" …, "h.0.attn.c_attn.0" …,
 /// "h.0.mlp.0" …. Norms and biases stay in "h.0". Layers access tiles in phases (Layer::parts), so little more than one

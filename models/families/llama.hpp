@@ -3,14 +3,13 @@
 // other biases. Parameters have the names and layouts of Hugging Face checkpoints; linear weights are [out, in].
 #pragma once
 
-#include "models/core/architecture.hpp"
-#include "models/core/tuning.hpp"
-#include "models/ops/attention.hpp"
+#include "models/families/family.hpp"
 #include "models/ops/rotary.hpp"
 
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
-#include <vector>
 
 namespace ranvier::models {
 
@@ -39,20 +38,30 @@ struct LlamaOptions {
 
   [[nodiscard]] int stored_key_heads() const noexcept { return key_heads > 0 ? key_heads : heads; }
   [[nodiscard]] int stored_head_size() const noexcept { return head_size > 0 ? head_size : hidden / heads; }
-};
 
-/// Families with the user's sizes ("llama", "mistral", "qwen2", "qwen3"), and presets: "llama-7b" … "llama-65b",
-/// "llama2-7b" … "llama2-70b", "llama3-8b" … "llama3.2-3b", "mistral-7b", "qwen2-0.5b" … "qwen3-8b".
-struct NamedLlama {
-  std::string_view name;
-  bool is_preset;
-  LlamaOptions sizes;
+  // The family; see ModelFamily.
+  static std::span<const SizeField<LlamaOptions>> sizes();
+  /// "llama", "mistral", "qwen2", "qwen3" with the user's sizes; "llama-7b" … "llama-65b", "llama2-7b" … "llama2-70b",
+  /// "llama3-8b" … "llama3.2-3b", "mistral-7b", "qwen2-0.5b" … "qwen3-8b".
+  static std::span<const NamedSizes<LlamaOptions>> named();
+  [[nodiscard]] std::string_view family() const;
+  [[nodiscard]] Task task() const { return Task::next_token; }
+  [[nodiscard]] std::optional<std::string> problem(const SizeNames& names) const;
+  void derive(bool heads_given, bool ffn_size_given);
+  [[nodiscard]] std::string computation() const;
+  [[nodiscard]] std::optional<AdapterModules> adapters() const { return AdapterModules{{"q_proj", "v_proj"}}; }
+  static std::span<const std::string_view> model_types();
+  static FamilyConfig<LlamaOptions> read(const ConfigFile& config);
+  [[nodiscard]] std::string config_json(const std::string& like) const;
+  /// key_heads and head_size as explicit numbers.
+  void set_all_sizes();
+  [[nodiscard]] AttentionShape attention_shape() const;
+  [[nodiscard]] LanguageModel language_model() const;
 };
-[[nodiscard]] const std::vector<NamedLlama>& named_llamas();
 
 /// Layers: one embedding, `layers` blocks, one head (final norm, logits, cross entropy). Units: "model.embed_tokens",
 /// "model.layers.0" …, "model.norm", and "lm_head" unless embedding and head are tied. Throws ErrorCode::usage for
-/// invalid sizes (models/families/llama_sizes.hpp).
+/// invalid sizes.
 ///
 /// Tiles (see make_gpt()) split all matrices into separate units: "model.embed_tokens.0" …, "lm_head.0" …,
 /// "model.layers.0.self_attn.qkv_proj.0" … (rows of the three matrices in order),

@@ -1,126 +1,45 @@
 #include "models/families/model.hpp"
 
-#include "models/core/lora.hpp"
-#include "models/core/size_checks.hpp"
-#include "models/families/bert_sizes.hpp"
-#include "models/families/gpt_sizes.hpp"
-#include "models/families/llama_sizes.hpp"
-#include "runtime/base/error.hpp"
+#include "models/weights/config_file.hpp"
+#include "runtime/files/memory_map.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <type_traits>
+#include <utility>
 
 namespace ranvier::models {
 namespace {
 
-using enum Size;
-
-constexpr std::array size_names = {
-    std::pair{layers, std::string_view("layers")},
-    std::pair{hidden, std::string_view("hidden")},
-    std::pair{heads, std::string_view("heads")},
-    std::pair{kv_heads, std::string_view("kv-heads")},
-    std::pair{head_size, std::string_view("head-size")},
-    std::pair{ffn_size, std::string_view("ffn-size")},
-    std::pair{vocab_size, std::string_view("vocab-size")},
-    std::pair{sequence_length, std::string_view("sequence-length")},
-    std::pair{window, std::string_view("window")},
-    std::pair{tile, std::string_view("tile")},
-    std::pair{width, std::string_view("width")},
-    std::pair{image_size, std::string_view("image-size")},
-    std::pair{classes, std::string_view("classes")},
-};
-
-/// Sizes that all text families have.
-template <typename Options>
-int* common_size(Options& options, Size which) noexcept {
-  switch (which) {
-    case layers:
-      return &options.layers;
-    case hidden:
-      return &options.hidden;
-    case heads:
-      return &options.heads;
-    case vocab_size:
-      return &options.vocab_size;
-    case sequence_length:
-      return &options.sequence_length;
-    case tile:
-      return &options.tile;
-    default:
-      return nullptr;
-  }
+/// Calls f(family) with default sizes of each family.
+template <typename F>
+void for_each_family(F&& f) {
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (f(std::variant_alternative_t<I, ModelSizes>()), ...);
+  }(std::make_index_sequence<std::variant_size_v<ModelSizes>>());
 }
 
-int* size_in(GptOptions& gpt, Size which) noexcept { return common_size(gpt, which); }
-
-int* size_in(LlamaOptions& llama, Size which) noexcept {
-  switch (which) {
-    case kv_heads:
-      return &llama.key_heads;
-    case head_size:
-      return &llama.head_size;
-    case ffn_size:
-      return &llama.inner;
-    case window:
-      return &llama.window;
-    default:
-      return common_size(llama, which);
-  }
+std::string all_model_types() {
+  std::vector<std::string_view> types;
+  for_each_family([&]<typename Family>(const Family&) {
+    types.insert(types.end(), Family::model_types().begin(), Family::model_types().end());
+  });
+  const std::string_view last = types.back();
+  types.pop_back();
+  return fmt::format("{} or {}", fmt::join(types, ", "), last);
 }
-
-int* size_in(BertOptions& bert, Size which) noexcept {
-  switch (which) {
-    case ffn_size:
-      return &bert.inner;
-    case classes:
-      return &bert.classes;
-    default:
-      return common_size(bert, which);
-  }
-}
-
-int* size_in(ResnetOptions& resnet, Size which) noexcept {
-  switch (which) {
-    case hidden:
-      return &resnet.channels;
-    case width:
-      return &resnet.width;
-    case image_size:
-      return &resnet.image_size;
-    case classes:
-      return &resnet.classes;
-    default:
-      return nullptr;
-  }
-}
-
-constexpr GptOptions own_gpt{.layers = 6, .hidden = 384, .heads = 6, .vocab_size = 256, .sequence_length = 256};
-
-/// LLaMA's inner width: two thirds of 4 C, rounded up to a multiple of 64.
-int default_ffn_size(int hidden) {
-  const std::int64_t wanted = (std::int64_t{hidden} * 8 / 3 + 63) / 64 * 64;
-  return static_cast<int>(std::min<std::int64_t>(wanted, 1 << 30));
-}
-
-/// Number of heads: a divisor of the channels near hidden / 64.
-int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hidden); }
-
-Architecture make_family(const GptOptions& gpt, const Tuning& tuning) { return make_gpt(gpt, tuning); }
-Architecture make_family(const LlamaOptions& llama, const Tuning& tuning) { return make_llama(llama, tuning); }
-Architecture make_family(const BertOptions& bert, const Tuning& tuning) { return make_bert(bert, tuning); }
-Architecture make_family(const ResnetOptions& resnet, const Tuning& tuning) { return make_resnet(resnet, tuning); }
 
 }  // namespace
 
-std::span<const std::pair<Size, std::string_view>> named_sizes() noexcept { return size_names; }
-
 int* find_size(ModelSizes& sizes, Size which) noexcept {
-  return std::visit([&](auto& family) { return size_in(family, which); }, sizes);
+  return std::visit(
+      [&](auto& family) -> int* {
+        for (const auto& size : family.sizes())
+          if (size.size == which) return &(family.*size.field);
+        return nullptr;
+      },
+      sizes);
 }
 
 int value_of(const ModelSizes& sizes, Size which) noexcept {
@@ -130,25 +49,41 @@ int value_of(const ModelSizes& sizes, Size which) noexcept {
 }
 
 std::array<int, ResnetOptions::rows>* find_blocks(ModelSizes& sizes) noexcept {
-  auto* const resnet = std::get_if<ResnetOptions>(&sizes);
-  return resnet == nullptr ? nullptr : &resnet->blocks;
+  return std::visit(
+      [](auto& family) -> std::array<int, ResnetOptions::rows>* {
+        if constexpr (requires { family.blocks; }) return &family.blocks;
+        return nullptr;
+      },
+      sizes);
 }
 
 int layers_of(const ModelSizes& sizes) noexcept {
-  const auto* const resnet = std::get_if<ResnetOptions>(&sizes);
-  return resnet == nullptr ? value_of(sizes, layers) : resnet->layers();
+  return std::visit(
+      [](const auto& family) -> int {
+        if constexpr (requires { family.layers(); })
+          return family.layers();
+        else
+          return family.layers;
+      },
+      sizes);
 }
 
 int* find_positions(ModelSizes& sizes) noexcept {
-  if (auto* const bert = std::get_if<BertOptions>(&sizes)) return &bert->positions;
-  auto* const gpt = std::get_if<GptOptions>(&sizes);
-  return gpt == nullptr ? nullptr : &gpt->positions;
+  return std::visit(
+      [](auto& family) -> int* {
+        if constexpr (requires { family.positions; }) return &family.positions;
+        return nullptr;
+      },
+      sizes);
 }
 
 float* find_dropout(ModelSizes& sizes) noexcept {
-  if (auto* const bert = std::get_if<BertOptions>(&sizes)) return &bert->dropout;
-  auto* const gpt = std::get_if<GptOptions>(&sizes);
-  return gpt == nullptr ? nullptr : &gpt->dropout;
+  return std::visit(
+      [](auto& family) -> float* {
+        if constexpr (requires { family.dropout; }) return &family.dropout;
+        return nullptr;
+      },
+      sizes);
 }
 
 float dropout_of(const ModelSizes& sizes) noexcept {
@@ -173,72 +108,63 @@ void set_attention(ModelSizes& sizes, AttentionKernels kernels, bool fast_backwa
 }
 
 void set_targets(ModelSizes& sizes, int targets) noexcept {
-  if (auto* const bert = std::get_if<BertOptions>(&sizes); bert != nullptr && !bert->classifies())
-    bert->targets = targets;
+  if (!fills_masks(sizes)) return;
+  std::visit(
+      [&](auto& family) {
+        if constexpr (requires { family.targets; }) family.targets = targets;
+      },
+      sizes);
 }
 
 std::optional<AttentionShape> attention_shape(const ModelSizes& sizes) noexcept {
-  if (const auto* const llama = std::get_if<LlamaOptions>(&sizes))
-    return AttentionShape{.positions = llama->sequence_length,
-                          .heads = llama->heads,
-                          .channels = llama->stored_head_size(),
-                          .kernels = llama->attention,
-                          .fast_backward = llama->fast_attention_backward,
-                          .key_heads = llama->key_heads,
-                          .window = llama->window};
-  if (const auto* const bert = std::get_if<BertOptions>(&sizes))
-    return AttentionShape{.positions = bert->sequence_length,
-                          .heads = bert->heads,
-                          .channels = bert->hidden / bert->heads,
-                          .kernels = bert->attention,
-                          .fast_backward = bert->fast_attention_backward,
-                          .causal = false};
-  if (const auto* const gpt = std::get_if<GptOptions>(&sizes))
-    return AttentionShape{.positions = gpt->sequence_length,
-                          .heads = gpt->heads,
-                          .channels = gpt->hidden / gpt->heads,
-                          .kernels = gpt->attention,
-                          .fast_backward = gpt->fast_attention_backward};
-  return std::nullopt;
+  return std::visit(
+      [](const auto& family) -> std::optional<AttentionShape> {
+        if constexpr (requires { family.attention_shape(); }) return family.attention_shape();
+        return std::nullopt;
+      },
+      sizes);
+}
+
+std::string_view family_name(const ModelSizes& sizes) noexcept {
+  return std::visit([](const auto& family) { return family.family(); }, sizes);
+}
+
+Task task_of(const ModelSizes& sizes) noexcept {
+  return std::visit([](const auto& family) { return family.task(); }, sizes);
+}
+
+bool learns_positions(const ModelSizes& sizes) noexcept {
+  ModelSizes copy = sizes;
+  return find_positions(copy) != nullptr;
+}
+
+bool stores_inputs_first(const ModelSizes& sizes) noexcept {
+  return std::visit([](const auto& family) { return requires { family.inputs_first; }; }, sizes);
+}
+
+std::optional<AdapterModules> default_adapters(const ModelSizes& sizes) {
+  return std::visit([](const auto& family) { return family.adapters(); }, sizes);
 }
 
 std::string computation_of(const ModelSizes& sizes) {
-  if (const auto* const bert = std::get_if<BertOptions>(&sizes))
-    return fmt::format("{}, norm's epsilon {}, token types {}, positions from {} on", bert_family(*bert),
-                       bert->norm_epsilon, bert->types, bert->first_position());
-  if (reads_images(sizes)) return "wide-resnet";
-  const auto* const llama = std::get_if<LlamaOptions>(&sizes);
-  if (llama == nullptr) return "gpt2";
-  const RopeScaling rope = llama->rope_scaling.value_or(RopeScaling());
-  const char* const scaling = !llama->rope_scaling                     ? "none"
-                              : rope.kind == RopeScaling::Kind::linear ? "linear"
-                                                                       : "llama3";
-  return fmt::format(
-      "{}, norm's epsilon {}, rotary base {} scaled {} {}/{}/{}/{}, biases {}{}, head norms {}, tied {}",
-      llama_family(*llama), llama->norm_epsilon, llama->rope_base, scaling, rope.factor, rope.low_frequency_factor,
-      rope.high_frequency_factor, rope.original_positions, llama->qkv_bias, llama->out_bias, llama->qk_norm,
-      llama->tied);
+  return std::visit([](const auto& family) { return family.computation(); }, sizes);
 }
 
 std::vector<NamedModel> named_models() {
-  std::vector<NamedModel> names{{"gpt", false}};
-  for (const std::string_view name : gpt_preset_names()) names.push_back({name, true});
-  for (const NamedLlama& llama : named_llamas()) names.push_back({llama.name, llama.is_preset});
-  for (const NamedBert& bert : named_berts()) names.push_back({bert.name, bert.is_preset});
-  for (const NamedResnet& resnet : named_resnets()) names.push_back({resnet.name, resnet.is_preset});
+  std::vector<NamedModel> names;
+  for_each_family([&](const auto& family) {
+    for (const auto& named : family.named()) names.push_back({named.name, named.is_preset});
+  });
   return names;
 }
 
 std::optional<ModelSizes> named_model(std::string_view name) {
-  if (name == "gpt") return own_gpt;
-  if (const auto gpt = gpt_preset(name)) return *gpt;
-  for (const NamedLlama& llama : named_llamas())
-    if (llama.name == name) return llama.sizes;
-  for (const NamedBert& bert : named_berts())
-    if (bert.name == name) return bert.sizes;
-  for (const NamedResnet& resnet : named_resnets())
-    if (resnet.name == name) return resnet.sizes;
-  return std::nullopt;
+  std::optional<ModelSizes> found;
+  for_each_family([&](const auto& family) {
+    for (const auto& named : family.named())
+      if (named.name == name) found = named.sizes;
+  });
+  return found;
 }
 
 bool is_preset(std::string_view name) {
@@ -248,85 +174,71 @@ bool is_preset(std::string_view name) {
 }
 
 void derive_sizes(ModelSizes& sizes, bool heads_given, bool ffn_size_given) {
-  if (reads_images(sizes)) return;
-  if (!heads_given) {
-    const auto* const asked = std::get_if<LlamaOptions>(&sizes);
-    const int heads_of_size =
-        asked != nullptr && asked->head_size > 0 ? std::max(1, asked->hidden / asked->head_size) : 0;
-    std::visit(
-        [&](auto& family) {
-          if constexpr (requires { family.heads; })
-            family.heads = heads_of_size > 0 ? heads_of_size : default_heads(family.hidden);
-        },
-        sizes);
-    if (auto* const llama = std::get_if<LlamaOptions>(&sizes); llama != nullptr && llama->key_heads > 0)
-      llama->key_heads = divisor_near(llama->key_heads, llama->heads);
-  }
-  if (auto* const llama = std::get_if<LlamaOptions>(&sizes); llama != nullptr && !ffn_size_given)
-    llama->inner = default_ffn_size(llama->hidden);
-  if (auto* const bert = std::get_if<BertOptions>(&sizes); bert != nullptr && !ffn_size_given)
-    bert->inner = static_cast<int>(std::min<std::int64_t>(4 * std::int64_t{bert->hidden}, 1 << 30));
+  std::visit([&](auto& family) { family.derive(heads_given, ffn_size_given); }, sizes);
 }
 
 ModelSizes with_all_sizes(ModelSizes sizes) noexcept {
-  if (auto* const llama = std::get_if<LlamaOptions>(&sizes); llama != nullptr && llama->heads > 0) {
-    llama->key_heads = llama->stored_key_heads();
-    llama->head_size = llama->stored_head_size();
-  }
+  std::visit(
+      [](auto& family) {
+        if constexpr (requires { family.set_all_sizes(); }) family.set_all_sizes();
+      },
+      sizes);
   return sizes;
 }
 
 std::optional<std::string> size_problem(const ModelSizes& sizes) {
-  if (const auto* const gpt = std::get_if<GptOptions>(&sizes))
-    return size_problem(*gpt, {.layers = "`layers`",
-                               .hidden = "`hidden`",
-                               .heads = "`heads`",
-                               .vocab_size = "`vocab_size`",
-                               .sequence_length = "`sequence_length`",
-                               .tile = "`tile`",
-                               .dropout = "`dropout`"});
-  if (const auto* const bert = std::get_if<BertOptions>(&sizes))
-    return size_problem(*bert, {.layers = "`layers`",
-                                .hidden = "`hidden`",
-                                .heads = "`heads`",
-                                .inner = "`ffn_size`",
-                                .vocab_size = "`vocab_size`",
-                                .sequence_length = "`sequence_length`",
-                                .tile = "`tile`",
-                                .dropout = "`dropout`",
-                                .classes = "`classes`"});
-  if (const auto* const resnet = std::get_if<ResnetOptions>(&sizes))
-    return size_problem(*resnet, {.blocks = "`blocks`",
-                                  .channels = "`hidden`",
-                                  .width = "`width`",
-                                  .image_size = "`image_size`",
-                                  .classes = "`classes`"});
-  return size_problem(std::get<LlamaOptions>(sizes), {.layers = "`layers`",
-                                                      .hidden = "`hidden`",
-                                                      .heads = "`heads`",
-                                                      .key_heads = "`kv_heads`",
-                                                      .head_size = "`head_size`",
-                                                      .inner = "`ffn_size`",
-                                                      .vocab_size = "`vocab_size`",
-                                                      .sequence_length = "`sequence_length`",
-                                                      .window = "`window`",
-                                                      .tile = "`tile`"});
+  return std::visit([](const auto& family) { return size_problem(family); }, sizes);
 }
 
-Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
-  if (tuning.lora && reads_images(sizes)) {
-    const std::string& origin = tuning.lora->origin;
-    fail(ErrorCode::usage, "{}: models of the family {} do not support adapters; {}",
-         origin.empty() ? "`lora_rank`" : origin, family_name(sizes),
-         origin.empty() ? "use a text model, or `train` REGEX" : "use the weights of their base model");
-  }
-  Architecture model = std::visit([&](const auto& family) { return make_family(family, tuning); }, sizes);
-  if (tuning.lora) {
-    expect_targets(model, *tuning.lora);
-    expect_whole(model, *tuning.lora, tells_classes(sizes));
-  }
-  expect_trained(model, tuning);
-  return model;
+std::optional<ModelConfig> read_model_config(const std::filesystem::path& folder) {
+  const auto path = folder / "config.json";
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const runtime::MemoryMap file(path);
+  return parse_model_config({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+}
+
+ModelConfig parse_model_config(std::string_view text, const std::filesystem::path& path) {
+  const ConfigFile config(text, path);
+  std::string type = config.word("model_type");
+  if (type.empty()) type = "gpt2";
+  std::optional<ModelConfig> found;
+  for_each_family([&]<typename Family>(const Family&) {
+    if (std::ranges::find(Family::model_types(), type) == Family::model_types().end()) return;
+    config.require_unquantized();
+    auto read = Family::read(config);
+    found = {.sizes = read.sizes, .dropout = std::move(read.dropout), .text = config.text()};
+  });
+  if (!found) config.refuse("model_type", "the layers of " + all_model_types());
+  return *std::move(found);
+}
+
+std::string model_config_json(const ModelSizes& sizes, const std::string& like) {
+  return std::visit([&](const auto& family) { return family.config_json(like); }, sizes);
+}
+
+std::optional<StoredModel> stored_model(const Safetensors& weights, std::optional<int> heads) {
+  const std::filesystem::path folder = weights.path().parent_path();
+  auto config = read_model_config(folder);
+  std::optional<ModelSizes> found;
+  for_each_family([&]<typename Family>(const Family&) {
+    if constexpr (requires { Family::stored(weights, nullptr, heads); }) {
+      const Family* const in_config = config ? std::get_if<Family>(&config->sizes) : nullptr;
+      if (found || (config && in_config == nullptr)) return;
+      if (const auto sizes = Family::stored(weights, in_config, heads)) found = *sizes;
+    }
+  });
+  if (found) return StoredModel{.sizes = std::move(*found), .config = std::move(config)};
+  if (!config) return std::nullopt;
+  const std::string file = (folder / "config.json").string();
+  const int said = value_of(config->sizes, Size::heads), layers = layers_of(config->sizes);
+  if (heads && *heads != said)
+    fail(ErrorCode::usage, "`heads` {} differs from {}: {}; remove `heads`", *heads, file, said);
+  // A number so far, and each layer takes memory.
+  if (static_cast<std::size_t>(layers) > weights.tensors().size())
+    fail(ErrorCode::data, "{}: 'num_hidden_layers' is {}, but {} has only {} tensors; use files of one model", file,
+         layers, weights.path().string(), weights.tensors().size());
+  ModelSizes sizes = config->sizes;
+  return StoredModel{.sizes = std::move(sizes), .config = std::move(config)};
 }
 
 }  // namespace ranvier::models

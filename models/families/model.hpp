@@ -1,19 +1,19 @@
-// A model of any family by its sizes, from flags, presets or config.json. Callers need not know the family; a new one
-// is an alternative of ModelSizes and an entry in model.cpp. Pure; any thread.
+// A model of any family by its sizes, from flags, presets or config.json. Callers need not know the family: each answer
+// comes from the family's struct (family.hpp). This is the only list of families. Pure; any thread.
 #pragma once
 
-#include "models/core/tuning.hpp"
 #include "models/families/bert.hpp"
 #include "models/families/gpt.hpp"
 #include "models/families/llama.hpp"
 #include "models/families/resnet.hpp"
+#include "models/weights/safetensors.hpp"
 
 #include <array>
+#include <filesystem>
+#include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -21,26 +21,6 @@ namespace ranvier::models {
 
 /// Sizes of a model, and with them its family.
 using ModelSizes = std::variant<GptOptions, LlamaOptions, BertOptions, ResnetOptions>;
-
-/// Sizes that users can set one by one.
-enum class Size {
-  layers,
-  hidden,
-  heads,
-  kv_heads,
-  head_size,
-  ffn_size,
-  vocab_size,
-  sequence_length,
-  window,
-  tile,
-  width,
-  image_size,
-  classes
-};
-
-/// All sizes with their flag names: "layers", "kv-heads".
-[[nodiscard]] std::span<const std::pair<Size, std::string_view>> named_sizes() noexcept;
 
 /// The field of a size; null if the family does not have it.
 [[nodiscard]] int* find_size(ModelSizes& sizes, Size which) noexcept;
@@ -66,26 +46,34 @@ void set_targets(ModelSizes& sizes, int targets) noexcept;
 /// Attention shape of one sample, for choosing kernels; none for a family without attention.
 [[nodiscard]] std::optional<AttentionShape> attention_shape(const ModelSizes& sizes) noexcept;
 
-/// Family name in messages: "gpt2", "llama", "mistral", "qwen2", "qwen3", "bert", "roberta", "wide-resnet".
+/// Family name in messages: "gpt2", "mistral", "roberta", "wide-resnet".
 [[nodiscard]] std::string_view family_name(const ModelSizes& sizes) noexcept;
 
+[[nodiscard]] Task task_of(const ModelSizes& sizes) noexcept;
 /// Whether the model does masked language modelling; it cannot generate text.
-[[nodiscard]] bool fills_masks(const ModelSizes& sizes) noexcept;
+[[nodiscard]] inline bool fills_masks(const ModelSizes& sizes) noexcept {
+  return task_of(sizes) == Task::masked_tokens;
+}
 /// Whether the model does text classification; it cannot generate text.
-[[nodiscard]] bool tells_classes(const ModelSizes& sizes) noexcept;
+[[nodiscard]] inline bool tells_classes(const ModelSizes& sizes) noexcept {
+  return task_of(sizes) == Task::text_classes;
+}
 /// Whether samples are labelled images instead of tokens.
-[[nodiscard]] bool reads_images(const ModelSizes& sizes) noexcept;
+[[nodiscard]] inline bool reads_images(const ModelSizes& sizes) noexcept { return task_of(sizes) == Task::images; }
 /// Whether positions have parameters, so the number of positions is fixed.
 [[nodiscard]] bool learns_positions(const ModelSizes& sizes) noexcept;
 
 /// Whether weights of matrices are stored [in, out] like GPT-2's, not [out, in].
 [[nodiscard]] bool stores_inputs_first(const ModelSizes& sizes) noexcept;
 
+/// Modules that LoRA adapts by default; none if the family has no adapters.
+[[nodiscard]] std::optional<AdapterModules> default_adapters(const ModelSizes& sizes);
+
 /// Computation details that sizes do not show, for the user and for comparisons: equal texts compute identically.
 [[nodiscard]] std::string computation_of(const ModelSizes& sizes);
 
-/// Models by name: families with the user's sizes ("gpt", "llama", "mistral", "qwen2", "qwen3", "bert", "roberta",
-/// "wide-resnet"), and presets ("gpt2-small", "llama2-7b", "bert-base").
+/// Models by name: families with the user's sizes ("gpt", "llama", …, "wide-resnet"), and presets ("gpt2-small",
+/// "llama2-7b", "bert-base").
 struct NamedModel {
   std::string_view name;
   bool is_preset = false;
@@ -101,11 +89,40 @@ void derive_sizes(ModelSizes& sizes, bool heads_given, bool ffn_size_given);
 /// The same model with kv-heads and head-size as explicit numbers.
 [[nodiscard]] ModelSizes with_all_sizes(ModelSizes sizes) noexcept;
 
-/// Problem of invalid sizes, with a remedy, in the words of flags. None if they are valid.
+/// Problem of invalid sizes, with a remedy, naming fields. None if they are valid.
 [[nodiscard]] std::optional<std::string> size_problem(const ModelSizes& sizes);
 
 /// Throws ErrorCode::usage for invalid sizes, for expressions that leave nothing to train or match nothing, and for
 /// adapters of modules that the model does not have.
 [[nodiscard]] Architecture make_model(const ModelSizes& sizes, const Tuning& tuning = {});
+
+// config.json
+
+struct ModelConfig {
+  ModelSizes sizes;                      ///< the sequence length is the model's maximum
+  std::map<std::string, float> dropout;  ///< rates by key; empty: the family has no dropout
+  std::string text;                      ///< content of the file
+};
+
+/// Reads `folder`/config.json; none if it does not exist. Throws ErrorCode::io if it cannot be read, ErrorCode::data,
+/// naming file and key, if it is damaged or unsupported.
+[[nodiscard]] std::optional<ModelConfig> read_model_config(const std::filesystem::path& folder);
+
+/// Parses the content of a file; messages name `path`.
+[[nodiscard]] ModelConfig parse_model_config(std::string_view text, const std::filesystem::path& path);
+
+/// The config.json for transformers' class of that family with fp32 weights. `like` is ModelConfig::text of the
+/// original model, whose other keys are kept; empty: none.
+[[nodiscard]] std::string model_config_json(const ModelSizes& sizes, const std::string& like = {});
+
+struct StoredModel {
+  ModelSizes sizes;
+  std::optional<ModelConfig> config;  ///< none: no config.json
+};
+
+/// The model of these weights, from config.json or the shapes of tensors; `heads` is for a GPT-2 without config.json.
+/// None if neither identifies it. Throws ErrorCode::data, naming the contradiction, if tensors and config belong to
+/// different models, ErrorCode::usage for a wrong or missing number of heads, and the errors of read_model_config().
+[[nodiscard]] std::optional<StoredModel> stored_model(const Safetensors& weights, std::optional<int> heads);
 
 }  // namespace ranvier::models

@@ -5,14 +5,13 @@
 // height to a quarter. Not tiled.
 #pragma once
 
-#include "models/core/architecture.hpp"
-#include "models/core/tuning.hpp"
+#include "models/families/family.hpp"
 
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace ranvier::models {
 
@@ -30,25 +29,28 @@ struct ResnetOptions {
 
   [[nodiscard]] int layers() const noexcept { return blocks[0] + blocks[1] + blocks[2] + blocks[3] + 2; }
   [[nodiscard]] bool small_images() const noexcept { return image_size <= small_image; }
-};
 
-/// "wide-resnet" with the user's sizes; presets "wide-resnet-50-2", "wide-resnet-101-2", "wide-resnet-3b" (MiCS).
-struct NamedResnet {
-  std::string_view name;
-  bool is_preset;
-  ResnetOptions sizes;
+  // The family; see ModelFamily.
+  static std::span<const SizeField<ResnetOptions>> sizes();
+  /// "wide-resnet" with the user's sizes; "wide-resnet-50-2", "wide-resnet-101-2", "wide-resnet-3b" (MiCS).
+  static std::span<const NamedSizes<ResnetOptions>> named();
+  [[nodiscard]] std::string_view family() const { return "wide-resnet"; }
+  [[nodiscard]] Task task() const { return Task::images; }
+  [[nodiscard]] std::optional<std::string> problem(const SizeNames& names) const;
+  void derive(bool, bool) {}
+  [[nodiscard]] std::string computation() const { return "wide-resnet"; }
+  [[nodiscard]] std::optional<AdapterModules> adapters() const { return std::nullopt; }
+  static std::span<const std::string_view> model_types();
+  /// torchvision writes no config.json, so the keys are Ranvier's own.
+  static FamilyConfig<ResnetOptions> read(const ConfigFile& config);
+  [[nodiscard]] std::string config_json(const std::string& like) const;
+  /// Without config.json, from the shapes of tensors with torchvision's names. Assumes images of 224 pixels, or 32 with
+  /// a 3 × 3 stem. Throws ErrorCode::data for impossible shapes.
+  static std::optional<ResnetOptions> stored(const Safetensors& weights, const ResnetOptions* config,
+                                             std::optional<int> heads);
+  /// resnet_layers.cpp
+  [[nodiscard]] Architecture make(const Tuning& tuning) const;
 };
-[[nodiscard]] const std::vector<NamedResnet>& named_resnets();
-
-/// Names of the sizes in messages: fields (default), flags or keys of config.json.
-struct ResnetSizeNames {
-  std::string_view blocks = "blocks", channels = "channels", width = "width", image_size = "image_size",
-                   classes = "classes";
-};
-
-/// Message with problem and remedy if the sizes are invalid; otherwise none.
-[[nodiscard]] std::optional<std::string> size_problem(const ResnetOptions& options,
-                                                      const ResnetSizeNames& names = {});
 
 /// Layers: one stem, one per block, one head. Units: "stem", "layer1.0" … "layer4.2", "fc". Stem and blocks also have
 /// units of running statistics: "stem.statistics" …. Inputs are images as bytes [3, S, S] (ops/pixels.hpp); targets are

@@ -1,6 +1,7 @@
 #include "models/modules/mlp.hpp"
 
 #include "models/ops/swiglu.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 

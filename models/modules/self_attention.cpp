@@ -24,6 +24,8 @@ NormOptions head_norm(const SelfAttentionOptions& options, int heads) {
 SelfAttention::SelfAttention(UnitBuilder& builder, std::size_t unit, const std::string& name,
                              const SelfAttentionOptions& options)
     : options_(options) {
+  if (options.rotary)
+    rotary_ = rotary_frequencies(options.shape.channels, options.rotary->base, options.rotary->scaling);
   if (!options.head_norms) return;
   query_norm_.emplace(builder, unit, name + ".q_norm", head_norm(options, options.shape.heads));
   key_norm_.emplace(builder, unit, name + ".k_norm", head_norm(options, options.shape.stored_key_heads()));
@@ -94,9 +96,9 @@ void SelfAttention::decode(const LayerCall& call, const Decoding& text, std::byt
     query_norm_->in_place(call, {.rstd = logsumexp}, qkv);
     key_norm_->in_place(call, {.rstd = logsumexp}, qkv + query_bytes());
   }
-  if (options_.rotary)
+  if (rotary_)
     rotary(call.stream, {1, call.shape.positions, shape.heads + shape.stored_key_heads(), shape.row_channels()},
-           dtype, qkv, *options_.rotary, Rotation::forward, text.past_place, text.past);
+           dtype, qkv, *rotary_, Rotation::forward, text.past_place, text.past);
   append_to_cache(call.stream, cache, dtype, text.keys, text.values, qkv);
   if (text.past_place == nullptr && text.past == 0 && rows(call) > 1) {
     attention_forward(call.stream, shape_of(call.shape), dtype, out, floats(call.saved + logsumexp), qkv, Dropout{},
@@ -146,11 +148,11 @@ AttentionBounds SelfAttention::bounds_of(const LayerCall& call) const {
 }
 
 void SelfAttention::rotate(const LayerCall& call, std::byte* qkv, Rotation rotation) const {
-  if (!options_.rotary) return;
+  if (!rotary_) return;
   const AttentionShape& shape = options_.shape;
   rotary(call.stream,
          {call.shape.samples, call.shape.positions, shape.heads + shape.stored_key_heads(), shape.row_channels()},
-         options_.precision.compute, qkv, *options_.rotary, rotation, call.positions);
+         options_.precision.compute, qkv, *rotary_, rotation, call.positions);
 }
 
 std::size_t SelfAttention::query_bytes() const {

@@ -15,10 +15,15 @@
 
 namespace ranvier::models {
 
+struct RotaryOptions {
+  double base = 10000;
+  std::optional<RopeScaling> scaling;
+};
+
 struct SelfAttentionOptions {
-  AttentionShape shape;                     ///< each call sets samples and positions
-  std::optional<RotaryFrequencies> rotary;  ///< none: no rotary positions
-  bool head_norms = false;                  ///< RMSNorm of each head's queries and keys, before rotation
+  AttentionShape shape;                 ///< each call sets samples and positions
+  std::optional<RotaryOptions> rotary;  ///< none: no rotary positions
+  bool head_norms = false;              ///< RMSNorm of each head's queries and keys, before rotation
   float norm_epsilon = 1e-5f;
   Precision precision;
 };
@@ -74,6 +79,7 @@ class SelfAttention {
   [[nodiscard]] std::size_t rotated_bytes() const;
 
   SelfAttentionOptions options_;
+  std::optional<RotaryFrequencies> rotary_;
   std::optional<Norm> query_norm_, key_norm_;
 };
 

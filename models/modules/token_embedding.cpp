@@ -1,12 +1,15 @@
 #include "models/modules/token_embedding.hpp"
 
 #include "models/modules/layer_call.hpp"
+#include "models/modules/unit_builder.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
+#include "models/ops/matmul.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
+#include <utility>
 #include <vector>
 
 namespace ranvier::models {
@@ -14,130 +17,195 @@ namespace {
 
 class TokenEmbedding final : public Layer {
  public:
-  TokenEmbedding(const TokenEmbeddingOptions& options, const Tuning& tuning)
-      : table_(options.table),
-        dropout_(options.dropout),
-        dropout_site_(options.dropout_site),
-        precision_(options.precision) {
-    for (const UnitSpec& unit : table_.units) units_.push_back(tuned(unit, tuning));
-    if (!options.positions) return;
-    position_rows_ = options.positions->parameters.at(0).shape.at(0);
-    units_.push_back(tuned(*options.positions, tuning));
+  TokenEmbedding(const TokenEmbeddingOptions& options, UnitBuilder builder)
+      : options_(options), dtype_(options.precision.compute) {
+    for (const UnitSpec& unit : options_.table.units) builder.add_unit(unit);
+    const std::size_t unit = builder.add_unit(options.unit);
+    // In the order of the checkpoint's modules.
+    if (options.positions) {
+      positions_ = builder.add(unit, *options.positions);
+      usable_positions_ = options.positions->shape.at(0) - options.first_position;
+    }
+    if (options.types) types_ = builder.add(unit, *options.types);
+    if (!options.norm_name.empty()) norm_.emplace(builder, unit, options.norm_name, options.norm);
+    units_ = std::move(builder).units();
   }
 
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
-  /// One phase per tile; positions are in the last one.
+  /// One phase per tile of the token table; the last one also does the rest.
   LayerPhases parts() const override {
-    if (table_.tiles() == 1) return Layer::parts();
+    if (options_.table.tiles() == 1) return Layer::parts();
     LayerPhases parts;
-    for (std::size_t t = 0; t < table_.tiles(); ++t) parts.forward.push_back({t});
-    if (has_positions()) parts.forward.back().push_back(table_.tiles());
+    for (std::size_t t = 0; t < options_.table.tiles(); ++t) parts.forward.push_back({t});
+    std::vector<std::size_t> rest;
+    for (std::size_t unit = options_.table.tiles(); unit < units_.size(); ++unit) rest.push_back(unit);
+    parts.forward.back().insert(parts.forward.back().end(), rest.begin(), rest.end());
     parts.backward_weight = parts.forward;
-    parts.backward_input = {{}};
+    parts.backward_input = {norm_ ? rest : std::vector<std::size_t>()};
     return parts;
   }
 
   /// No matrix multiplications. Parameters of positions count 6 FLOPs per parameter and position, as is customary, to
-  /// stand for the time of lookup, update and reduction.
+  /// stand for the time of lookup, norm, update and reduction.
   double flops_per_sample(int positions) const override {
-    return 6.0 * static_cast<double>(position_rows_ * table_.channels) * positions;
+    return 6.0 * static_cast<double>(usable_positions_ * options_.table.channels) * positions;
   }
 
   std::size_t output_elements(int positions) const override {
-    return static_cast<std::size_t>(positions) * table_.channels;
+    return static_cast<std::size_t>(positions) * options_.table.channels;
   }
 
   LayerMemory memory(MicrobatchShape shape) const override {
-    MemoryLayout deferred, workspace;
-    if (drops()) deferred.add(rows(shape) * table_.channels, size_of(precision_.compute));
-    workspace.add(rows(shape), sizeof(std::int32_t));
-    return {0, deferred.bytes(), workspace.bytes(), !drops()};
+    const Arrays arrays(*this, shape);
+    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes(), !keeps_d_sum()};
   }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
-    expect(!has_positions() || static_cast<std::size_t>(call.shape.positions) <= position_rows_,
-           "{} positions, but {} has {}", call.shape.positions, units_.back().name, position_rows_);
+    const Arrays at = arrays(call);
+    expect(!positions_ || static_cast<std::size_t>(call.shape.positions) <= usable_positions_,
+           "too many positions: {}, but {} has {}", call.shape.positions, units_.back().name, usable_positions_);
     const EmbeddingShape shape = embedding_shape(call.shape);
-    const auto* tokens = reinterpret_cast<const std::int32_t*>(input);
-    const runtime::DType dtype = precision_.compute;
-    if (table_.tiles() == 1 && has_positions()) {
-      embedding_forward(call.stream, shape, dtype, output, tokens, call.parameters[0], call.parameters[1],
-                        call.positions);
+    const auto* const tokens = reinterpret_cast<const std::int32_t*>(input);
+    std::byte* const sum = norm_ ? call.saved + at.sum : output;
+    if (options_.table.tiles() == 1 && positions_) {
+      embedding_forward(call.stream, shape, dtype_, sum, tokens, call.parameters[0],
+                        parameter(call, first_position(), dtype_), call.positions);
     } else {
-      embedding_tokens_forward(call.stream, shape, dtype, output, tokens, call.parameters[call.part],
-                               call.part * table_.tile_rows, table_.tile_rows);
+      embedding_tokens_forward(call.stream, shape, dtype_, sum, tokens, call.parameters[call.part],
+                               call.part * options_.table.tile_rows, options_.table.tile_rows);
       if (!last_tile(call)) return;
-      if (has_positions())
-        embedding_positions_forward(call.stream, shape, dtype, output, call.parameters.back(), call.positions);
+      if (positions_)
+        embedding_positions_forward(call.stream, shape, dtype_, sum, parameter(call, first_position(), dtype_),
+                                    call.positions);
     }
+    if (types_)  // one position each for N samples
+      embedding_positions_forward(call.stream, {rows(call), 1, options_.table.channels, options_.table.tokens},
+                                  dtype_, sum, parameter(call, *types_, dtype_));
+    if (norm_) norm_->forward(call, at.norm, output, sum);
     if (call.training) drop(call, output);
   }
 
   void backward_input(const LayerCall& call, const std::byte*, const std::byte* output_gradient,
                       std::byte*) override {
-    if (!drops()) return;
-    const std::size_t elements = rows(call.shape) * table_.channels;
-    runtime::copy(call.stream, call.deferred, output_gradient, elements * size_of(precision_.compute));
-    drop(call, call.deferred);
+    const Arrays at = arrays(call);
+    std::byte* const d_sum = call.deferred + at.d_sum;
+    const std::byte* d_output = output_gradient;
+    if (norm_) norm_->keep(call, at.norm);
+    if (drops()) {
+      std::byte* const dropped = norm_ ? call.workspace + at.dropped : d_sum;
+      runtime::copy(call.stream, dropped, output_gradient, rows(call) * options_.table.channels * size_of(dtype_));
+      drop(call, dropped);
+      d_output = dropped;
+    }
+    if (norm_)
+      norm_->backward(call, at.norm, d_sum, d_output, call.saved + at.sum, nullptr, call.workspace + at.scratch);
   }
 
   void backward_weight(const LayerCall& call, const std::byte* input) override {
-    const bool positions = last_tile(call) && has_positions();
-    std::byte* const d_positions = positions ? call.gradients.back() : nullptr;
-    const std::byte* const d_out = drops() ? call.deferred : call.output_gradient;
-    embedding_backward(call.stream, embedding_shape(call.shape), precision_.compute,
-                       {.tokens_gradient = call.gradients[call.part],
-                        .first_row = call.part * table_.tile_rows,
-                        .token_rows = table_.tile_rows,
-                        .positions_gradient = call.positions == nullptr ? d_positions : nullptr,
-                        .position_rows = position_rows_,
-                        .gradient_dtype = precision_.gradient,
-                        .d_out = d_out,
-                        .tokens = reinterpret_cast<const std::int32_t*>(input),
-                        .accumulate = call.accumulate,
-                        .order = reinterpret_cast<std::int32_t*>(call.workspace),
-                        .in_order = call.part > 0});
-    if (d_positions == nullptr || call.positions == nullptr) return;
-    embedding_backward(call.stream, embedding_shape(call.shape), precision_.compute,
-                       {.tokens_gradient = d_positions,
-                        .token_rows = position_rows_,
-                        .gradient_dtype = precision_.gradient,
-                        .d_out = d_out,
-                        .tokens = call.positions,
-                        .accumulate = call.accumulate,
-                        .order = reinterpret_cast<std::int32_t*>(call.workspace)});
+    const Arrays at = arrays(call);
+    const runtime::DType dtype = options_.precision.gradient;
+    const std::size_t row_bytes = options_.table.channels * size_of(dtype);
+    const std::byte* const d_sum = keeps_d_sum() ? call.deferred + at.d_sum : call.output_gradient;
+    const bool last = last_tile(call);
+    const bool trains_positions = last && positions_ && is_trained(call, *positions_);
+    const bool trains_types = last && types_ && is_trained(call, *types_);
+    if (!call.accumulate) {  // rows that no sample uses
+      if (trains_positions && options_.first_position > 0)
+        runtime::fill_zero(call.stream, gradient(call, *positions_, dtype), options_.first_position * row_bytes);
+      if (trains_types)
+        runtime::fill_zero(call.stream, gradient(call, *types_, dtype) + row_bytes,
+                           (options_.types->shape.at(0) - 1) * row_bytes);
+    }
+    std::byte* const d_positions = trains_positions ? gradient(call, first_position(), dtype) : nullptr;
+    EmbeddingBackward backward{.tokens_gradient = call.gradients[call.part],
+                               .first_row = call.part * options_.table.tile_rows,
+                               .token_rows = options_.table.tile_rows,
+                               .positions_gradient = call.positions == nullptr ? d_positions : nullptr,
+                               .position_rows = usable_positions_,
+                               .gradient_dtype = dtype,
+                               .d_out = d_sum,
+                               .tokens = reinterpret_cast<const std::int32_t*>(input),
+                               .accumulate = call.accumulate,
+                               .order = reinterpret_cast<std::int32_t*>(call.workspace + at.order),
+                               .in_order = call.part > 0};
+    embedding_backward(call.stream, embedding_shape(call.shape), dtype_, backward);
+    if (call.positions != nullptr && trains_positions) {  // sums gradients by row, as for tokens
+      backward.tokens_gradient = d_positions;
+      backward.first_row = 0;
+      backward.token_rows = usable_positions_;
+      backward.tokens = call.positions;
+      backward.in_order = false;
+      embedding_backward(call.stream, embedding_shape(call.shape), dtype_, backward);
+    }
+    if (trains_types)
+      column_sums(call.stream, gradient(call, *types_, dtype), dtype, d_sum, dtype_, rows(call),
+                  options_.table.channels, call.accumulate);
+    if (last && norm_) norm_->store_gradients(call, at.norm);
   }
 
  private:
-  bool drops() const { return dropout_ > 0; }
-  bool has_positions() const { return position_rows_ > 0; }
-  bool last_tile(const LayerCall& call) const { return call.part + 1 == table_.tiles(); }
+  /// Offsets of a call's arrays. Letters: N = B·T rows, C channels.
+  struct Arrays {
+    Arrays(const TokenEmbedding& layer, const MicrobatchShape& shape) {
+      const std::size_t N = rows(shape), C = layer.options_.table.channels, element = size_of(layer.dtype_);
+      d_sum = deferred.add(layer.keeps_d_sum() ? N * C : 0, element);
+      order = workspace.add(N, sizeof(std::int32_t));
+      if (!layer.norm_) return;
+      norm = layer.norm_->plan(saved, deferred, N);
+      sum = saved.add(N * C, element);
+      dropped = workspace.add(layer.drops() ? N * C : 0, element);
+      scratch = workspace.add(1, layer.norm_->scratch_bytes(N));
+    }
+
+    MemoryLayout saved, deferred, workspace;
+    std::size_t d_sum;  ///< deferred [N, C], if keeps_d_sum(): gradient of the sum of rows
+    std::size_t order;  ///< workspace [N]
+    // With a norm:
+    Norm::Arrays norm;
+    std::size_t sum = 0;      ///< saved [N, C]: the sum of rows
+    std::size_t dropped = 0;  ///< workspace [N, C]: gradient of the norm's output, with dropout
+    std::size_t scratch = 0;  ///< workspace: scratch memory of kernels
+  };
+
+  Arrays arrays(const LayerCall& call) const {
+    expect_planned_threads(call, name_);
+    return {*this, call.shape};
+  }
+
+  bool drops() const { return options_.dropout > 0; }
+  /// Whether the gradient of the sum differs from the output gradient.
+  bool keeps_d_sum() const { return norm_ || drops(); }
+  bool last_tile(const LayerCall& call) const { return call.part + 1 == options_.table.tiles(); }
+  ParameterRef first_position() const {
+    return {positions_->unit, positions_->offset + options_.first_position * options_.table.channels};
+  }
 
   EmbeddingShape embedding_shape(const MicrobatchShape& shape) const {
-    return {static_cast<std::size_t>(shape.samples), static_cast<std::size_t>(shape.positions), table_.channels,
-            table_.tokens};
+    return {static_cast<std::size_t>(shape.samples), static_cast<std::size_t>(shape.positions),
+            options_.table.channels, options_.table.tokens};
   }
 
   void drop(const LayerCall& call, std::byte* values) const {
-    dropout(call.stream, values, precision_.compute, call.shape.samples, output_elements(call.shape.positions),
-            make_dropout(dropout_, call.key.seed, call.key.step, dropout_site_, call.key.first_sample));
+    dropout(
+        call.stream, values, dtype_, call.shape.samples, output_elements(call.shape.positions),
+        make_dropout(options_.dropout, call.key.seed, call.key.step, options_.dropout_site, call.key.first_sample));
   }
 
   std::string name_ = "embedding";
-  TokenTable table_;
-  float dropout_;
-  std::uint32_t dropout_site_;
-  Precision precision_;
-  std::size_t position_rows_ = 0;  ///< 0: no positions
+  TokenEmbeddingOptions options_;
+  runtime::DType dtype_;
+  std::optional<ParameterRef> positions_, types_;
+  std::size_t usable_positions_ = 0;
+  std::optional<Norm> norm_;
   std::vector<UnitSpec> units_;
 };
 
 }  // namespace
 
 std::unique_ptr<Layer> make_token_embedding(const TokenEmbeddingOptions& options, const Tuning& tuning) {
-  return std::make_unique<TokenEmbedding>(options, tuning);
+  return std::make_unique<TokenEmbedding>(options, UnitBuilder(tuning));
 }
 
 }  // namespace ranvier::models

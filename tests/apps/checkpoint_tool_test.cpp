@@ -143,7 +143,7 @@ TEST_CASE_FIXTURE(Fixture, "exported weights equal the checkpoint's, in as many 
           for (std::size_t i = 0; i < unit.parameters[p].elements(); ++i)
             REQUIRE(values[unit.offset(p) + i] == training.value(unit.name, "weights", unit.offset(p) + i));
       }
-      CHECK(models::read_gpt_config(out)->sizes.layers == 2);
+      CHECK(models::layers_of(models::read_model_config(out)->sizes) == 2);
     }
   CHECK(
       has_all(refusal({"export", dir.string(), "-o", out}), {"usage", " has a model.safetensors", "--overwrite"}));
@@ -218,7 +218,7 @@ TEST_CASE_FIXTURE(Fixture, "a manifest's model is used only if its arrays match"
   training.options["tile"] = "7";
   CHECK(has_all(refusal({"export", training.save(dir).string(), "-o", out}), {"data", "--tile of its run is '7'"}));
   offload::Manifest manifest;
-  manifest.about["config"] = models::gpt_config_json(training.gpt);
+  manifest.about["config"] = models::model_config_json(training.gpt);
   const auto model = [&] { return printed_error_of([&] { static_cast<void>(apps::saved_model(manifest, "c")); }); };
   CHECK(says(model(), "c: config.json has 2 layers, but the checkpoint has 0 arrays"));
   manifest.arrays.assign(9, {"h.0", "weights", runtime::DType::f32, 3});

@@ -1,7 +1,6 @@
 // From training to text: a model is trained and saved, and ranvier-generate prints text from it.
 #include "models/core/initialize.hpp"
-#include "models/families/gpt.hpp"
-#include "models/families/gpt_config.hpp"
+#include "models/families/model.hpp"
 #include "models/tokenizers/utf8.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "tests/apps/generated.hpp"
@@ -51,7 +50,7 @@ struct OfWords {
     const models::GptOptions options{
         .layers = 1, .hidden = 16, .heads = 2, .vocab_size = small.end_of_text() + 4, .sequence_length = 64};
     std::filesystem::create_directories(folder.path() / name);
-    folder.write(name + "/config.json", models::gpt_config_json(options));
+    folder.write(name + "/config.json", models::model_config_json(options));
     const auto units = models::make_gpt(options).units();
     std::string index;
     for (int f = 0; f < files; ++f) {
@@ -210,9 +209,9 @@ TEST_CASE_FIXTURE(OfWords, "training from a folder with a tokenizer saves a fold
   CHECK(has(outcome.output, "positions: the first 32 of the 64 in " + path("model/model.safetensors")));
   CHECK(read_file(path("tuned/tokenizer.json")) == small.tokenizer_json());
   CHECK(read_file(path("tuned/generation_config.json")) == "{\"max_length\": 7}");
-  const auto tuned = ranvier::models::read_gpt_config(path("tuned"));
+  const auto tuned = ranvier::models::read_model_config(path("tuned"));
   REQUIRE(tuned);
-  CHECK(tuned->sizes.sequence_length == 64);
+  CHECK(ranvier::models::value_of(tuned->sizes, ranvier::models::Size::sequence_length) == 64);
   CHECK(tuned->dropout.at("resid_pdrop") == 0.25f);
   CHECK(has(tuned->text, "\"eos_token_id\": 284,\n  \"mine\": [1e-05],"));
   CHECK(generate("--weights " + path("tuned") + " --prompt the --tokens 3").status == 0);

@@ -2,10 +2,8 @@
 #include "apps/options/initial_weights.hpp"
 
 #include "apps/files/train_job.hpp"
-#include "models/families/gpt.hpp"
-#include "models/families/gpt_config.hpp"
 #include "models/families/llama.hpp"
-#include "models/families/model_config.hpp"
+#include "models/families/model.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/base/error.hpp"
@@ -41,7 +39,7 @@ TrainOptions parse(const Flags& flags) {
 struct Fixture {
   Fixture() {
     write_weights();
-    folder.write("model/config.json", models::gpt_config_json(sizes));
+    folder.write("model/config.json", models::model_config_json(sizes));
   }
 
   void write_weights(std::vector<models::TensorToStore> more = {}) const {
@@ -168,7 +166,7 @@ TEST_CASE_FIXTURE(Fixture, "a shorter --sequence-length uses the first positions
 
 TEST_CASE_FIXTURE(Fixture, "dropout is config.json's by default, and three different rates need the flag") {
   const auto write = [&](const char* rate) {
-    std::string config = models::gpt_config_json(sizes);
+    std::string config = models::model_config_json(sizes);
     for (const char* key : {"embd", "attn", "resid"}) {
       const std::string whole = std::string("\"") + key + "_pdrop\": 0";
       config.replace(config.find(whole), whole.size(), whole.substr(0, whole.size() - 1) + rate);
@@ -204,7 +202,7 @@ TEST_CASE_FIXTURE(Fixture, "text is read with the tokenizer next to the weights,
 TEST_CASE_FIXTURE(Fixture, "for a small vocabulary the tokenizer next to the weights takes precedence over bytes") {
   sizes.vocab_size = 200;
   write_weights();
-  folder.write("model/config.json", models::gpt_config_json(sizes));
+  folder.write("model/config.json", models::model_config_json(sizes));
   CHECK(from_model({"--data", "a.txt"}).data.tokenizer == Tokenizer::bytes);
   folder.write("model/vocab.txt", "[UNK]\n[SEP]\nthe\n");
   const TrainOptions beside = from_model({"--data", "a.txt"});

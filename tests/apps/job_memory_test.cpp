@@ -1,7 +1,7 @@
 #include "apps/memory/job_memory.hpp"
 
 #include "actors/states/sharded_unit.hpp"
-#include "models/families/gpt.hpp"
+#include "models/families/model.hpp"
 
 #include <doctest/doctest.h>
 
@@ -24,7 +24,7 @@ struct Job {
   std::vector<actors::RankPlan> stages;
 
   explicit Job(actors::TierKind optimizer, runtime::DType gradient = runtime::DType::bf16) {
-    auto gpt = *models::gpt_preset("gpt-12b");
+    auto gpt = std::get<models::GptOptions>(*models::named_model("gpt-12b"));
     gpt.precision = {runtime::DType::bf16, gradient};
     architecture = models::make_gpt(gpt);
     options.grid = {24, 2};

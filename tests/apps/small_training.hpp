@@ -1,8 +1,7 @@
 // A checkpoint of a small GPT, in ranvier-train's format, whose values follow from a seed.
 #pragma once
 
-#include "models/families/gpt.hpp"
-#include "models/families/gpt_config.hpp"
+#include "models/families/model.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "runtime/files/xxh3.hpp"
 
@@ -39,8 +38,8 @@ struct SmallTraining {
     std::filesystem::create_directories(folder);
     const auto part = checkpoints.prepare(step, job);
     Manifest manifest{.step = step, .training = training};
-    manifest.about = {{"options", options}, {"config", models::gpt_config_json(gpt)}, {"version", "0.1.0"},
-                      {"loss", 2.5},        {"time", "2026-01-01T00:00:00Z"},         {"grid", "1 x 2"}};
+    manifest.about = {{"options", options}, {"config", models::model_config_json(gpt)}, {"version", "0.1.0"},
+                      {"loss", 2.5},        {"time", "2026-01-01T00:00:00Z"},           {"grid", "1 x 2"}};
     std::vector<std::string> files(2);
     for (const models::UnitSpec& unit : units())
       for (const char* state : {"weights", "m", "v"}) {

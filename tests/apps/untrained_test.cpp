@@ -1,6 +1,6 @@
 // Tensors that are frozen or have no adapter, and positions after a sample's last one, are saved unchanged.
 #include "models/families/gpt.hpp"
-#include "models/families/model_config.hpp"
+#include "models/families/model.hpp"
 #include "models/weights/safetensors.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "tests/apps/generated.hpp"

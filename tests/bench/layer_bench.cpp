@@ -2,10 +2,7 @@
 // then each other operation. The difference is the cost of passes over memory. One JSON line per case.
 //
 //   layer_bench [threads] [operations]     the second word skips the layers and their matrix multiplications
-#include "models/families/bert.hpp"
-#include "models/families/gpt.hpp"
-#include "models/families/gpt_layers.hpp"
-#include "models/families/llama_layers.hpp"
+#include "models/families/model.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/embedding.hpp"
@@ -49,14 +46,13 @@ class Bench {
     N = static_cast<std::size_t>(model.samples) * static_cast<std::size_t>(model.options.sequence_length);
     C = static_cast<std::size_t>(model.options.hidden);
     V = static_cast<std::size_t>(model.options.vocab_size);
-    P = GptTokenTable(model.options).stored_rows();
+    P = (V + 63) / 64 * 64;  // stored rows of the token table
   }
 
   void time_layers() {
     const auto layers = static_cast<double>(model_.options.layers);
-    const auto embedding = make_gpt_embedding(model_.options);
-    const auto block = make_gpt_block(model_.options, 0);
-    const auto head = make_gpt_head(model_.options);
+    const Architecture gpt = make_gpt(model_.options);
+    const auto &embedding = gpt.layers.front(), &block = gpt.layers[1], &head = gpt.layers.back();
     time_layer(*embedding, "embedding", 1, 0, 0, 0);
     const Passes products = block_products();
     time_layer(*block, "block", layers, products.forward, products.backward_input, products.backward_weight);
@@ -76,6 +72,7 @@ class Bench {
   /// LLaMA's block of the same width; not included in the model's total.
   void time_llama_block() {
     LlamaOptions options;
+    options.layers = 1;
     options.hidden = model_.options.hidden;
     options.heads = model_.options.heads;
     options.inner = (8 * options.hidden / 3 + 63) / 64 * 64;
@@ -88,8 +85,8 @@ class Bench {
       products.backward_input += product({.m = N, .n = in, .k = out}, false);
       products.backward_weight += product({.m = out, .n = in, .k = N, .transpose_a = true}, true);
     }
-    const auto block = make_llama_block(options, 0);
-    time_layer(*block, "llama block", 0, products.forward, products.backward_input, products.backward_weight);
+    time_layer(*make_llama(options).layers[1], "llama block", 0, products.forward, products.backward_input,
+               products.backward_weight);
   }
 
   /// BERT's head of the same width, for all positions and for masked positions only.
@@ -352,7 +349,7 @@ class Bench {
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   GptOptions tiny{.layers = 6, .hidden = 384, .heads = 6, .vocab_size = 256, .sequence_length = 256};
-  GptOptions small = *gpt_preset("gpt2-small");
+  GptOptions small = std::get<GptOptions>(*named_model("gpt2-small"));
   small.sequence_length = 256;
   for (const Model& model : {Model{"6x384", tiny, 16}, Model{"gpt2-small", small, 4}}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {

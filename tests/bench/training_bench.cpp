@@ -67,7 +67,7 @@ std::vector<Case> all_cases() {
         models::BertOptions{
             .layers = 6, .hidden = 384, .heads = 6, .inner = 1536, .vocab_size = 256, .sequence_length = 256},
         16);
-    models::GptOptions small = *models::gpt_preset("gpt2-small");
+    models::GptOptions small = std::get<models::GptOptions>(*models::named_model("gpt2-small"));
     small.sequence_length = 256;
     add("gpt2-small", small, 4);
   }

@@ -1,5 +1,5 @@
 // A safetensors file, and the sizes of the model that may be in it.
-#include "models/families/gpt_config.hpp"
+#include "models/families/model.hpp"
 #include "models/weights/safetensors.hpp"
 #include "tests/fuzz/input.hpp"
 
@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       file.read(tensor, 0, some, values.data());
       file.read(tensor, count - some, count, values.data());
     }
-    static_cast<void>(models::stored_gpt(file, 1));
+    static_cast<void>(models::stored_model(file, 1));
   });
   return 0;
 }

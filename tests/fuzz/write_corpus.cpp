@@ -2,9 +2,7 @@
 //
 //   fuzz_corpus FOLDER      creates FOLDER/TARGET/ for each target
 #include "models/families/adapter_files.hpp"
-#include "models/families/bert_config.hpp"
-#include "models/families/gpt_config.hpp"
-#include "models/families/llama_config.hpp"
+#include "models/families/model.hpp"
 #include "models/ops/kernel_choice_file.hpp"
 #include "models/text/token_formats.hpp"
 #include "offload/checkpoint/manifest.hpp"
@@ -102,16 +100,16 @@ std::map<std::string, std::vector<std::string>> corpora() {
                   R"( "h.0.ln_1.weight": {"dtype": "BOOL", "shape": [2], "data_offsets": [28, 30]}})",
                   30)};
   all["weights_json"] = {
-      std::string(1, '\0') + models::gpt_config_json({}),
+      std::string(1, '\0') + models::model_config_json(models::GptOptions()),
       "\1"
       R"({"metadata": {"total_size": 0}, "weight_map": {"a": "a.safetensors"}})",
       "\2"
       R"({"intra_node": {"latency_seconds": 2e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 12e9}})",
       "\3" + models::to_json({{{{"a GPU", 130200}, {models::ProductChoice{}}}},
                               {{{"a GPU", 91900}, {models::AttentionChoice{.by_library = true}}}}}),
-      "\4" + models::llama_config_json(
-                 {.rope_scaling = models::RopeScaling{.factor = 2}, .window = 8, .qkv_bias = true}, {}),
-      "\5" + models::bert_config_json({.types = 1, .roberta = true, .padding_token = 1}, {}),
+      "\4" + models::model_config_json(models::LlamaOptions{
+                 .rope_scaling = models::RopeScaling{.factor = 2}, .window = 8, .qkv_bias = true}),
+      "\5" + models::model_config_json(models::BertOptions{.types = 1, .roberta = true, .padding_token = 1}),
       "\6"
       R"({"name": "a", "source": "b", "gpu": true, "threads": 2, "cores": 8, "device_memory": 8e9, )"
       R"("host_memory": 1e11, "disk": 5, "peak_flops_per_second": {"bf16": 2.5e14}, )"

@@ -1,5 +1,5 @@
 #include "models/core/architecture.hpp"
-#include "models/families/gpt.hpp"
+#include "models/families/model.hpp"
 #include "runtime/base/philox.hpp"
 #include "tests/errors.hpp"
 
@@ -101,9 +101,9 @@ TEST_CASE("parameters of a unit start at aligned offsets, stored elements includ
 
 TEST_CASE("the presets have the sizes of their papers") {
   const auto parameters = [](const char* name) {
-    const auto options = gpt_preset(name);
-    REQUIRE(options.has_value());
-    return static_cast<double>(make_gpt(*options).parameters());
+    const auto sizes = named_model(name);
+    REQUIRE(sizes.has_value());
+    return static_cast<double>(make_model(*sizes).parameters());
   };
   CHECK(parameters("gpt2-small") == 124439808);
   CHECK(parameters("gpt2-medium") == 354823168);
@@ -114,8 +114,7 @@ TEST_CASE("the presets have the sizes of their papers") {
   CHECK(parameters("gpt-24b") / 24e9 == doctest::Approx(1).epsilon(0.03));
   CHECK(parameters("gpt-50b") / 50e9 == doctest::Approx(1).epsilon(0.03));
   CHECK(parameters("gpt-100b") / 100e9 == doctest::Approx(1).epsilon(0.03));
-  CHECK(!gpt_preset("gpt-13b").has_value());
-  for (const std::string_view name : gpt_preset_names()) CHECK(gpt_preset(name).has_value());
+  CHECK(!named_model("gpt-13b").has_value());
 }
 
 TEST_CASE("a GPT counts six operations per parameter and token, plus attention") {

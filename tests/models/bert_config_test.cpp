@@ -1,4 +1,4 @@
-#include "models/families/model_config.hpp"
+#include "models/families/model.hpp"
 
 #include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
@@ -79,6 +79,8 @@ TEST_CASE("entries that would change a BERT's computation are refused by key") {
           {"'max_position_embeddings' leaves no positions: 64", "'pad_token_id' 63"});
   refused(config("roberta", R"("pad_token_id": 2147483647)"), {"'max_position_embeddings'"});
   refused(config("roberta", R"("pad_token_id": -1)"), {"'pad_token_id' is -1"});
+  refused(config("roberta", R"("pad_token_id": 536870913, "max_position_embeddings": 536870920)"),
+          {"'pad_token_id' is out of range: 536870913"});
   refused(config("bert", R"("attention_probs_dropout_prob": 1)"), {"'attention_probs_dropout_prob'"});
   refused(R"({"model_type": "bert", "num_hidden_layers": 3})", {"'hidden_size' is missing"});
   refused(R"({"model_type": "bert", "num_hidden_layers": 1, "hidden_size": 48, "num_attention_heads": 5,

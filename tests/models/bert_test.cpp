@@ -173,7 +173,7 @@ TEST_CASE("a head saves and computes less with fewer targets, and refuses too ma
   CHECK(few.layers.back()->flops_per_sample(2) == doctest::Approx(all.layers.back()->flops_per_sample(2)));
   options.targets = 8;
   CHECK_THROWS_WITH_AS(static_cast<void>(make_bert(options)),
-                       doctest::Contains("targets are out of range: 8 for 7 positions"), Error);
+                       doctest::Contains("`targets` is out of range: 8; use 0 to 7"), Error);
 }
 
 TEST_CASE("units and tensors of BERT and RoBERTa have the names, shapes and decay of the checkpoints") {
@@ -223,11 +223,12 @@ TEST_CASE("units and tensors of BERT and RoBERTa have the names, shapes and deca
                              {"lm_head.layer_norm.bias", {12}},
                              {"lm_head.bias", {13}}});
   options.heads = 5;
-  CHECK_THROWS_WITH_AS(static_cast<void>(make_bert(options)), doctest::Contains("heads 5 does not divide"), Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(make_bert(options)), doctest::Contains("`heads` 5 does not divide"),
+                       Error);
   options.heads = 3;
   options.tile = 3;
   CHECK_THROWS_WITH_AS(static_cast<void>(make_bert(options)),
-                       "tile 3 does not divide inner 20; use a divisor such as 2", Error);
+                       "`tile` 3 does not divide `ffn_size` 20; use a divisor such as 2", Error);
 }
 
 TEST_CASE("a classifier's loss and gradients equal the reference in double precision, tiled or not") {

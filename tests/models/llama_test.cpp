@@ -156,10 +156,10 @@ TEST_CASE("a LLaMA's units and tensors have the names, shapes and decay of the c
   options.tied = true;
   CHECK(make_llama(options).parameters() + 13 * 12 == llama.parameters());
   options.heads = 5;
-  CHECK_THROWS_WITH_AS(static_cast<void>(make_llama(options)), doctest::Contains("key_heads"), Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(make_llama(options)), doctest::Contains("`kv_heads`"), Error);
   options.heads = 6;
   options.head_size = 514;
-  CHECK_THROWS_WITH_AS(static_cast<void>(make_llama(options)), doctest::Contains("head_size"), Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(make_llama(options)), doctest::Contains("`head_size`"), Error);
 }
 
 TEST_CASE("a LLaMA's matrices are in units of their tiles, and its norms and biases in an undivided one") {
@@ -191,8 +191,8 @@ TEST_CASE("a LLaMA's matrices are in units of their tiles, and its norms and bia
   for (const auto& part : parts.forward) CHECK(part.size() == 2);
   for (const auto& part : parts.backward_weight) CHECK(part.size() == 1);
 
-  for (const auto& [tile, words] : {std::pair{3, "tile 3 does not divide inner 20; use a divisor such as 2"},
-                                    {5, "tile 5 does not divide hidden 12; use a divisor such as 4"}}) {
+  for (const auto& [tile, words] : {std::pair{3, "`tile` 3 does not divide `ffn_size` 20; use a divisor such as 2"},
+                                    {5, "`tile` 5 does not divide `hidden` 12; use a divisor such as 4"}}) {
     options.tile = tile;
     CHECK_THROWS_WITH_AS(static_cast<void>(make_llama(options)), words, Error);
   }
@@ -202,5 +202,5 @@ TEST_CASE("a LLaMA's matrices are in units of their tiles, and its norms and bia
   options.head_size = 2;
   CHECK_THROWS_WITH_AS(
       static_cast<void>(make_llama(options)),
-      "tile 4 does not divide the 10 channels of queries, keys and values; use a divisor such as 2", Error);
+      "`tile` 4 does not divide the 10 channels of queries, keys and values; use a divisor such as 2", Error);
 }

@@ -1,4 +1,4 @@
-#include "models/families/model_config.hpp"
+#include "models/families/model.hpp"
 
 #include "runtime/base/error.hpp"
 #include "tests/errors.hpp"

@@ -1,6 +1,6 @@
-#include "models/families/resnet_config.hpp"
+#include "models/families/resnet.hpp"
 
-#include "models/families/model_config.hpp"
+#include "models/families/model.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/safetensors_writer.hpp"
@@ -71,7 +71,7 @@ TEST_CASE("a config.json of another kind of model is refused with the key") {
   refused(with("[3, 4, 6, 0]"), "'blocks'");
   refused(with("\"all\""), "'blocks'");
   refused(with("[3, 4, 6, 3]", "-1"), "'width_factor'");
-  refused(with("[3, 4, 6, 3]", "2000000"), "'width_factor' is out of range: 2000000");
+  refused(with("[3, 4, 6, 3]", "2000000"), "'width_factor' is too large: 2000000");
 }
 
 TEST_CASE("weights with torchvision's names determine their sizes, and counts of batches are unused") {

@@ -255,10 +255,11 @@ TEST_CASE("invalid sizes of a residual network are refused by name") {
     return size_problem(options).value_or("");
   };
   CHECK(problem([](ResnetOptions&) {}).empty());
-  CHECK(problem([](ResnetOptions& options) { options.blocks[2] = 0; }).find("blocks is out of range: 3,4,0,3") ==
+  CHECK(problem([](ResnetOptions& options) { options.blocks[2] = 0; }).find("`blocks` is out of range: 3,4,0,3") ==
         0);
-  CHECK(problem([](ResnetOptions& options) { options.width = 0; }).find("width is out of range: 0") == 0);
-  CHECK(problem([](ResnetOptions& options) { options.classes = -1; }).find("classes is out of range: -1") == 0);
-  CHECK(problem([](ResnetOptions& options) { options.channels = 1 << 20; }).find("channels 1048576 and width 2") ==
-        0);
+  CHECK(problem([](ResnetOptions& options) { options.width = 0; }).find("`width` is too small: 0") == 0);
+  CHECK(problem([](ResnetOptions& options) { options.classes = -1; }).find("`classes` is too small: -1") == 0);
+  CHECK(problem([](ResnetOptions& options) {
+          options.channels = 1 << 20;
+        }).find("`hidden` 1048576 and `width` 2") == 0);
 }

@@ -1,0 +1,28 @@
+#include "models/modules/language_model.hpp"
+
+#include <utility>
+
+namespace ranvier::models {
+
+Architecture make_language_model(const LanguageModel& model, const Tuning& tuning) {
+  Architecture architecture;
+  architecture.name = model.name;
+  architecture.positions = model.positions;
+  architecture.precision = model.embedding.precision;
+  architecture.layers.push_back(make_token_embedding(model.embedding, tuning));
+  for (int i = 0; i < model.blocks; ++i) {
+    UnitBuilder builder(tuning);
+    const TransformerBlockOptions block = model.block(i, builder);
+    architecture.layers.push_back(make_transformer_block(block, std::move(builder)));
+  }
+  if (const auto* const head = std::get_if<LanguageHeadOptions>(&model.head)) {
+    architecture.targets = head->targets;
+    architecture.layers.push_back(make_language_head(*head, tuning));
+  } else {
+    architecture.layers.push_back(
+        make_classification_head(std::get<ClassificationHeadOptions>(model.head), tuning));
+  }
+  return architecture;
+}
+
+}  // namespace ranvier::models
