@@ -58,7 +58,8 @@ void declare_tuning(TrainTable& table, ModelOptions& model) {
              real(model.lora.dropout, 0, 1)},
             {.unused = no_adapters});
   table.add({Effect::shape, "lora-targets", "NAMES", "Modules that get adapters, by the last part of the name",
-             targets(model.lora.targets), "q_proj,v_proj; for GPT-2 c_attn, for BERT and RoBERTa query,value"},
+             targets(model.lora.targets),
+             "q_proj,v_proj; for GPT-2 c_attn, for Phi-3 qkv_proj, for BERT and RoBERTa query,value"},
             {.unused = no_adapters});
   table.add({Effect::shape, "lora-whole", "NAMES",
              "With --lora-rank: modules of a classification head to train in full and save with the adapters "

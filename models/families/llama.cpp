@@ -80,6 +80,22 @@ constexpr LlamaOptions own(bool qkv_bias, bool qk_norm, int window = 0) {
   return llama;
 }
 
+constexpr LlamaOptions own_phi() {
+  LlamaOptions llama = own_llama;
+  llama.fused = true;
+  return llama;
+}
+
+/// The model with a context of 4096 tokens.
+constexpr LlamaOptions phi_mini{.layers = 32,
+                                .hidden = 3072,
+                                .heads = 32,
+                                .inner = 8192,
+                                .vocab_size = 32064,
+                                .sequence_length = 4096,
+                                .window = 2047,
+                                .fused = true};
+
 constexpr LlamaOptions mistral{.layers = 32,
                                .hidden = 4096,
                                .heads = 32,
@@ -97,7 +113,8 @@ struct Type {
   int key_heads = 0;       ///< 0: as many as heads
   int head_size = 0;       ///< 0: hidden / heads
   int positions = 2048;
-  int window = 0;              ///< default of sliding_window; 0: no window, the key is ignored
+  double norm_epsilon = 1e-6;
+  std::optional<int> window;   ///< default of sliding_window, 0: no window; none: the key is ignored
   bool windows_begin = false;  ///< uses a window only with use_sliding_window, from layer max_window_layers on
 };
 constexpr std::array types = {
@@ -116,6 +133,7 @@ constexpr std::array types = {
          .positions = 32768,
          .window = 4096,
          .windows_begin = true},
+    Type{.name = "phi3", .model = "Phi3ForCausalLM", .positions = 4096, .norm_epsilon = 1e-5, .window = 0},
 };
 
 bool is_one(const json::value& value) { return value == 1 || value == 1.0; }
@@ -173,8 +191,9 @@ void read_rope(const ConfigFile& config, LlamaOptions& options) {
 int read_window(const ConfigFile& config, const Type& type, int layers) {
   constexpr int first_window_layer = 28;  // Qwen's default
   const bool is_off = config.has("sliding_window") && config.find("sliding_window") == nullptr;
-  if (type.window == 0 || is_off || (type.windows_begin && !config.flag("use_sliding_window", false))) return 0;
-  const int window = config.size("sliding_window", type.window);
+  if (!type.window || is_off || (type.windows_begin && !config.flag("use_sliding_window", false))) return 0;
+  const int window = config.size("sliding_window", *type.window);
+  if (window == 0) return 0;
   if (const json::value* const kinds = config.find("layer_types")) {  // newer than max_window_layers
     const auto all = [&](std::string_view word) {
       return kinds->is_array() && std::all_of(kinds->as_array().begin(), kinds->as_array().end(),
@@ -234,6 +253,7 @@ std::span<const NamedSizes<LlamaOptions>> LlamaOptions::named() {
       {"mistral", false, own(false, false, 128)},
       {"qwen2", false, own(true, false)},
       {"qwen3", false, own(false, true)},
+      {"phi3", false, own_phi()},
       {"llama-7b", true, first_llama(32, 4096, 32, 11008)},
       {"llama-13b", true, first_llama(40, 5120, 40, 13824)},
       {"llama-30b", true, first_llama(60, 6656, 52, 17920)},
@@ -254,11 +274,13 @@ std::span<const NamedSizes<LlamaOptions>> LlamaOptions::named() {
       {"qwen3-1.7b", true, third_qwen(28, 2048, 16, 6144, true)},
       {"qwen3-4b", true, third_qwen(36, 2560, 32, 9728, true)},
       {"qwen3-8b", true, third_qwen(36, 4096, 32, 12288, false)},
+      {"phi3-mini", true, phi_mini},
   };
   return all;
 }
 
 std::string_view LlamaOptions::family() const {
+  if (fused) return "phi3";
   if (qk_norm) return "qwen3";
   if (qkv_bias && !out_bias) return "qwen2";
   return window > 0 ? "mistral" : "llama";
@@ -300,6 +322,10 @@ void LlamaOptions::set_all_sizes() {
   if (heads > 0) head_size = stored_head_size();
 }
 
+std::optional<AdapterModules> LlamaOptions::adapters() const {
+  return fused ? AdapterModules{{"qkv_proj"}} : AdapterModules{{"q_proj", "v_proj"}};
+}
+
 std::string LlamaOptions::computation() const {
   const RopeScaling rope = rope_scaling.value_or(RopeScaling());
   const char* const scaling = !rope_scaling ? "none" : rope.kind == RopeScaling::Kind::linear ? "linear" : "llama3";
@@ -312,7 +338,7 @@ std::string LlamaOptions::computation() const {
 // config.json.
 
 std::span<const std::string_view> LlamaOptions::model_types() {
-  static constexpr std::string_view all[] = {"llama", "mistral", "qwen2", "qwen3"};
+  static constexpr std::string_view all[] = {"llama", "mistral", "qwen2", "qwen3", "phi3"};
   return all;
 }
 
@@ -329,11 +355,12 @@ FamilyConfig<LlamaOptions> LlamaOptions::read(const ConfigFile& config) {
   options.inner = config.size("intermediate_size");
   options.vocab_size = config.size("vocab_size");
   options.sequence_length = config.size("max_position_embeddings", type.positions);
-  options.norm_epsilon = static_cast<float>(config.number("rms_norm_eps", 1e-6));
+  options.norm_epsilon = static_cast<float>(config.number("rms_norm_eps", type.norm_epsilon));
   options.initializer_range = static_cast<float>(config.number("initializer_range", 0.02));
   options.tied = config.flag("tie_word_embeddings", false);
   options.qk_norm = name == "qwen3";
-  const bool bias = name != "mistral" && config.flag("attention_bias", false);
+  options.fused = name == "phi3";
+  const bool bias = name != "mistral" && !options.fused && config.flag("attention_bias", false);
   options.qkv_bias = bias || name == "qwen2";
   options.out_bias = bias && name != "qwen2";
   read_rope(config, options);
@@ -342,7 +369,8 @@ FamilyConfig<LlamaOptions> LlamaOptions::read(const ConfigFile& config) {
   config.require("hidden_act", [](const auto& value) { return is_text(value, {"silu", "swish"}); }, "silu");
   config.require("is_causal", true, "causal attention");
   config.require("mlp_bias", false, "no biases in the MLP");
-  config.require("attention_dropout", [](const auto& value) { return value == 0 || value == 0.0; }, "no dropout");
+  for (const char* key : {"attention_dropout", "resid_pdrop", "embd_pdrop"})
+    config.require(key, [](const auto& value) { return value == 0 || value == 0.0; }, "no dropout");
   config.require("partial_rotary_factor", is_one, "1");
   return {options};
 }
@@ -368,7 +396,7 @@ std::string LlamaOptions::config_json(const std::string& like) const {
     members.set("initializer_range", fmt::format("{:.6g}", initializer_range));
     if (type.name == "mistral" || window > 0)
       members.set("sliding_window", window > 0 ? fmt::format("{}", window) : "null");
-    if (type.name != "mistral" && window > 0) {
+    if (type.windows_begin && window > 0) {
       members.set("use_sliding_window", "true");
       members.set("max_window_layers", "0");
     }
@@ -411,12 +439,15 @@ LanguageModel LlamaOptions::language_model() const {
   };
   const auto block = [=, options = *this](int index, UnitBuilder& builder) -> TransformerBlockOptions {
     const std::string name = fmt::format("model.layers.{}", index), self = name + ".self_attn", mlp = name + ".mlp";
+    std::vector<LinearOptions::Tensor> qkv{
+        {self + ".q_proj", queries}, {self + ".k_proj", keys}, {self + ".v_proj", keys}};
+    if (options.fused) qkv = {{self + ".qkv_proj", queries + 2 * keys}};
     return {.name = name,
             .index = index,
             .norm_1 = name + ".input_layernorm",
             .norm_2 = name + ".post_attention_layernorm",
             .norm = norm,
-            .qkv = {.tensors = {{self + ".q_proj", queries}, {self + ".k_proj", keys}, {self + ".v_proj", keys}},
+            .qkv = {.tensors = std::move(qkv),
                     .in = C,
                     .bias = options.qkv_bias,
                     .initializer = normal,
@@ -434,8 +465,8 @@ LanguageModel LlamaOptions::language_model() const {
                           .head_norms = options.qk_norm,
                           .norm_epsilon = options.norm_epsilon,
                           .precision = options.precision},
-            .mlp = {.gate = MlpOptions::Matrix{mlp + ".gate_proj", normal},
-                    .up = {mlp + ".up_proj", normal},
+            .mlp = {.gate = MlpOptions::Matrix{mlp + (options.fused ? ".gate_up_proj" : ".gate_proj"), normal},
+                    .up = {mlp + (options.fused ? ".gate_up_proj" : ".up_proj"), normal},
                     .down = {mlp + ".down_proj", normal},
                     .channels = C,
                     .inner = F,

@@ -1,6 +1,7 @@
 // LLaMA family (Touvron et al. 2023): LLaMA 1, 2 and 3, Mistral (sliding window), Qwen2 (biases of queries, keys and
-// values) and Qwen3 (norms of queries and keys). Pre-RMSNorm, rotary positions, grouped-query attention, SwiGLU, no
-// other biases. Parameters have the names and layouts of Hugging Face checkpoints; linear weights are [out, in].
+// values), Qwen3 (norms of queries and keys) and Phi-3 (fused tensors). Pre-RMSNorm, rotary positions, grouped-query
+// attention, SwiGLU, no other biases. Parameters have the names and layouts of Hugging Face checkpoints; linear weights
+// are [out, in].
 #pragma once
 
 #include "models/families/family.hpp"
@@ -29,6 +30,7 @@ struct LlamaOptions {
   bool qkv_bias = false;            ///< Qwen2
   bool out_bias = false;            ///< bias of attention's output: LLaMA's attention_bias sets both
   bool qk_norm = false;             ///< RMSNorm of each head's queries and keys, before rotation (Qwen3)
+  bool fused = false;               ///< one tensor for queries, keys and values, and one for gate and up (Phi-3)
   bool tied = false;                ///< head and embedding share a table
   float initializer_range = 0.02f;  ///< standard deviation of initial matrices
   int tile = 1;                     ///< like GptOptions::tile; also divides inner and (H + 2K)·D
@@ -41,15 +43,15 @@ struct LlamaOptions {
 
   // The family; see ModelFamily.
   static std::span<const SizeField<LlamaOptions>> sizes();
-  /// "llama", "mistral", "qwen2", "qwen3" with the user's sizes; "llama-7b" … "llama-65b", "llama2-7b" … "llama2-70b",
-  /// "llama3-8b" … "llama3.2-3b", "mistral-7b", "qwen2-0.5b" … "qwen3-8b".
+  /// "llama", "mistral", "qwen2", "qwen3", "phi3" with the user's sizes; "llama-7b" … "llama-65b", "llama2-7b" …
+  /// "llama2-70b", "llama3-8b" … "llama3.2-3b", "mistral-7b", "qwen2-0.5b" … "qwen3-8b", "phi3-mini".
   static std::span<const NamedSizes<LlamaOptions>> named();
   [[nodiscard]] std::string_view family() const;
   [[nodiscard]] Task task() const { return Task::next_token; }
   [[nodiscard]] std::optional<std::string> problem(const SizeNames& names) const;
   void derive(bool heads_given, bool ffn_size_given);
   [[nodiscard]] std::string computation() const;
-  [[nodiscard]] std::optional<AdapterModules> adapters() const { return AdapterModules{{"q_proj", "v_proj"}}; }
+  [[nodiscard]] std::optional<AdapterModules> adapters() const;
   static std::span<const std::string_view> model_types();
   static FamilyConfig<LlamaOptions> read(const ConfigFile& config);
   [[nodiscard]] std::string config_json(const std::string& like) const;

@@ -28,12 +28,12 @@ void Linear::add_weights(UnitBuilder& builder, std::size_t unit, const LinearOpt
   const std::size_t tiles = tiles_.size();
   expect((sums_outputs() ? in_ : out_) % tiles == 0, "{} tiles of [{}, {}]", tiles, out_, in_);
   for (std::size_t t = 0; t < tiles; ++t) {
-    std::size_t first = 0, column = 0;  // the tensor's first output, and the next column of the tile's y
-    for (const auto& [name, channels] : options.tensors) {
+    std::size_t first = 0, column = 0;  // the part's first output, and the next column of the tile's y
+    for (const auto& [tensor, part, channels] : tensor_parts(options.tensors)) {
       const auto [begin, end] = outputs_of(t, first, channels);
       if (begin < end) {
-        ParameterSpec weight{name + ".weight", {end - begin, tile_in_}, options.initializer, true};
-        Tile tile{{channels, in_}, begin, sums_outputs() ? t * tile_in_ : 0};
+        ParameterSpec weight{tensor->name + ".weight", {end - begin, tile_in_}, options.initializer, true};
+        Tile tile{{tensor->channels, in_}, part * channels + begin, sums_outputs() ? t * tile_in_ : 0};
         if (layout_ == LinearOptions::Layout::in_out) {
           std::swap(weight.shape[0], weight.shape[1]);
           std::swap(tile.tensor_shape[0], tile.tensor_shape[1]);
@@ -52,6 +52,15 @@ void Linear::add_weights(UnitBuilder& builder, std::size_t unit, const LinearOpt
   }
 }
 
+std::vector<Linear::TensorPart> Linear::tensor_parts(const std::vector<LinearOptions::Tensor>& tensors) const {
+  std::vector<TensorPart> parts;
+  for (const LinearOptions::Tensor& tensor : tensors) {
+    const std::size_t count = outputs_apart() ? tensor.parts : 1;
+    for (std::size_t part = 0; part < count; ++part) parts.push_back({&tensor, part, tensor.channels / count});
+  }
+  return parts;
+}
+
 std::pair<std::size_t, std::size_t> Linear::outputs_of(std::size_t tile, std::size_t first,
                                                        std::size_t channels) const {
   const std::size_t tiles = tiles_.size();
@@ -68,7 +77,7 @@ void Linear::add_biases(UnitBuilder& builder, std::size_t unit, const LinearOpti
   expect(row_ == out_ || options.tensors.size() == 1, "biases of {} tensors whose outputs are apart",
          options.tensors.size());
   std::size_t first = 0;
-  for (const auto& [name, channels] : options.tensors) {
+  for (const auto& [name, channels, parts] : options.tensors) {
     append(biases_, {first, channels, builder.add(unit, {name + ".bias", {channels}, {Initializer::Kind::zeros}})},
            1);
     first += channels;

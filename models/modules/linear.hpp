@@ -26,6 +26,7 @@ struct LinearOptions {
   struct Tensor {
     std::string name;          ///< name of .weight and .bias
     std::size_t channels = 0;  ///< output channels
+    std::size_t parts = 1;     ///< equal parts, of each of which an `outputs_apart` tile has a share
   };
   /// Layout of a weight in memory.
   enum class Layout {
@@ -37,7 +38,7 @@ struct LinearOptions {
   struct Cut {
     enum class Along {
       outputs,        ///< a tile computes O/S columns of y
-      outputs_apart,  ///< a tile computes its own y[N, O/S], with an equal share of every tensor
+      outputs_apart,  ///< a tile computes its own y[N, O/S], with an equal share of every tensor or its parts
       inputs,         ///< a tile reads its own x[N, I/S]; y is the sum over tiles
     };
     std::vector<std::size_t> groups;  ///< groups in the builder, one per tile; empty: not tiled
@@ -146,12 +147,21 @@ class Linear {
   struct Adapter {
     std::size_t first = 0;  ///< first output
     std::size_t channels = 0;
+    std::size_t parts = 1;  ///< LinearOptions::Tensor::parts, if outputs are apart
     ParameterRef a, b;
     std::uint32_t dropout_site = 0;
   };
 
+  /// Adjacent outputs of a tensor, of which each tile has a share.
+  struct TensorPart {
+    const LinearOptions::Tensor* tensor;
+    std::size_t part;      ///< number within the tensor
+    std::size_t channels;  ///< outputs of the part
+  };
+  /// All parts in order; complete tensors unless outputs are apart.
+  [[nodiscard]] std::vector<TensorPart> tensor_parts(const std::vector<LinearOptions::Tensor>& tensors) const;
   void add_weights(UnitBuilder& builder, std::size_t unit, const LinearOptions& options);
-  /// Outputs begin … end-1 of a tensor that belong to a tile, counted from `first`, the tensor's first output.
+  /// Outputs begin … end-1 of a part that belong to a tile, counted from `first`, the part's first output.
   [[nodiscard]] std::pair<std::size_t, std::size_t> outputs_of(std::size_t tile, std::size_t first,
                                                                std::size_t channels) const;
   void add_biases(UnitBuilder& builder, std::size_t unit, const LinearOptions& options);
@@ -174,12 +184,12 @@ class Linear {
   [[nodiscard]] const std::byte* dropped(const LayerCall& call, const Adapter& adapter, const std::byte* x,
                                          const Arrays& at) const;
   void drop(const LayerCall& call, const Adapter& adapter, std::byte* values) const;
-  /// An adapter's outputs within a tile's y: their number, first row of B and first column of y.
+  /// Outputs of an adapter's part within a tile's y: their number, first row of B and first column of y.
   struct AdaptedOutputs {
     std::size_t channels, first_row, column;
     std::size_t stride;  ///< elements between rows of y; 0: no gaps
   };
-  [[nodiscard]] AdaptedOutputs outputs_of(const Adapter& adapter, std::size_t tile) const;
+  [[nodiscard]] AdaptedOutputs outputs_of(const Adapter& adapter, std::size_t tile, std::size_t part) const;
 
   /// The tile's only run, if its multiplication with x or dy has no gaps and no other contribution, so that GELU can be
   /// fused with it. Null otherwise.

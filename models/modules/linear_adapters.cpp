@@ -22,10 +22,11 @@ void Linear::add_adapters(UnitBuilder& builder, std::size_t unit, const LinearOp
   // PEFT's initialization of A: uniform, with the variance of Kaiming's rule for a slope of √5.
   const Initializer uniform{Initializer::Kind::uniform, 1 / std::sqrt(static_cast<float>(in_))};
   std::size_t first = 0;
-  for (const auto& [name, channels] : options.tensors) {
+  for (const auto& [name, channels, parts] : options.tensors) {
     if (lora->adapts(name)) {
       const auto site = static_cast<std::uint32_t>(runtime::xxh3(std::as_bytes(std::span(name))));
-      adapters_.push_back({first, channels, builder.add(unit, {lora_a(name), {rank_, in_}, uniform, true}),
+      adapters_.push_back({first, channels, outputs_apart() ? parts : 1,
+                           builder.add(unit, {lora_a(name), {rank_, in_}, uniform, true}),
                            builder.add(unit, {lora_b(name), {channels, rank_}, {Initializer::Kind::zeros}, true}),
                            site});
     }
@@ -64,9 +65,11 @@ void Linear::drop(const LayerCall& call, const Adapter& adapter, std::byte* valu
           make_dropout(dropout_, call.key.seed, call.key.step, adapter.dropout_site, call.key.first_sample));
 }
 
-Linear::AdaptedOutputs Linear::outputs_of(const Adapter& adapter, std::size_t tile) const {
-  const std::size_t shares = outputs_apart() ? tiles_.size() : 1, channels = adapter.channels / shares;
-  return {channels, shares > 1 ? tile * channels : 0, adapter.first / shares, channels < row_ ? row_ : 0};
+Linear::AdaptedOutputs Linear::outputs_of(const Adapter& adapter, std::size_t tile, std::size_t part) const {
+  const std::size_t shares = outputs_apart() ? tiles_.size() : 1;
+  const std::size_t of_part = adapter.channels / adapter.parts, channels = of_part / shares;
+  return {channels, part * of_part + (shares > 1 ? tile * channels : 0), adapter.first / shares + part * channels,
+          channels < row_ ? row_ : 0};
 }
 
 void Linear::adapt(const LayerCall& call, std::byte* y, const std::byte* x, const Arrays& at,
@@ -98,15 +101,17 @@ void Linear::adapt_outputs(const LayerCall& call, std::byte* y, const Arrays& at
   const runtime::DType dtype = precision_.compute;
   const std::byte* inner = call.saved + at.inner;
   for (const Adapter& adapter : adapters_) {
-    const AdaptedOutputs outputs = outputs_of(adapter, tile);
-    matmul(call.stream,
-           {.m = rows(call), .n = outputs.channels, .k = rank_, .transpose_b = true, .c_stride = outputs.stride},
-           {.c = y + outputs.column * size_of(dtype),
-            .c_dtype = dtype,
-            .a = inner,
-            .b = parameter(call, adapter.b, dtype) + outputs.first_row * rank_ * size_of(dtype),
-            .dtype = dtype,
-            .accumulate = true});
+    for (std::size_t part = 0; part < adapter.parts; ++part) {
+      const AdaptedOutputs outputs = outputs_of(adapter, tile, part);
+      matmul(call.stream,
+             {.m = rows(call), .n = outputs.channels, .k = rank_, .transpose_b = true, .c_stride = outputs.stride},
+             {.c = y + outputs.column * size_of(dtype),
+              .c_dtype = dtype,
+              .a = inner,
+              .b = parameter(call, adapter.b, dtype) + outputs.first_row * rank_ * size_of(dtype),
+              .dtype = dtype,
+              .accumulate = true});
+    }
     inner += at.bytes;
   }
 }
@@ -138,14 +143,16 @@ void Linear::adapt_d_inner(const LayerCall& call, const std::byte* dy, const Arr
   std::byte* d_inner = call.deferred + at.d_inner;
   std::byte* sum = call.workspace + at.sums;
   for (const Adapter& adapter : adapters_) {
-    const AdaptedOutputs outputs = outputs_of(adapter, tile);
-    matmul(call.stream, {.m = N, .n = rank_, .k = outputs.channels, .a_stride = outputs.stride},
-           {.c = sums ? sum : d_inner,
-            .c_dtype = sums ? runtime::DType::f32 : dtype,
-            .a = dy + outputs.column * size_of(dtype),
-            .b = parameter(call, adapter.b, dtype) + outputs.first_row * rank_ * size_of(dtype),
-            .dtype = dtype,
-            .accumulate = outputs_apart() && tile > 0});
+    for (std::size_t part = 0; part < adapter.parts; ++part) {
+      const AdaptedOutputs outputs = outputs_of(adapter, tile, part);
+      matmul(call.stream, {.m = N, .n = rank_, .k = outputs.channels, .a_stride = outputs.stride},
+             {.c = sums ? sum : d_inner,
+              .c_dtype = sums ? runtime::DType::f32 : dtype,
+              .a = dy + outputs.column * size_of(dtype),
+              .b = parameter(call, adapter.b, dtype) + outputs.first_row * rank_ * size_of(dtype),
+              .dtype = dtype,
+              .accumulate = outputs_apart() && (tile > 0 || part > 0)});
+    }
     if (is_whole && sums) runtime::cast(call.stream, d_inner, dtype, sum, runtime::DType::f32, N * rank_);
     if (is_whole) runtime::scale(call.stream, d_inner, dtype, factor_, N * rank_);
     d_inner += at.bytes;
@@ -192,8 +199,9 @@ void Linear::backward_adapters(const LayerCall& call, const std::byte* x, const 
   }
   std::size_t inner = 0;
   for (const Adapter& adapter : adapters_) {
-    for (std::size_t tile = 0; tile < shares; ++tile) {
-      const AdaptedOutputs outputs = outputs_of(adapter, tile);
+    for (std::size_t share = 0; share < shares * adapter.parts; ++share) {
+      const std::size_t tile = share / adapter.parts;
+      const AdaptedOutputs outputs = outputs_of(adapter, tile, share % adapter.parts);
       matmul(call.stream,
              {.m = outputs.channels, .n = rank_, .k = N, .transpose_a = true, .a_stride = outputs.stride},
              {.c = gradient(call, adapter.b, gradient_dtype) + outputs.first_row * rank_ * gradient_size,

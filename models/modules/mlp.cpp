@@ -18,8 +18,12 @@ LinearOptions up_options(const MlpOptions& options) {
                    .initializer = options.up.initializer,
                    .precision = options.precision,
                    .cut = {options.tiles, LinearOptions::Cut::Along::outputs_apart}};
-  if (options.gate) up.tensors.push_back({options.gate->name, options.inner});
-  up.tensors.push_back({options.up.name, options.inner});
+  if (options.gate && options.gate->name == options.up.name) {
+    up.tensors.push_back({options.up.name, 2 * options.inner, 2});
+  } else {
+    if (options.gate) up.tensors.push_back({options.gate->name, options.inner});
+    up.tensors.push_back({options.up.name, options.inner});
+  }
   return up;
 }
 

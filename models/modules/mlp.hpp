@@ -21,7 +21,8 @@ struct MlpOptions {
     Initializer initializer;
   };
 
-  std::optional<Matrix> gate;  ///< with out_in only and without biases; none: GELU
+  /// With out_in only and without biases; none: GELU. With the name of `up`: one tensor, the gate's rows first.
+  std::optional<Matrix> gate;
   Matrix up, down;
   std::size_t channels = 0;  ///< C
   std::size_t inner = 0;     ///< F

@@ -60,6 +60,12 @@ inline std::vector<std::pair<std::string, LlamaOptions>> family(Precision precis
   qwen_3.head_size = 4;
   qwen_3.qk_norm = true;
   qwen_3.norm_epsilon = 1e-6f;
+
+  LlamaOptions& phi_3 = family.emplace_back("Phi-3", plain).second;
+  phi_3.heads = 6;
+  phi_3.key_heads = 2;
+  phi_3.window = 3;
+  phi_3.fused = true;
   return family;
 }
 

@@ -41,6 +41,8 @@ const LoraOptions everywhere{
     .rank = 3,
     .alpha = 5,
     .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "mlp.up_proj", "down_proj"}};
+const LoraOptions everywhere_in_phi{
+    .rank = 3, .alpha = 5, .targets = {"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}};
 const LoraOptions everywhere_in_bert{.rank = 3, .alpha = 5, .targets = {"query", "key", "value", "dense"}};
 const LoraOptions everywhere_in_gpt{.rank = 3, .alpha = 5, .targets = {"c_attn", "c_proj", "c_fc"}};
 
@@ -166,8 +168,9 @@ TEST_CASE("a model with adapters equals the one with merged weights, and its gra
     for (const int tile : {1, 4}) {
       CAPTURE(name);
       CAPTURE(tile);
-      check_adapted(in_tiles(options, tile), made_up_samples(in_tiles(options, tile), 40, 3), everywhere,
-                    everywhere.targets.size() * static_cast<std::size_t>(options.layers));
+      const LoraOptions& adapters = options.fused ? everywhere_in_phi : everywhere;
+      check_adapted(in_tiles(options, tile), made_up_samples(in_tiles(options, tile), 40, 3), adapters,
+                    adapters.targets.size() * static_cast<std::size_t>(options.layers));
     }
   }
   for (const float dropout : {0.0f, 0.2f}) {

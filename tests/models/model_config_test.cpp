@@ -37,7 +37,7 @@ bool same(const LlamaOptions& a, const LlamaOptions& b) {
          a.inner == b.inner && a.vocab_size == b.vocab_size && a.sequence_length == b.sequence_length &&
          a.norm_epsilon == b.norm_epsilon && a.rope_base == b.rope_base && a.rope_scaling == b.rope_scaling &&
          a.window == b.window && a.qkv_bias == b.qkv_bias && a.out_bias == b.out_bias && a.qk_norm == b.qk_norm &&
-         a.tied == b.tied && a.initializer_range == b.initializer_range;
+         a.fused == b.fused && a.tied == b.tied && a.initializer_range == b.initializer_range;
 }
 
 void refused(const std::string& json, std::initializer_list<std::string_view> words) {
@@ -65,6 +65,11 @@ TEST_CASE("missing entries of a family's config.json have transformers' defaults
   const LlamaOptions qwen3 = parsed(config("qwen3", R"("tie_word_embeddings": true)"));
   CHECK((qwen3.qk_norm && qwen3.tied && !qwen3.qkv_bias));
   CHECK(qwen3.stored_head_size() == 128);
+  const LlamaOptions phi3 = parsed(config("phi3"));
+  CHECK(phi3.fused);
+  CHECK(phi3.window == 0);
+  CHECK(parsed(config("phi3", R"("rms_norm_eps": null)")).norm_epsilon == 1e-5f);
+  CHECK(parsed(config("phi3", R"("sliding_window": 2047)")).window == 2047);
   const LlamaOptions biased = parsed(config("llama", R"("attention_bias": true)"));
   CHECK((biased.qkv_bias && biased.out_bias));
 }
@@ -135,6 +140,9 @@ TEST_CASE("entries that would change the computation are refused by key") {
   refused(config("qwen2", R"("use_sliding_window": true, "sliding_window": 8, "max_window_layers": 1)"),
           {"'max_window_layers'"});
   refused(config("llama", R"("num_attention_heads": 2147483646)"), {"'num_attention_heads'", "at most"});
+  refused(config("phi3", R"("rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2]})"),
+          {"'type'", "longrope", "supported"});
+  refused(config("phi3", R"("resid_pdrop": 0.1)"), {"'resid_pdrop'"});
   refused(config("qwen3", R"("use_sliding_window": true,
                              "layer_types": ["full_attention", "sliding_attention", "full_attention"])"),
           {"'layer_types'"});

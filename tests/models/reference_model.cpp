@@ -125,6 +125,16 @@ class SampleLoss : ReferenceForm {
     return y;
   }
 
+  /// Columns of y [T, any].
+  Values columns(const Values& y, std::size_t first, std::size_t count) const {
+    Values some;
+    for (std::size_t t = 0; t < T; ++t) {
+      const auto row = y.begin() + static_cast<std::ptrdiff_t>(t * (y.size() / T) + first);
+      some.insert(some.end(), row, row + static_cast<std::ptrdiff_t>(count));
+    }
+    return some;
+  }
+
   void compute(Values& x, int layer) const {
     const std::string name = block + std::to_string(layer) + ".";
     const auto branch = [&](const std::string& norm, DropoutSite site, const auto& f) {
@@ -136,8 +146,14 @@ class SampleLoss : ReferenceForm {
     branch(norm_1, DropoutSite::attention_branch,
            [&](const Values& y) { return linear(attention(y, name, layer), name + out, H * D); });
     branch(norm_2, DropoutSite::mlp_branch, [&](const Values& y) {
-      Values wide = linear(y, name + up, C);
-      const Values gates = gate.empty() ? Values() : linear(y, name + gate, C);
+      Values wide = linear(y, name + up, C), gates;
+      if (gate == up) {  // one tensor
+        const std::size_t F = wide.size() / T / 2;
+        gates = columns(wide, 0, F);
+        wide = columns(wide, F, F);
+      } else if (!gate.empty()) {
+        gates = linear(y, name + gate, C);
+      }
       for (std::size_t i = 0; i < wide.size(); ++i)
         wide[i] = gate.empty() ? activation(wide[i]) : wide[i] * activation(gates[i]);
       return linear(wide, name + down, wide.size() / T);
@@ -160,16 +176,12 @@ class SampleLoss : ReferenceForm {
   }
 
   Values attention(const Values& x, const std::string& name, int layer) const {
-    const Values all = qkv.empty() ? Values() : linear(x, name + qkv, C);  // [T, 3, C]
-    const auto part = [&](std::size_t which, const std::string& own) {
-      if (qkv.empty()) return linear(x, name + own, C);
-      Values some;
-      for (std::size_t t = 0; t < T; ++t)
-        for (std::size_t c = 0; c < C; ++c) some.push_back(all[(t * 3 + which) * C + c]);
-      return some;
+    const Values all = qkv.empty() ? Values() : linear(x, name + qkv, C);  // [T, H + 2 K, D]
+    const auto part = [&](std::size_t first, std::size_t heads, const std::string& own) {
+      return qkv.empty() ? linear(x, name + own, C) : columns(all, first * D, heads * D);
     };
-    const Values q = turned(part(0, query), H, name, query_norm), k = turned(part(1, key), K, name, key_norm),
-                 v = part(2, value);
+    const Values q = turned(part(0, H, query), H, name, query_norm), k = turned(part(H, K, key), K, name, key_norm),
+                 v = part(H + K, K, value);
     const ReferenceDropout weights = drop(dropout_site(layer, DropoutSite::attention));
     Values y(T * H * D);
     for (std::size_t h = 0; h < H; ++h) {
@@ -269,14 +281,15 @@ ReferenceModel::ReferenceModel(const LlamaOptions& options, const ReferenceParam
   form_.words = "model.embed_tokens";
   form_.block = "model.layers.";
   form_.norm_1 = "input_layernorm";
+  if (options.fused) form_.qkv = "self_attn.qkv_proj";
   form_.query = "self_attn.q_proj";
   form_.key = "self_attn.k_proj";
   form_.value = "self_attn.v_proj";
   if (options.qk_norm) form_.query_norm = "self_attn.q_norm", form_.key_norm = "self_attn.k_norm";
   form_.out = "self_attn.o_proj";
   form_.norm_2 = "post_attention_layernorm";
-  form_.gate = "mlp.gate_proj";
-  form_.up = "mlp.up_proj";
+  form_.gate = options.fused ? "mlp.gate_up_proj" : "mlp.gate_proj";
+  form_.up = options.fused ? form_.gate : "mlp.up_proj";
   form_.down = "mlp.down_proj";
   form_.head_norm = "model.norm";
   form_.table = options.tied ? form_.words : "lm_head";

@@ -39,6 +39,7 @@ FAMILIES = {
                                            rope_scaling={"rope_type": "linear", "factor": 2.0})),
     "mistral": ("mistral", SIZES | dict(sliding_window=7)),
     "qwen2": ("qwen2", SIZES | dict(tie_word_embeddings=True)),
+    "phi3": ("phi3", SIZES | dict(sliding_window=64, pad_token_id=None)),  # old versions ignore windows
     "gpt2": ("gpt2", dict(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=48, n_layer=4, n_head=6, embd_pdrop=0.0,
                           attn_pdrop=0.0, resid_pdrop=0.0, use_cache=False)),
     "qwen3": ("qwen3", SIZES | dict(head_dim=12, tie_word_embeddings=True)),

@@ -37,7 +37,8 @@ GRIDS = {
 TILES = {"tiles": (1, ["--tile", 2])}
 RANK, ALPHA = 3, 6
 TARGETS = {"llama": ["q_proj", "v_proj", "down_proj"], "bert": ["query", "value", "dense"],
-           "roberta": ["query", "key", "output.dense"], "gpt2": ["c_attn", "mlp.c_proj", "c_fc"]}
+           "roberta": ["query", "key", "output.dense"], "gpt2": ["c_attn", "mlp.c_proj", "c_fc"],
+           "phi3": ["qkv_proj", "gate_up_proj"]}
 
 
 class Adapter(torch.nn.Module):

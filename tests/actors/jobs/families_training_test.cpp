@@ -46,13 +46,14 @@ JobResult train_bert(bool roberta, const TrainerOptions& options, std::uint64_t 
   return run_simulated(models::make_bert(bert), masked, options, seed, {}, devices);
 }
 
-/// Heads share keys; with a window, norms per head and biases. 150 `words` make several tiles of the tables.
+/// Heads share keys; with a window, norms per head and biases; if `tied`, also with fused tensors like Phi-3's. 150
+/// `words` make several tiles of the tables.
 JobResult train_llama(bool tied, const TrainerOptions& options, std::uint64_t seed, Devices devices, int tile,
                       int words) {
   models::LlamaOptions llama = tests::small_llama(options.precision);
   llama.window = 5;
   llama.qkv_bias = llama.qk_norm = true;
-  llama.tied = tied;
+  llama.tied = llama.fused = tied;
   llama.vocab_size = words;
   llama.tile = tile;
   return run_simulated(models::make_llama(llama), tests::RandomTokens(llama.sequence_length, words), options, seed,
@@ -100,7 +101,7 @@ std::vector<Family> families() {
   return {{"BERT", {"ddp", "zero3"}, {"zero3"}, bert(false)},
           {"RoBERTa", {"ddp", "zero3"}, {"ddp"}, bert(true)},
           {"LLaMA", {"ddp", "zero3"}, {"zero3"}, llama(false, 37), llama(false, 150)},
-          {"tied LLaMA", {"ddp", "zero3"}, {"zero3", "ddp"}, llama(true, 37), llama(true, 150)},
+          {"tied Phi-3", {"ddp", "zero3"}, {"zero3", "ddp"}, llama(true, 37), llama(true, 150)},
           {"residual network", {"ddp", "mics", "zero3"}, {}, resnet, nullptr, Policy::one_f_one_b}};
 }
 
