@@ -4,6 +4,7 @@
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "runtime/liveness/time_limits.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,8 +13,6 @@
 namespace ranvier::offload {
 
 namespace {
-
-constexpr int file_patience = 3;  // timeouts without progress, since a shared disk may stall for a while
 
 bool on_block(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % Tier::block_bytes == 0; }
 
@@ -146,14 +145,14 @@ Tiers::~Tiers() {
 
 void Tiers::fetch_file(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
   files_->fetch(region, offset, to,
-                loop_->ends({.part = "tiers", .text = "a read of a file", .patience = file_patience}, *files_,
-                            std::move(done)));
+                loop_->ends({.part = "tiers", .text = "a read of a file", .patience = runtime::file_patience},
+                            *files_, std::move(done)));
 }
 
 void Tiers::store_file(Region region, std::size_t offset, std::span<const std::byte> from, runtime::Handler done) {
   files_->store(region, offset, from,
-                loop_->ends({.part = "tiers", .text = "a write of a file", .patience = file_patience}, *files_,
-                            std::move(done)));
+                loop_->ends({.part = "tiers", .text = "a write of a file", .patience = runtime::file_patience},
+                            *files_, std::move(done)));
 }
 
 void Tiers::fetch(TierRegion region, std::size_t offset, StridedLayout to, runtime::Handler done) {

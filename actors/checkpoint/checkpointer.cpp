@@ -1,7 +1,7 @@
 #include "actors/checkpoint/checkpointer.hpp"
 
-#include "offload/checkpoint/file_writer.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/liveness/time_limits.hpp"
 
 #include <algorithm>
 #include <array>
@@ -137,7 +137,7 @@ void Checkpointer::on_host(const char* what, std::function<void(CheckpointTarget
     }
   });
   context_->loop.after_work(
-      *files_, {.part = name(), .text = what, .number = current_->step, .patience = offload::checkpoint_patience},
+      *files_, {.part = name(), .text = what, .number = current_->step, .patience = runtime::checkpoint_patience},
       [failure, done = std::move(done)] { done(*failure); });
 }
 

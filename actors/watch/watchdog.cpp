@@ -1,15 +1,13 @@
 #include "actors/watch/watchdog.hpp"
 
-#include "runtime/base/exit_code.hpp"
-
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 
 namespace ranvier::actors {
 
 using runtime::Channel;
 using runtime::Duration;
+using runtime::seconds;
 using runtime::Tag;
 using runtime::Transport;
 
@@ -17,7 +15,6 @@ namespace {
 
 constexpr Tag question_tag{Channel::control, 0};
 constexpr Tag answer_tag{Channel::control, 1};
-constexpr int patience = 4;  // timeouts without progress before ranks that wait for each other count as stuck
 /// A gap of more ticks than this means that the process was stopped (SIGSTOP), not late.
 constexpr int stopped_ticks = 10;
 constexpr std::size_t max_lines = 12;  // lines per list of a report
@@ -46,8 +43,6 @@ bool stands(const Transport::Pending& pending) {
   return pending.tag.channel == Channel::control || (pending.tag.channel == Channel::pull && pending.receives);
 }
 
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 }  // namespace
 
 Watchdog::Watchdog(runtime::EventLoop& loop, Transport& transport, const runtime::Trace& trace, Options options)
@@ -55,24 +50,15 @@ Watchdog::Watchdog(runtime::EventLoop& loop, Transport& transport, const runtime
       transport_(&transport),
       trace_(&trace),
       options_(std::move(options)),
-      period_(std::clamp<Duration>(options_.timeout / 8, std::chrono::milliseconds(20), std::chrono::seconds(1))),
-      own_(loop, options_.details),
+      period_(runtime::check_period(options_.timeout)),
+      own_(loop.pending_work(), loop, options_.details),
       last_tick_(loop.now()) {
   for (const int peer : options_.peers) peers_.emplace(peer, std::make_shared<Peer>());
   for (const auto& [peer, state] : peers_) listen(peer);
   tick();
-  if (options_.heartbeat) thread_ = std::thread([this] { watch_loop(); });
 }
 
-Watchdog::~Watchdog() {
-  *alive_ = false;
-  leave_loop();
-}
-
-void Watchdog::leave_loop() {
-  stop_ = true;
-  if (thread_.joinable()) thread_.join();
-}
+Watchdog::~Watchdog() { *alive_ = false; }
 
 void Watchdog::listen(int peer) {
   const auto state = peers_.at(peer);
@@ -166,20 +152,21 @@ void Watchdog::judge_itself() {
     fail(ErrorCode::device, "{} stands still: {} (`timeout` {:g})", options_.describe(transport_->rank()), *stuck,
          seconds(options_.timeout));
   }
-  const Answer state = own_state();
-  const std::uint64_t progress = this->progress();
-  const bool idle = state.state == State::idle && progress == progress_;
-  progress_ = progress;
-  idle_ = idle ? idle_ + period_ : Duration{};
+  if (options_.at_work) {
+    if (loop_->pending_work().any()) options_.at_work();
+    return;
+  }
+  idle_.check(progress(), period_);
+  if (own_state().state != State::idle) idle_.reset();
   look_around();
   if (idle_hops_ <= transport_->ranks()) return;
   fail(ErrorCode::transport, "{} stands still: it {}{}; no progress for {:.1f} s (`timeout` {:g})",
        options_.describe(transport_->rank()), waits_for(), peers_.empty() ? "" : ", like all other ranks",
-       seconds(idle_), seconds(options_.timeout));
+       seconds(idle_.time()), seconds(options_.timeout));
 }
 
 void Watchdog::look_around() {
-  if (idle_ < options_.timeout) {
+  if (idle_.time() < options_.timeout) {
     idle_hops_ = 0;
     for (auto& [peer, state] : peers_) state->answer.idle_hops = 0;
     return;
@@ -296,32 +283,14 @@ void Watchdog::judge(int peer, const Transport::Pending& oldest) {
   }
   // Ranks that wait for each other fail first; ranks that wait for them have twice the patience.
   const int factor = answer.waits_for == transport_->rank() ? 1 : 2;
-  if (answer.state == State::waiting && time_ - state.news_at >= factor * patience * options_.timeout) {
+  const Duration limit = factor * runtime::waiting_patience * options_.timeout;
+  if (answer.state == State::waiting && time_ - state.news_at >= limit) {
     fail(ErrorCode::transport,
          "{} is alive and waits for {}, with no progress there for {:.1f} s: {} (`timeout` {:g})",
          options_.describe(peer), options_.describe(answer.waits_for), seconds(time_ - state.news_at), what,
          timeout);
   }
   ask(peer);
-}
-
-void Watchdog::watch_loop() {
-  using namespace std::chrono_literals;
-  constexpr auto period = 100ms;
-  // Counts periods, not clock time: a process that was stopped and continued has not hung.
-  const auto limit = options_.timeout / period + 1;
-  std::uint64_t last = options_.heartbeat();
-  std::int64_t unchanged = 0;
-  while (!stop_) {
-    std::this_thread::sleep_for(period);
-    const std::uint64_t now = options_.heartbeat();
-    unchanged = now == last ? unchanged + 1 : 0;
-    last = now;
-    if (unchanged <= limit) continue;
-    options_.print(fmt::format("ranvier: error: {}: the event loop made no progress for {:.0f} s (`timeout`)\n{}\n",
-                               options_.describe(transport_->rank()), seconds(options_.timeout), trace_->tail(20)));
-    std::_Exit(exit_code(ErrorCode::device));
-  }
 }
 
 }  // namespace ranvier::actors

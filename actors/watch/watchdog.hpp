@@ -1,27 +1,24 @@
-// Ends the job with an error if a rank hangs. Loop thread only, except for its own thread. Three checks:
+// Ends the job with an error if a rank hangs. Loop thread only; ThreadWatchdog watches the loop itself. Two checks:
 //
-//   local work   a stream or file of this rank has work but made no progress for the timeout (stall_detector.hpp), or
-//                all ranks are idle
+//   local work   a stream or file of this rank has work but made no progress for the timeout (StallDetector), or all
+//                ranks are idle
 //   peers        a peer of an overdue message does not reply, is idle, or waits without progress. Replies carry the
 //                progress of all known ranks, so a slow pipeline is not mistaken for a hang
-//   loop         a thread sees the loop's heartbeat stop, prints a report and ends the process
 #pragma once
 
 #include "actors/base/actor.hpp"
-#include "actors/watch/stall_detector.hpp"
-#include "runtime/base/console.hpp"
+#include "runtime/liveness/stall_detector.hpp"
+#include "runtime/loop/event_loop.hpp"
 #include "runtime/trace/trace.hpp"
 #include "runtime/transport/transport.hpp"
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace ranvier::actors {
@@ -33,12 +30,12 @@ class Watchdog {
     std::vector<int> peers;                         ///< ranks that exchange messages with this one; symmetric
     std::function<std::string(int rank)> describe;  ///< "rank 1 (stage 1, row 0)"
     std::function<std::vector<Wait>()> waits;       ///< pending waits of all actors, for reports; may be null
-    StallDetector::Details details;                 ///< progress of actors' work, for reports; may be null
+    runtime::StallDetector::Details details;        ///< progress of actors' work, for reports; may be null
     /// Waits that are not messages of the transport (NCCL), in the form of messages; may be null.
     std::function<std::vector<runtime::Transport::Pending>()> waited_for;
-    std::function<std::uint64_t()>
-        heartbeat;  ///< counter that grows while the loop runs; any thread. Null: no thread
-    std::function<void(std::string_view text)> print = runtime::print_stderr;  ///< report before that thread's exit
+    /// Called at each check that finds local work. If set, only local work is judged: for a phase without messages, the
+    /// rest of which a ThreadWatchdog watches.
+    std::function<void()> at_work = nullptr;
   };
 
   /// Loop, transport and trace must outlive this object. Its pending receives end with the transport.
@@ -46,9 +43,6 @@ class Watchdog {
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
-
-  /// Stops the thread; call it when the loop ends.
-  void leave_loop();
 
   /// This rank's work or oldest wait, as a predicate: "has waited for a collective chunk from rank 1 for 2.0 s".
   [[nodiscard]] std::string waits_for() const;
@@ -100,14 +94,13 @@ class Watchdog {
   [[nodiscard]] Answer own_state();
   /// Stores the reply's progress counters; returns whether any has grown.
   bool take_news(Peer& peer);
-  void watch_loop();
 
   runtime::EventLoop* loop_;
   runtime::Transport* transport_;
   const runtime::Trace* trace_;
   Options options_;
   const runtime::Duration period_;  // between ticks
-  StallDetector own_;
+  runtime::StallDetector own_;
   std::map<int, std::shared_ptr<Peer>> peers_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   struct PeerStatus {
@@ -117,16 +110,12 @@ class Watchdog {
   std::map<int, PeerStatus> heard_;  // by rank
   // Counted in ticks: a process that was stopped and continued has not hung.
   runtime::Duration time_{};
-  runtime::Duration last_tick_{};  // loop time
-  runtime::Duration
-      began_waiting_{};         // loop time; waits count from here: last tick with local work, or end of a stop
-  runtime::Duration idle_{};    // time of ticks without local work, pending messages and progress
-  std::uint64_t progress_ = 0;  // at the last tick
+  runtime::Duration last_tick_{};      // loop time
+  runtime::Duration began_waiting_{};  // loop time; waits count from here: last tick with work, or end of a stop
+  runtime::QuietTime idle_;            // without local work, pending messages and progress
   /// Number of hops between peers within which all ranks have been idle for the timeout. It is at most the distance to
   /// the nearest busy rank, so a value above the number of ranks means that all are idle.
   std::int32_t idle_hops_ = 0;
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
 };
 
 }  // namespace ranvier::actors

@@ -18,48 +18,45 @@ namespace {
 
 }  // namespace
 
-FaultyReads::FaultyReads(const std::optional<ReadFault>& fault, int rank, runtime::Duration timeout)
-    : timeout_(timeout) {
-  if (fault && fault->rank == rank) fault_ = fault;
+WatchedReads::WatchedReads(runtime::ThreadWatchdog& watch, int rank, runtime::Duration timeout)
+    : watch_(&watch), timeout_(timeout), fault_(read_fault_from_environment()) {
+  if (fault_ && fault_->rank != rank) fault_.reset();
 }
 
-void FaultyReads::load(runtime::StartupWatchdog& watch) {
-  if (!fault_ || ++pieces_ < fault_->piece) return;
-  if (fault_->kind == ReadFault::Kind::load) hang();
-  if (fault_->kind != ReadFault::Kind::slow_load) return;
-  const runtime::Duration part = timeout_ / 2;
-  for (runtime::Duration taken{}; taken < fault_->times * timeout_; taken += part) {
-    std::this_thread::sleep_for(part);
-    watch.moved();
-  }
-}
-
-void FaultyReads::data() const {
+void WatchedReads::data(const std::filesystem::path& file) const {
+  watch_->about(file.string());
   if (fault_ && fault_->kind == ReadFault::Kind::data) hang();
 }
 
-models::UnitSource watched(models::UnitSource source, std::string where, runtime::StartupWatchdog& watch,
-                           FaultyReads faulty) {
-  return [source = std::move(source), where = std::move(where), &watch,
-          faulty = std::make_shared<FaultyReads>(faulty)](const models::UnitSpec& unit, std::size_t begin,
-                                                          std::span<float> out) {
-    watch.about(fmt::format("the weights of {} from {}", unit.name, where));
-    faulty->load(watch);
-    source(unit, begin, out);
-    watch.moved();
+void WatchedReads::load(std::string what, const std::function<void()>& read) {
+  watch_->about(std::move(what));
+  if (fault_ && ++pieces_ >= fault_->piece) {
+    if (fault_->kind == ReadFault::Kind::load) hang();
+    const runtime::Duration part = timeout_ / 2;
+    for (runtime::Duration taken{}; fault_->kind == ReadFault::Kind::slow_load && taken < fault_->times * timeout_;
+         taken += part) {
+      std::this_thread::sleep_for(part);
+      watch_->moved();
+    }
+  }
+  read();
+  watch_->moved();
+}
+
+models::UnitSource watched(models::UnitSource source, std::string where, WatchedReads reads) {
+  return [source = std::move(source), where = std::move(where), reads = std::make_shared<WatchedReads>(reads)](
+             const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+    reads->load(fmt::format("the weights of {} from {}", unit.name, where), [&] { source(unit, begin, out); });
   };
 }
 
-WatchedSource::WatchedSource(actors::StateSource& source, std::string where, runtime::StartupWatchdog& watch,
-                             FaultyReads faulty)
-    : source_(&source), where_(std::move(where)), watch_(&watch), faulty_(faulty) {}
+WatchedSource::WatchedSource(actors::StateSource& source, std::string where, WatchedReads reads)
+    : source_(&source), where_(std::move(where)), reads_(reads) {}
 
 void WatchedSource::read(const models::UnitSpec& unit, std::string_view array, std::size_t begin,
                          std::span<float> out) {
-  watch_->about(fmt::format("the {} of {} from {}", array, unit.name, where_));
-  faulty_.load(*watch_);
-  source_->read(unit, array, begin, out);
-  watch_->moved();
+  reads_.load(fmt::format("the {} of {} from {}", array, unit.name, where_),
+              [&] { source_->read(unit, array, begin, out); });
 }
 
 }  // namespace ranvier::apps

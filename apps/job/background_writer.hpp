@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/device/device.hpp"
+#include "runtime/liveness/time_limits.hpp"
 #include "runtime/loop/event_loop.hpp"
 
 #include <functional>
@@ -19,9 +20,9 @@ class BackgroundWriter {
   /// Runs `what` after all earlier writes, then calls `done` on the loop. An exception in `what` fails the device.
   void write(std::function<void()> what, runtime::Handler done) {
     stream_->launch([what = std::move(what)](runtime::ComputePool&) { what(); });
-    // The last write of a large file may take long to reach the disk.
-    loop_.after_work(*stream_, {.part = "run", .text = "a write to a file of the run", .patience = 10},
-                     std::move(done));
+    constexpr runtime::WorkName name{
+        .part = "run", .text = "a write to a file of the run", .patience = runtime::output_patience};
+    loop_.after_work(*stream_, name, std::move(done));
   }
 
   /// Blocks until all writes are done.

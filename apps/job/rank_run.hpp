@@ -4,7 +4,8 @@
 #include "apps/job/job.hpp"
 #include "apps/job/stop_signals.hpp"
 #include "apps/options/train_options.hpp"
-#include "runtime/liveness/startup_watchdog.hpp"
+#include "runtime/liveness/thread_watchdog.hpp"
+#include "runtime/liveness/time_limits.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 
@@ -16,8 +17,9 @@ namespace ranvier::apps {
 
 class LiveRun;
 
-/// Number of --timeout periods for which a written disk or the terminal may make no progress.
-inline constexpr int output_patience = 10;
+[[nodiscard]] inline runtime::Duration timeout_of(const TrainOptions& options) {
+  return std::chrono::duration_cast<runtime::Duration>(std::chrono::duration<double>(options.run.timeout_seconds));
+}
 
 struct RankRun {
   runtime::MpiSession& session;
@@ -25,19 +27,16 @@ struct RankRun {
   const Job& job;
   runtime::AsioLoop& loop;
   runtime::MpiTransport& transport;
-  runtime::StartupWatchdog& watch;  ///< watches work outside of the loop
-  StopSignals* signals = nullptr;   ///< null: dry run
-  LiveRun* live = nullptr;          ///< null: no --serve, or not rank 0
+  runtime::ThreadWatchdog& watch;  ///< watches this thread
+  StopSignals* signals = nullptr;  ///< null: dry run
+  LiveRun* live = nullptr;         ///< null: no --serve, or not rank 0
   /// Requested outputs that could not be written, with the reason; filled on rank 0.
   std::vector<std::string>& missing;
   std::string id;  ///< 16 hexadecimal digits; the same on all ranks, different in each run
 
   /// Whether this rank prints: rank 0 only.
   [[nodiscard]] bool speaks() const noexcept { return session.rank() == 0; }
-  [[nodiscard]] runtime::Duration timeout() const {
-    return std::chrono::duration_cast<runtime::Duration>(
-        std::chrono::duration<double>(options.run.timeout_seconds));
-  }
+  [[nodiscard]] runtime::Duration timeout() const { return timeout_of(options); }
 };
 
 /// "rank 1 (stage 1, row 0)".

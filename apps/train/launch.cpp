@@ -14,7 +14,7 @@
 #include "apps/train/run_defaults.hpp"
 #include "runtime/base/console.hpp"
 #include "runtime/base/exit_code.hpp"
-#include "runtime/liveness/startup_watchdog.hpp"
+#include "runtime/liveness/thread_watchdog.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 
 #include <fmt/ranges.h>
@@ -37,7 +37,7 @@ namespace ranvier::apps {
 namespace {
 
 using runtime::MpiSession;
-using runtime::StartupWatchdog;
+using runtime::ThreadWatchdog;
 
 TrainOptions parse(const PlannedArguments& given, int ranks, const RunDefaults& defaults) {
   std::vector<const char*> arguments;
@@ -83,7 +83,7 @@ void check_world(const MpiSession& session, const TrainOptions& options) {
 
 /// Prints the error of this rank and ends all ranks. Destroys nothing: messages and devices may use the memory until
 /// the process ends, and a destructor could wait forever for a peer.
-[[noreturn]] void end_all(const char* program, MpiSession& session, StartupWatchdog& watch,
+[[noreturn]] void end_all(const char* program, MpiSession& session, ThreadWatchdog& watch,
                           const TrainOptions& options, Run* run, LivePage* page, const std::exception& error) {
   using namespace std::chrono_literals;
   watch.rests();
@@ -131,44 +131,24 @@ void open_page(MpiSession& session, const TrainOptions& options, std::optional<L
   std::fflush(stdout);
 }
 
-/// Starts the startup watchdog: ends this rank if it blocks for the timeout, and tells other ranks its phase.
-void watch_set_up(MpiSession& session, std::optional<StartupWatchdog>& watch, runtime::Duration timeout,
-                  const std::function<std::string(int)>& describe) {
+/// Starts the watchdog, which ends this rank if it blocks for the timeout, and tells other ranks its phase.
+void start_watch(MpiSession& session, std::optional<ThreadWatchdog>& watch, runtime::Duration timeout,
+                 const std::function<std::string(int)>& describe) {
   using namespace std::chrono_literals;
-  session.set_waiting({});
-  watch.emplace(StartupWatchdog::Options{.timeout = timeout,
-                                         .who = describe(session.rank()),
-                                         .end =
-                                             [](const std::string& why) {
-                                               print_error("ranvier", why);
-                                               std::_Exit(exit_code(ErrorCode::device));
-                                             },
-                                         .tell = [&session] { session.tell(); },
-                                         .tell_every = std::clamp<runtime::Duration>(timeout / 4, 50ms, 5s)});
-  session.set_waiting({.patience = 10 * timeout,
-                       .why = fmt::format("ten times --timeout {:g}", runtime::seconds(timeout)),
-                       .describe = describe,
-                       .watch = &*watch});
-}
-
-/// The same with --timeout and with grid positions in messages.
-void watch_set_up(MpiSession& session, std::optional<StartupWatchdog>& watch, const TrainOptions& options) {
-  const std::chrono::duration<double> timeout(options.run.timeout_seconds);
-  watch_set_up(session, watch, std::chrono::duration_cast<runtime::Duration>(timeout), [&options](int rank) {
-    return options.run.request == Request::train ? describe_rank(options, rank) : fmt::format("rank {}", rank);
-  });
-}
-
-/// Reports each data file that is read to the startup watchdog.
-void tell_reads(const MpiSession& session, StartupWatchdog& watch, TrainOptions& options) {
-  const std::chrono::duration<double> timeout(options.run.timeout_seconds);
-  const FaultyReads faulty(read_fault_from_environment(), session.rank(),
-                           std::chrono::duration_cast<runtime::Duration>(timeout));
-  if (!options.data.data.empty()) watch.about(options.data.data);
-  options.data.reads = [&watch, faulty](const std::filesystem::path& file) {
-    watch.about(file.string());
-    faulty.data();
-  };
+  session.heartbeat().set({});
+  watch.emplace(ThreadWatchdog::Options{.timeout = timeout,
+                                        .who = describe(session.rank()),
+                                        .end =
+                                            [](const std::string& why) {
+                                              print_error("ranvier", why);
+                                              std::_Exit(exit_code(ErrorCode::device));
+                                            },
+                                        .tell = [&session] { session.heartbeat().send(); },
+                                        .tell_every = std::clamp<runtime::Duration>(timeout / 4, 50ms, 5s)});
+  session.heartbeat().set({.patience = runtime::silence_patience * timeout,
+                           .why = fmt::format("ten times --timeout {:g}", runtime::seconds(timeout)),
+                           .describe = describe,
+                           .watch = &*watch});
 }
 
 /// Shows on the live page why the run stops. If a rank is lost, the launcher sends the others the same signal as a user
@@ -182,7 +162,7 @@ void tell_stopping(LiveRun& run, const TrainOptions& options, const std::string&
   run.fail(lost + " exited without an error message: crashed or killed, possibly out of memory", false);
 }
 
-void handle_signals(const MpiSession& session, const StartupWatchdog& watch, const TrainOptions& options,
+void handle_signals(const MpiSession& session, const ThreadWatchdog& watch, const TrainOptions& options,
                     LivePage* page, std::optional<StopSignals>& signals) {
   signals.emplace(session.rank(),
                   StopSignals::Options{.describe = [&options](int rank) { return describe_rank(options, rank); },
@@ -203,7 +183,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
   const runtime::StandardOutput output;
   // Declared outside of the try block: they outlive the error report in the handlers.
   std::optional<MpiSession> session;
-  std::optional<StartupWatchdog> watch;
+  std::optional<ThreadWatchdog> watch;
   TrainOptions options;
   Job job;
   std::optional<LivePage> page;  // on rank 0, with --serve
@@ -211,8 +191,8 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
   std::optional<Run> run;
   try {
     session.emplace(argc, argv);
-    watch_set_up(*session, watch, StartupWatchdog::Options().timeout,
-                 [](int rank) { return fmt::format("rank {}", rank); });
+    start_watch(*session, watch, ThreadWatchdog::Options().timeout,
+                [](int rank) { return fmt::format("rank {}", rank); });
     watch->does("reads its flags");
     std::vector<GivenFlag> given;
     on_all_ranks(*session, [&] { given = given_train_flags(argc, argv); });
@@ -225,9 +205,12 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
         fmt::print("{}\n", answer(options.run.info, train_manual(program), runtime::mpi_library()));
       return EXIT_SUCCESS;
     }
-    watch_set_up(*session, watch, options);
+    const runtime::Duration timeout = timeout_of(options);
+    start_watch(*session, watch, timeout, [&options](int rank) {
+      return options.run.request == Request::train ? describe_rank(options, rank) : fmt::format("rank {}", rank);
+    });
     on_all_ranks(*session, [&] { check_world(*session, options); });
-    watch->does("checks its outputs", output_patience);
+    watch->does("checks its outputs", runtime::output_patience);
     on_all_ranks(*session, [&] {
       if (session->rank() == 0) check_outputs(options);
     });
@@ -235,7 +218,9 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     if (options.run.request == Request::train)
       handle_signals(*session, *watch, options, page ? &*page : nullptr, signals);
     watch->does("opens its data");
-    tell_reads(*session, *watch, options);
+    if (!options.data.data.empty()) watch->about(options.data.data);
+    options.data.reads = [reads = WatchedReads(*watch, session->rank(), timeout)](
+                             const std::filesystem::path& file) { reads.data(file); };
     std::vector<std::filesystem::path> files;
     on_all_ranks(*session, [&] {
       job = build(options);
@@ -252,7 +237,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
       status = run->execute();
       if (run->rollback()) go_back(options, *run);
     } while (run->rollback());
-    watch->does("ends", output_patience);
+    watch->does("ends", runtime::output_patience);
     on_all_ranks(*session, [&] {
       if (missing.empty()) return;
       std::fflush(stdout);

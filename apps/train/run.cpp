@@ -62,7 +62,7 @@ void check_shared(const RankRun& run) {
 
 }  // namespace
 
-Run::Run(runtime::MpiSession& session, runtime::StartupWatchdog& watch, TrainOptions options, Job& job,
+Run::Run(runtime::MpiSession& session, runtime::ThreadWatchdog& watch, TrainOptions options, Job& job,
          StopSignals* signals, LiveRun* live, std::vector<std::string>& missing, Clock::time_point began)
     : options_(std::move(options)),
       job_(job),
@@ -76,7 +76,7 @@ Run::~Run() {
 }
 
 int Run::execute() {
-  run_.watch.does("plans its run", output_patience);
+  run_.watch.does("plans its run", runtime::output_patience);
   plan_ = plan_job(run_);
   const bool quiet = options_.run.quiet && options_.run.request == Request::train;
   if (run_.speaks() && !options_.trainer.rollback && !quiet) print_plan();
@@ -107,7 +107,7 @@ int Run::execute() {
   on_all_ranks(run_.session, [&] { training_.emplace(run_, plan_, devices_, *nccl_, *resume_point_); });
   load();
   if (stopped()) return stopped_exit_code;
-  run_.watch.does("prepares its outputs", output_patience);
+  run_.watch.does("prepares its outputs", runtime::output_patience);
   on_all_ranks(run_.session, [&] { training_->prepare_checkpoints(); });
   check_files();
   on_all_ranks(run_.session, [&] { training_->open_outputs(); });

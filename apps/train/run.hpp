@@ -29,7 +29,7 @@ class Run {
 
   /// All arguments except the options outlive it. `began`: start of the program. `signals`: null for a dry run. `live`:
   /// may be null. `missing`: as in RankRun.
-  Run(runtime::MpiSession& session, runtime::StartupWatchdog& watch, TrainOptions options, Job& job,
+  Run(runtime::MpiSession& session, runtime::ThreadWatchdog& watch, TrainOptions options, Job& job,
       StopSignals* signals, LiveRun* live, std::vector<std::string>& missing, Clock::time_point began);
   ~Run();
 

@@ -30,47 +30,8 @@ namespace ranvier::apps {
 
 namespace {
 
-/// Reports progress to the startup watchdog while the loop runs.
-class TurningLoop {
- public:
-  TurningLoop(runtime::EventLoop& loop, runtime::StartupWatchdog& watch, runtime::Duration timeout)
-      : loop_(loop), watch_(watch), period_(std::min<runtime::Duration>(timeout / 8, std::chrono::seconds(1))) {
-    turn();
-  }
-  ~TurningLoop() { *alive_ = false; }
-  TurningLoop(const TurningLoop&) = delete;
-  TurningLoop& operator=(const TurningLoop&) = delete;
-
- private:
-  void turn() {
-    watch_.moved();
-    loop_.after(period_, [this, alive = alive_] {
-      if (*alive) turn();
-    });
-  }
-
-  runtime::EventLoop& loop_;
-  runtime::StartupWatchdog& watch_;
-  runtime::Duration period_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-};
-
-/// Progress of loading for the loop's stall detection: number of parts that handlers have read.
-class LoadedPieces final : public runtime::ProgressSource {
- public:
-  explicit LoadedPieces(const runtime::StartupWatchdog& watch) : watch_(watch) {}
-  [[nodiscard]] std::string place() const override { return watch_.doing(); }
-  [[nodiscard]] std::uint64_t done() const noexcept override { return watch_.parts(); }
-
- private:
-  const runtime::StartupWatchdog& watch_;
-};
-
 /// Limit over all ranks, 128 bytes per span: rank 0 holds them in memory, and a viewer must open them.
 constexpr std::size_t max_trace_spans = std::size_t{4} << 20;
-
-/// In timeouts; longer than for a tier's files, whose own error should come first.
-constexpr int loading_patience = 4;
 
 }  // namespace
 
@@ -101,28 +62,22 @@ Training::~Training() = default;
 std::optional<Error> Training::load() {
   offload::CheckpointReader* const reader = resume_point_.reader();
   if (reader != nullptr) source_.emplace(*reader, run_.job.architecture);
-  const FaultyReads faulty(read_fault_from_environment(), run_.session.rank(), run_.timeout());
+  const WatchedReads reads(run_.watch, run_.session.rank(), run_.timeout());
   try {
     if (reader != nullptr) {
-      rank_->resume(watched_source_.emplace(*source_, reader->path().string(), run_.watch, faulty));
+      rank_->resume(watched_source_.emplace(*source_, reader->path().string(), reads));
     } else {
       const std::string& from = run_.options.run.init_from;
       run_.watch.about(from.empty() ? "the initial weights" : from);
-      rank_->load_weights(watched(first_weights(run_.options, run_.job.architecture),
-                                  from.empty() ? "--seed" : from, run_.watch, faulty));
+      rank_->load_weights(
+          watched(first_weights(run_.options, run_.job.architecture), from.empty() ? "--seed" : from, reads));
     }
-    // A tier's disk may hang. No messages are pending yet, and the loop blocks while it reads.
-    const TurningLoop turning(run_.loop, run_.watch, run_.timeout());
+    // Work on the loop, such as writes to a tier's disk, has its own limits. The loop blocks while it reads.
     const actors::Watchdog watchdog(run_.loop, run_.transport, rank_->context().trace,
                                     {.timeout = run_.timeout(),
                                      .describe = [this](int rank) { return describe_rank(run_.options, rank); },
-                                     .details = [this](std::string_view part) { return rank_->details(part); }});
-    const LoadedPieces pieces(run_.watch);
-    const struct Loading {
-      runtime::Handler end;
-      ~Loading() { end(); }
-    } loading{
-        run_.loop.ends({.part = "run", .text = "the load of states", .patience = loading_patience}, pieces, [] {})};
+                                     .details = [this](std::string_view part) { return rank_->details(part); },
+                                     .at_work = [this] { run_.watch.moved(); }});
     rank_->load([this] { run_.loop.stop(); });
     run_.loop.run();
     watched_source_.reset();
@@ -242,9 +197,7 @@ void Training::execute(const actors::PeakRates& peak) {
                              .describe = describe,
                              .waits = [this] { return rank_->waits(); },
                              .details = [this](std::string_view part) { return rank_->details(part); },
-                             .waited_for = [this] { return nccl_.waited_for(); },
-                             .heartbeat = [this] { return run_.loop.heartbeat(); },
-                             .print = [](std::string_view text) { runtime::print_stderr(with_flags(text)); }});
+                             .waited_for = [this] { return nccl_.waited_for(); }});
   struct Detached {
     ~Detached() { signals.detach(); }
     StopSignals& signals;
@@ -257,7 +210,8 @@ void Training::execute(const actors::PeakRates& peak) {
                         .report = [&watchdog] { return with_flags(watchdog.report()); },
                         .last_spans = [this] { return rank_->context().trace.tail(20); }});
   run_.session.barrier();
-  run_.watch.rests();
+  run_.watch.runs_loop([this] { return run_.loop.heartbeat(); },
+                       [this] { return rank_->context().trace.tail(20); });
   rank_->context().trace.restart();
   std::optional<RankWatch> watch;
   if (!run_.options.run.serve.empty()) {
@@ -270,8 +224,7 @@ void Training::execute(const actors::PeakRates& peak) {
   started_ = std::chrono::steady_clock::now();
   rank_->start(hooks());
   run_.loop.run();
-  watchdog.leave_loop();
-  run_.watch.does("ends: waits for files and the terminal", output_patience);
+  run_.watch.does("ends: waits for files and the terminal", runtime::output_patience);
   files_.finish();
   reports_->synchronize();
   rank_watch_ = nullptr;

@@ -4,6 +4,7 @@
 #include "offload/transfer_engine.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/ordered_worker.hpp"
+#include "runtime/liveness/time_limits.hpp"
 
 #include <fmt/format.h>
 
@@ -88,7 +89,7 @@ struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
 /// Registers work that has started. Call the result on the loop to end it and report its outcome.
 std::function<void(std::string)> CheckpointFileWriter::State::begin(const char* what, Outcome done) {
   auto failed = std::make_shared<std::string>();
-  auto end = loop.ends({.part = "checkpoint", .text = what, .patience = checkpoint_patience}, place,
+  auto end = loop.ends({.part = "checkpoint", .text = what, .patience = runtime::checkpoint_patience}, place,
                        [failed, done = std::move(done)] { done(*failed); });
   return [failed, end = std::move(end)](std::string why) {
     *failed = std::move(why);

@@ -20,10 +20,6 @@
 
 namespace ranvier::offload {
 
-/// Timeouts that checkpoint work may take without progress. Syncing a large file to a slow disk shows none, and a run
-/// can continue without a checkpoint.
-inline constexpr int checkpoint_patience = 30;
-
 class CheckpointFileWriter final : public runtime::ProgressSource {
  public:
   /// Empty on success. Called on the loop, after the call returned.

@@ -1,12 +1,15 @@
 #include "runtime/liveness/mpi_heartbeat.hpp"
 
+#include "runtime/base/error.hpp"
 #include "runtime/base/mpi_error.hpp"
+#include "runtime/liveness/thread_watchdog.hpp"
 
 #include <mpi.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <thread>
 
 namespace ranvier::runtime {
 
@@ -52,13 +55,14 @@ std::vector<int> MpiHeartbeat::sources() const {
   return all;
 }
 
-void MpiHeartbeat::send(std::uint64_t place, const std::string& does) {
+void MpiHeartbeat::send() {
+  const std::string does = options_.watch != nullptr ? options_.watch->doing() : "";
   for (const int peer : sources()) {  // messages go both ways between a rank and its sources()
     State::Sent& sent = state_->sent[peer];
     int done = 1;
     if (sent.request != MPI_REQUEST_NULL) check_mpi(MPI_Test(&sent.request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (done == 0) continue;
-    sent.beat = {.place = place, .does = {}};
+    sent.beat = {.place = place_, .does = {}};
     std::copy_n(does.data(), std::min(does.size(), sent.beat.does.size() - 1), sent.beat.does.data());
     check_mpi(MPI_Isend(&sent.beat, sizeof(Beat), MPI_BYTE, peer, 0, state_->communicator, &sent.request),
               "MPI_Isend");
@@ -78,12 +82,75 @@ void MpiHeartbeat::poll() {
   }
 }
 
-void MpiHeartbeat::pass(Duration time) {
-  for (PeerStatus& one : peers_) one.silent += time;
+std::string MpiHeartbeat::describe(int rank) const {
+  return options_.describe ? options_.describe(rank) : fmt::format("rank {}", rank);
 }
 
-void MpiHeartbeat::reset_timeouts() {
+std::optional<int> MpiHeartbeat::late() const {
+  std::optional<int> found;
+  for (const int rank : sources()) {
+    const PeerStatus& one = peers_[static_cast<std::size_t>(rank)];
+    if (one.place >= place_) continue;
+    if (!found || one.silent > peers_[static_cast<std::size_t>(*found)].silent) found = rank;
+  }
+  return found;
+}
+
+std::string MpiHeartbeat::whom_it_waits_for() const {
+  const auto late = this->late();
+  if (rank_ == 0 && !late) return "all ranks, which have reached the same point";
+  const PeerStatus& one = peers_[static_cast<std::size_t>(late.value_or(0))];
+  return fmt::format("{}, which {}", describe(late.value_or(0)),
+                     one.does.empty() ? "has not reported its work" : one.does);
+}
+
+void MpiHeartbeat::judge(Duration waited) const {
+  const auto late = this->late();
+  int lost = -1;
+  for (const int rank : sources()) {
+    const bool silent = peers_[static_cast<std::size_t>(rank)].silent >= options_.patience;
+    if (silent && (lost < 0 || rank == late)) lost = rank;
+  }
+  const std::string why = options_.why.empty() ? "" : " (" + options_.why + ")";
+  if (lost >= 0) {
+    const PeerStatus& one = peers_[static_cast<std::size_t>(lost)];
+    fail(ErrorCode::transport,
+         "{} does not answer: {} has waited for it for {:.1f} s outside of a step; no message from it for {:.1f} "
+         "s{}{}",
+         describe(lost), describe(rank_), seconds(waited), seconds(one.silent), why,
+         one.does.empty() ? "" : "; its last report: it " + one.does);
+  }
+  if (rank_ == 0 && waited >= options_.patience && !late)
+    fail(ErrorCode::transport,
+         "all ranks have reached the same point as {}, but MPI has not completed the operation for {:.1f} s{}",
+         describe(rank_), seconds(waited), why);
+}
+
+void MpiHeartbeat::wait(const std::function<bool()>& done) {
+  using namespace std::chrono_literals;
+  ++place_;
+  if (done()) return;
+  constexpr Duration look_every = 10ms, max_at_once = 1s;  // a longer gap means that the process was stopped
+  const Duration report_every = std::clamp<Duration>(options_.patience / 40, 50ms, 5s);
   for (PeerStatus& one : peers_) one.silent = {};
+  Duration waited{}, said_at = -report_every;
+  auto looked = std::chrono::steady_clock::now();
+  while (!done()) {
+    std::this_thread::sleep_for(20us);  // leaves the core to ranks that compute
+    const Duration passed = std::min<Duration>(std::chrono::steady_clock::now() - looked, max_at_once);
+    if (passed < look_every) continue;
+    looked = std::chrono::steady_clock::now();
+    waited += passed;
+    for (PeerStatus& one : peers_) one.silent += passed;
+    poll();
+    if (options_.watch != nullptr) options_.watch->waits_for(whom_it_waits_for());
+    if (waited - said_at >= report_every) {
+      said_at = waited;
+      send();
+    }
+    judge(waited);
+  }
+  if (options_.watch != nullptr) options_.watch->waits_for({});
 }
 
 }  // namespace ranvier::runtime

@@ -1,24 +1,28 @@
-// Heartbeats between ranks before their loops run: progress and current activity. All ranks send to rank 0, and rank
-// 0 sends to all, so a rank in a collective knows which rank it waits for. Calls never block. Only on the thread that
-// calls MPI.
+// Waits of ranks for each other outside of the event loop. A rank waits as long as its peers send heartbeats, which
+// tell their progress and current activity. All ranks send to rank 0, and rank 0 sends to all, so a rank in a
+// collective knows which rank it waits for. Only on the thread that calls MPI.
 #pragma once
 
 #include "runtime/base/clock.hpp"
 
-#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace ranvier::runtime {
 
+class ThreadWatchdog;
+
 class MpiHeartbeat {
  public:
-  struct PeerStatus {
-    std::uint64_t place = 0;  ///< number of collectives that the rank has reached
-    std::string does;         ///< "loads its weights, for 3.0 s"; empty: no message yet
-    Duration silent{};        ///< time since its last message, as counted by pass()
+  struct Options {
+    Duration patience = std::chrono::minutes(10);   ///< longest silence of a peer
+    std::string why;                                ///< reason of the patience, for users: "ten times `timeout` 60"
+    std::function<std::string(int rank)> describe;  ///< null: "rank 1"
+    ThreadWatchdog* watch = nullptr;  ///< knows this rank's activity and records its waits; may be null
   };
 
   /// Collective call of all ranks.
@@ -27,24 +31,35 @@ class MpiHeartbeat {
   MpiHeartbeat(const MpiHeartbeat&) = delete;
   MpiHeartbeat& operator=(const MpiHeartbeat&) = delete;
 
-  /// Sends to all sources(). Skips peers whose last message is still in flight.
-  void send(std::uint64_t place, const std::string& does);
-  /// Receives all messages that have arrived.
-  void poll();
-  /// Adds `time` to the silence of every rank; poll() resets it for ranks that sent.
-  void pass(Duration time);
-  /// Resets the silence of all ranks.
-  void reset_timeouts();
-
-  /// Last message by rank; only entries of sources() are ever set.
-  [[nodiscard]] const std::vector<PeerStatus>& peers() const noexcept { return peers_; }
-  /// Ranks that this one exchanges messages with: all others on rank 0, else rank 0.
-  [[nodiscard]] std::vector<int> sources() const;
+  void set(Options options) { options_ = std::move(options); }
+  /// Sends this rank's activity to its peers, without blocking. Call it while other ranks may wait for this one.
+  void send();
+  /// Waits for a collective of all ranks: until `done` returns true. Throws ErrorCode::transport, naming the rank, once
+  /// a peer was silent for the patience.
+  void wait(const std::function<bool()>& done);
 
  private:
+  struct PeerStatus {
+    std::uint64_t place = 0;  // number of collectives that the rank has reached
+    std::string does;         // "loads its weights, for 3.0 s"; empty: no message yet
+    Duration silent{};        // waited since its last message
+  };
   struct State;
+
+  /// Receives all messages that have arrived.
+  void poll();
+  /// Ranks that this one exchanges messages with: all others on rank 0, else rank 0.
+  [[nodiscard]] std::vector<int> sources() const;
+  [[nodiscard]] std::string describe(int rank) const;
+  /// The source that has not reached this collective and is silent for longest.
+  [[nodiscard]] std::optional<int> late() const;
+  [[nodiscard]] std::string whom_it_waits_for() const;
+  void judge(Duration waited) const;
+
   int rank_, ranks_;
-  std::vector<PeerStatus> peers_;
+  Options options_;
+  std::uint64_t place_ = 0;        // number of collectives reached
+  std::vector<PeerStatus> peers_;  // only entries of sources() are ever set
   std::unique_ptr<State> state_;
 };
 

@@ -4,7 +4,6 @@
 #include "runtime/base/mpi_error.hpp"
 #include "runtime/files/memory_map.hpp"
 #include "runtime/host/cores.hpp"
-#include "runtime/liveness/startup_watchdog.hpp"
 
 #include <mpi.h>
 #if __has_include(<mpi-ext.h>)
@@ -20,7 +19,6 @@
 #include <deque>
 #include <exception>
 #include <functional>
-#include <thread>
 #include <utility>
 
 namespace ranvier::runtime {
@@ -42,7 +40,7 @@ constexpr int to_mpi(Tag tag) {
   return static_cast<int>(place * tag_index_limit + tag.index);
 }
 
-/// Predicate for wait(): whether `request` is complete.
+/// Predicate for MpiHeartbeat::wait(): whether `request` is complete.
 std::function<bool()> is_complete(MPI_Request& request) {
   return [&request] {
     int done = 0;
@@ -51,12 +49,12 @@ std::function<bool()> is_complete(MPI_Request& request) {
   };
 }
 
-long long reduce(long long value, MPI_Op operation, const std::function<void(const std::function<bool()>&)>& wait) {
+long long reduce(long long value, MPI_Op operation, MpiHeartbeat& heartbeat) {
   MPI_Request request = MPI_REQUEST_NULL;
   long long result = 0;
   check_mpi(MPI_Iallreduce(&value, &result, 1, MPI_LONG_LONG, operation, MPI_COMM_WORLD, &request),
             "MPI_Iallreduce");
-  wait(is_complete(request));
+  heartbeat.wait(is_complete(request));
   return result;
 }
 
@@ -194,102 +192,22 @@ void MpiSession::abort(int status) {
   std::_Exit(status);
 }
 
-std::string MpiSession::describe(int rank) const {
-  return waiting_.describe ? waiting_.describe(rank) : fmt::format("rank {}", rank);
-}
-
-void MpiSession::tell() { heartbeat_->send(place_, waiting_.watch != nullptr ? waiting_.watch->doing() : ""); }
-
-std::optional<int> MpiSession::late() const {
-  std::optional<int> found;
-  const auto& peers = heartbeat_->peers();
-  for (const int rank : heartbeat_->sources()) {
-    const MpiHeartbeat::PeerStatus& one = peers[static_cast<std::size_t>(rank)];
-    if (one.place >= place_) continue;
-    if (!found || one.silent > peers[static_cast<std::size_t>(*found)].silent) found = rank;
-  }
-  return found;
-}
-
-std::string MpiSession::whom_it_waits_for() const {
-  const auto late = this->late();
-  if (rank_ == 0 && !late) return "all ranks, which have reached the same point";
-  const MpiHeartbeat::PeerStatus& one = heartbeat_->peers()[static_cast<std::size_t>(late.value_or(0))];
-  return fmt::format("{}, which {}", describe(late.value_or(0)),
-                     one.does.empty() ? "has not reported its work" : one.does);
-}
-
-void MpiSession::judge(Duration waited) const {
-  const auto late = this->late();
-  int lost = -1;
-  for (const int rank : heartbeat_->sources()) {
-    const bool silent = heartbeat_->peers()[static_cast<std::size_t>(rank)].silent >= waiting_.patience;
-    if (silent && (lost < 0 || rank == late)) lost = rank;
-  }
-  const std::string why = waiting_.why.empty() ? "" : " (" + waiting_.why + ")";
-  if (lost >= 0) {
-    const MpiHeartbeat::PeerStatus& one = heartbeat_->peers()[static_cast<std::size_t>(lost)];
-    fail(ErrorCode::transport,
-         "{} does not answer: {} has waited for it for {:.1f} s outside of a step; no message from it for {:.1f} "
-         "s{}{}",
-         describe(lost), describe(rank_), seconds(waited), seconds(one.silent), why,
-         one.does.empty() ? "" : "; its last report: it " + one.does);
-  }
-  if (rank_ == 0 && waited >= waiting_.patience && !late)
-    fail(ErrorCode::transport,
-         "all ranks have reached the same point as {}, but MPI has not completed the operation for {:.1f} s{}",
-         describe(rank_), seconds(waited), why);
-}
-
-void MpiSession::wait(const std::function<bool()>& done) {
-  using namespace std::chrono_literals;
-  ++place_;
-  if (done()) return;
-  constexpr Duration look_every = 10ms, max_at_once = 1s;  // a longer gap means that the process was stopped
-  const Duration report_every = std::clamp<Duration>(waiting_.patience / 40, 50ms, 5s);
-  heartbeat_->reset_timeouts();
-  Duration waited{}, said_at = -report_every;
-  auto looked = std::chrono::steady_clock::now();
-  while (!done()) {
-    std::this_thread::sleep_for(20us);  // leaves the core to ranks that compute
-    const Duration passed = std::min<Duration>(std::chrono::steady_clock::now() - looked, max_at_once);
-    if (passed < look_every) continue;
-    looked = std::chrono::steady_clock::now();
-    waited += passed;
-    heartbeat_->pass(passed);
-    heartbeat_->poll();
-    if (waiting_.watch != nullptr) waiting_.watch->waits_for(whom_it_waits_for());
-    if (waited - said_at >= report_every) {
-      said_at = waited;
-      tell();
-    }
-    judge(waited);
-  }
-  if (waiting_.watch != nullptr) waiting_.watch->waits_for({});
-}
-
 void MpiSession::barrier() {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
-  wait(is_complete(request));
+  heartbeat_->wait(is_complete(request));
 }
 
-long long MpiSession::smallest(long long value) {
-  return reduce(value, MPI_MIN, [this](const auto& done) { wait(done); });
-}
-long long MpiSession::largest(long long value) {
-  return reduce(value, MPI_MAX, [this](const auto& done) { wait(done); });
-}
-long long MpiSession::sum(long long value) {
-  return reduce(value, MPI_SUM, [this](const auto& done) { wait(done); });
-}
+long long MpiSession::smallest(long long value) { return reduce(value, MPI_MIN, *heartbeat_); }
+long long MpiSession::largest(long long value) { return reduce(value, MPI_MAX, *heartbeat_); }
+long long MpiSession::sum(long long value) { return reduce(value, MPI_SUM, *heartbeat_); }
 
 std::vector<long long> MpiSession::all(long long value) {
   std::vector<long long> values(static_cast<std::size_t>(ranks_));
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Iallgather(&value, 1, MPI_LONG_LONG, values.data(), 1, MPI_LONG_LONG, MPI_COMM_WORLD, &request),
             "MPI_Iallgather");
-  wait(is_complete(request));
+  heartbeat_->wait(is_complete(request));
   return values;
 }
 
@@ -299,7 +217,7 @@ void MpiSession::broadcast(std::vector<std::byte>& bytes) {
   bytes.resize(static_cast<std::size_t>(size));
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibcast(bytes.data(), static_cast<int>(size), MPI_BYTE, 0, MPI_COMM_WORLD, &request), "MPI_Ibcast");
-  wait(is_complete(request));
+  heartbeat_->wait(is_complete(request));
 }
 
 struct MpiTransport::State {

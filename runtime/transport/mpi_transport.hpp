@@ -6,18 +6,13 @@
 #include "runtime/liveness/mpi_heartbeat.hpp"
 #include "runtime/transport/transport.hpp"
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace ranvier::runtime {
-
-class StartupWatchdog;
 
 /// Whether this MPI reports that it can send and receive GPU memory itself. Call it after MpiSession is made.
 [[nodiscard]] bool mpi_reaches_gpus();
@@ -53,18 +48,10 @@ class MpiSession {
   /// Ends every rank of the job at once with this exit status. Does not return.
   [[noreturn]] void abort(int status);
 
-  // Blocking collectives over all ranks, for use before training; never while the loop runs. A rank keeps waiting
-  // while its peers send heartbeats. Each throws ErrorCode::transport, naming the rank, once a peer was silent for
-  // Waiting::patience.
-  struct Waiting {
-    Duration patience = std::chrono::minutes(10);
-    std::string why;                                ///< reason of the patience, for users: "ten times `timeout` 60"
-    std::function<std::string(int rank)> describe;  ///< null: "rank 1"
-    StartupWatchdog* watch = nullptr;  ///< knows this rank's activity and records its waits; may be null
-  };
-  void set_waiting(Waiting waiting) { waiting_ = std::move(waiting); }
-  /// Sends this rank's activity to its peers, if it has a watch. Call it while other ranks may wait for this one.
-  void tell();
+  /// Waits of the collectives below: who is silent, and for how long a rank may be.
+  [[nodiscard]] MpiHeartbeat& heartbeat() noexcept { return *heartbeat_; }
+  // Blocking collectives over all ranks, for use before training; never while the loop runs. Each throws as
+  // MpiHeartbeat::wait() does.
   void barrier();
   [[nodiscard]] long long smallest(long long value);
   [[nodiscard]] long long largest(long long value);
@@ -75,22 +62,12 @@ class MpiSession {
   void broadcast(std::vector<std::byte>& bytes);
 
  private:
-  /// Waits until `done` returns true.
-  void wait(const std::function<bool()>& done);
-  [[nodiscard]] std::string describe(int rank) const;
-  /// Rank of sources() that has not reached this collective and is silent for longest.
-  [[nodiscard]] std::optional<int> late() const;
-  [[nodiscard]] std::string whom_it_waits_for() const;
-  void judge(Duration waited) const;
-
   int rank_ = 0;
   int ranks_ = 1;
   int local_rank_ = 0;
   int local_ranks_ = 1;
   int cores_ = 1;
   std::vector<int> nodes_;
-  Waiting waiting_;
-  std::uint64_t place_ = 0;  // number of collectives reached
   std::optional<MpiHeartbeat> heartbeat_;
 };
 

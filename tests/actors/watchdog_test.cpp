@@ -1,7 +1,7 @@
 // Which ranks the watchdogs of a job name, in virtual time, and which they leave alone.
 #include "actors/watch/watchdog.hpp"
 #include "models/core/initialize.hpp"
-#include "offload/checkpoint/file_writer.hpp"
+#include "runtime/liveness/time_limits.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/delayed_device.hpp"
 #include "tests/doubles/forwarding.hpp"
@@ -117,7 +117,7 @@ class SlowTarget final : public actors::CheckpointTarget, public runtime::Progre
  private:
   void later(const char* what, runtime::Handler then) {
     const runtime::Handler end =
-        loop_->ends({.part = "checkpoint", .text = what, .patience = offload::checkpoint_patience}, *this,
+        loop_->ends({.part = "checkpoint", .text = what, .patience = runtime::checkpoint_patience}, *this,
                     [this, then = std::move(then)] {
                       ++done_;
                       then();
@@ -204,8 +204,7 @@ Watched run_watched(const Job& job) {
                                   .describe = [](int rank) { return fmt::format("rank {}", rank); },
                                   .waits = [trainer] { return trainer->waits(); },
                                   .details = [trainer](std::string_view part) { return trainer->details(part); },
-                                  .waited_for = nullptr,
-                                  .heartbeat = nullptr}));
+                                  .waited_for = nullptr}));
     trainer->start({.step =
                         [&, r](const actors::StepResult& step) {
                           if (r == 0) result.steps = step.step;
@@ -263,8 +262,7 @@ actors::Watchdog::Options alone() {
           .describe = [](int rank) { return fmt::format("rank {}", rank); },
           .waits = nullptr,
           .details = nullptr,
-          .waited_for = nullptr,
-          .heartbeat = nullptr};
+          .waited_for = nullptr};
 }
 
 }  // namespace
@@ -458,6 +456,25 @@ TEST_CASE("a read that does not return is named with file and offset, and later 
     CHECK(loop.now() >= patience * timeout);
     CHECK(loop.now() < (patience + 1) * timeout);
   }
+}
+
+TEST_CASE("without messages an idle rank is left alone, and a read that does not return is named") {
+  runtime::Simulation simulation(1, {.seed = 1});
+  auto& loop = simulation.loop(0);
+  const runtime::Trace trace(0, loop);
+  int checks_at_work = 0;
+  auto options = alone();
+  options.at_work = [&] { ++checks_at_work; };
+  const actors::Watchdog watchdog(loop, simulation.transport(0), trace, options);
+  Disk disk;
+  runtime::Handler read;
+  loop.after(10 * timeout, [&] {
+    CHECK(checks_at_work == 0);
+    read = loop.ends({"tiers", "a read of a file"}, disk, [] {});
+  });
+  CHECK(error_of(simulation).starts_with("rank 0 stands still: tiers: a read of a file, "));
+  CHECK(loop.now() < 12 * timeout);
+  CHECK(checks_at_work == 5);  // every 20 ms until the timeout
 }
 
 TEST_CASE("a row that stops taking part is named, with the operations that wait for it") {

@@ -238,8 +238,7 @@ TEST_CASE("a row that stops taking part in NCCL's operations is named, with the 
                                     .describe = [](int rank) { return fmt::format("rank {}", rank); },
                                     .waits = [trainer] { return trainer->waits(); },
                                     .details = [trainer](std::string_view part) { return trainer->details(part); },
-                                    .waited_for = [column] { return column->waited_for(); },
-                                    .heartbeat = nullptr}));
+                                    .waited_for = [column] { return column->waited_for(); }}));
       column->connect([trainer] {
         trainer->start({.step = [](const actors::StepResult&) {}, .evaluation = nullptr, .done = [] {}});
       });

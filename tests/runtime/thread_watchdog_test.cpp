@@ -1,5 +1,6 @@
-// Which blocked threads the startup watchdog ends, and which it leaves alone.
-#include "runtime/liveness/startup_watchdog.hpp"
+// Which blocked threads and event loops the watchdog ends, and which it leaves alone.
+#include "runtime/liveness/thread_watchdog.hpp"
+#include "runtime/loop/asio_loop.hpp"
 
 #include <doctest/doctest.h>
 
@@ -19,8 +20,8 @@ constexpr runtime::Duration timeout = 400ms;
 /// A watchdog that records why it would end the process.
 class Watched {
  public:
-  [[nodiscard]] runtime::StartupWatchdog& operator*() { return watch_; }
-  [[nodiscard]] runtime::StartupWatchdog* operator->() { return &watch_; }
+  [[nodiscard]] runtime::ThreadWatchdog& operator*() { return watch_; }
+  [[nodiscard]] runtime::ThreadWatchdog* operator->() { return &watch_; }
   /// Waits until the watchdog fires.
   [[nodiscard]] std::string why() { return why_.get_future().get(); }
   [[nodiscard]] bool ended() const { return ended_; }
@@ -28,14 +29,14 @@ class Watched {
  private:
   std::promise<std::string> why_;
   std::atomic<bool> ended_ = false;
-  runtime::StartupWatchdog watch_{{.timeout = timeout,
-                                   .who = "rank 1",
-                                   .end =
-                                       [this](const std::string& why) {
-                                         ended_ = true;
-                                         why_.set_value(why);
-                                       },
-                                   .tell = nullptr}};
+  runtime::ThreadWatchdog watch_{{.timeout = timeout,
+                                  .who = "rank 1",
+                                  .end =
+                                      [this](const std::string& why) {
+                                        ended_ = true;
+                                        why_.set_value(why);
+                                      },
+                                  .tell = nullptr}};
 };
 
 }  // namespace
@@ -77,6 +78,34 @@ TEST_CASE("a thread that computes without reports is left alone until it blocks"
   CHECK(watched.why().starts_with("rank 1 stands still: it makes its plan, for "));
 }
 
+TEST_CASE("a handler that blocks for three timeouts is ended, by the watchdog's thread") {
+  Watched watched;
+  runtime::AsioLoop loop;
+  watched->runs_loop([&] { return loop.heartbeat(); }, [] { return "the last spans"; });
+  loop.post([&] {
+    std::this_thread::sleep_for(3 * timeout);
+    CHECK(watched.ended());
+    loop.stop();
+  });
+  loop.run();
+  const std::string why = watched.why();
+  CAPTURE(why);
+  CHECK(why.starts_with("rank 1: the event loop made no progress for "));
+  CHECK(why.ends_with(" s (`timeout`)\nthe last spans"));
+}
+
+TEST_CASE("a loop that makes progress, or that the watchdog has left, is not ended") {
+  Watched watched;
+  runtime::AsioLoop loop;
+  watched->runs_loop([&] { return loop.heartbeat(); }, [] { return ""; });
+  for (int i = 1; i <= 6; ++i) loop.after(i * timeout / 2, [] { std::this_thread::sleep_for(timeout / 8); });
+  loop.after(7 * timeout / 2, [&] { loop.stop(); });
+  loop.run();
+  watched->rests();
+  std::this_thread::sleep_for(3 * timeout);
+  CHECK_FALSE(watched.ended());
+}
+
 TEST_CASE("the rank that a thread waits for is printed in place of the item, until the next activity") {
   Watched watched;
   watched->does("loads its weights");
@@ -93,15 +122,15 @@ TEST_CASE("the rank that a thread waits for is printed in place of the item, unt
 TEST_CASE("progress of the owner is reported to others from its thread, and not more often than requested") {
   int told = 0;
   const std::thread::id owner = std::this_thread::get_id();
-  runtime::StartupWatchdog watch({.timeout = 60s,
-                                  .who = "rank 0",
-                                  .end = [](const std::string&) {},
-                                  .tell =
-                                      [&] {
-                                        CHECK(std::this_thread::get_id() == owner);
-                                        ++told;
-                                      },
-                                  .tell_every = 1h});
+  runtime::ThreadWatchdog watch({.timeout = 60s,
+                                 .who = "rank 0",
+                                 .end = [](const std::string&) {},
+                                 .tell =
+                                     [&] {
+                                       CHECK(std::this_thread::get_id() == owner);
+                                       ++told;
+                                     },
+                                 .tell_every = 1h});
   watch.does("opens its data");
   CHECK(told == 1);
   for (int i = 0; i < 100; ++i) watch.moved();

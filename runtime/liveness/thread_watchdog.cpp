@@ -1,11 +1,11 @@
-#include "runtime/liveness/startup_watchdog.hpp"
+#include "runtime/liveness/thread_watchdog.hpp"
+
+#include "runtime/liveness/time_limits.hpp"
 
 #include <fmt/format.h>
 
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <utility>
 
@@ -17,6 +17,8 @@ namespace {
 constexpr int min_share = 50;
 /// Bytes that a check itself, or a signal, reads and writes at most.
 constexpr std::uint64_t noise_bytes = 1024;
+/// Additional time without a heartbeat, since an idle loop has long periods.
+constexpr Duration heartbeat_slack = std::chrono::milliseconds(200);
 
 Duration processor_time(int who) {
   struct rusage usage{};
@@ -41,22 +43,23 @@ std::uint64_t pages_fetched() {
   return ::getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<std::uint64_t>(usage.ru_majflt) : 0;
 }
 
-}  // namespace
-
 /// Work of the process so far, as counted by the system, without the calling thread's CPU time.
-struct StartupWatchdog::Account {
-  Duration processor{};
-  std::uint64_t bytes = 0, pages = 0;
+struct ProcessWork {
+  Duration processor = processor_time(RUSAGE_SELF) - processor_time(RUSAGE_THREAD);
+  std::uint64_t bytes = bytes_passed(), pages = pages_fetched();
+
+  [[nodiscard]] bool exceeds(const ProcessWork& before, Duration period) const {
+    return min_share * (processor - before.processor) >= period || bytes - before.bytes > noise_bytes ||
+           pages != before.pages;
+  }
 };
 
-StartupWatchdog::Account StartupWatchdog::account() {
-  return {processor_time(RUSAGE_SELF) - processor_time(RUSAGE_THREAD), bytes_passed(), pages_fetched()};
-}
+}  // namespace
 
-StartupWatchdog::StartupWatchdog(Options options)
+ThreadWatchdog::ThreadWatchdog(Options options)
     : options_(std::move(options)), owner_(std::this_thread::get_id()), thread_([this] { look(); }) {}
 
-StartupWatchdog::~StartupWatchdog() {
+ThreadWatchdog::~ThreadWatchdog() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -65,16 +68,17 @@ StartupWatchdog::~StartupWatchdog() {
   thread_.join();
 }
 
-void StartupWatchdog::begin(std::string& text, std::string value) {
+void ThreadWatchdog::begin(std::string& text, std::string value) {
   text = std::move(value);
   since_ = std::chrono::steady_clock::now();
 }
 
-void StartupWatchdog::does(std::string what, int patience) {
+void ThreadWatchdog::does(std::string what, int patience) {
   {
     const std::lock_guard lock(mutex_);
     part_.clear();
     whom_.clear();
+    heartbeat_ = nullptr;
     patience_ = patience;
     begin(what_, std::move(what));
   }
@@ -82,16 +86,15 @@ void StartupWatchdog::does(std::string what, int patience) {
   moved();
 }
 
-void StartupWatchdog::about(std::string part) {
+void ThreadWatchdog::about(std::string part) {
   {
     const std::lock_guard lock(mutex_);
     begin(part_, std::move(part));
   }
-  ++parts_;
   moved();
 }
 
-void StartupWatchdog::waits_for(std::string whom) {
+void ThreadWatchdog::waits_for(std::string whom) {
   {
     const std::lock_guard lock(mutex_);
     if (whom.empty() || whom_.empty()) {
@@ -103,12 +106,16 @@ void StartupWatchdog::waits_for(std::string whom) {
   moved();
 }
 
-void StartupWatchdog::rests() {
+void ThreadWatchdog::runs_loop(std::function<std::uint64_t()> heartbeat, std::function<std::string()> last_spans) {
   const std::lock_guard lock(mutex_);
   begin(what_, {});
+  heartbeat_ = std::move(heartbeat);
+  last_spans_ = std::move(last_spans);
 }
 
-void StartupWatchdog::moved() {
+void ThreadWatchdog::rests() { runs_loop(nullptr, nullptr); }
+
+void ThreadWatchdog::moved() {
   moves_.fetch_add(1, std::memory_order_relaxed);
   if (std::this_thread::get_id() != owner_ || !options_.tell) return;
   const auto now = std::chrono::steady_clock::now();
@@ -117,40 +124,39 @@ void StartupWatchdog::moved() {
   options_.tell();
 }
 
-std::string StartupWatchdog::doing() const {
+std::string ThreadWatchdog::doing() const {
   const std::lock_guard lock(mutex_);
   return what_.empty() ? std::string() : text();
 }
 
-std::string StartupWatchdog::text() const {
+std::string ThreadWatchdog::text() const {
   const double age = seconds(std::chrono::steady_clock::now() - since_);
   if (!whom_.empty()) return fmt::format("{}: waits for {:.1f} s for {}", what_, age, whom_);
   return fmt::format("{}{}{}, for {:.1f} s", what_, part_.empty() ? "" : ": ", part_, age);
 }
 
-void StartupWatchdog::look() {
-  const auto period =
-      std::clamp<Duration>(options_.timeout / 8, std::chrono::milliseconds(20), std::chrono::seconds(1));
-  Account before = account();
-  std::uint64_t moves = 0;
-  Duration quiet{};
+void ThreadWatchdog::look() {
+  const Duration timeout = options_.timeout, period = check_period(timeout);
+  ProcessWork before;
+  std::uint64_t worked = 0;
+  QuietTime quiet;
   std::unique_lock lock(mutex_);
   while (!over_.wait_for(lock, period, [this] { return stop_; })) {
-    if (what_.empty()) {
-      quiet = {};
-      continue;
+    std::string why;
+    if (heartbeat_) {
+      if (quiet.check(heartbeat_(), period) < timeout + heartbeat_slack) continue;
+      why = fmt::format("{}: the event loop made no progress for {:.0f} s (`timeout`)\n{}", options_.who,
+                        seconds(timeout), last_spans_());
+    } else {
+      const ProcessWork now;
+      worked += now.exceeds(before, period) ? 1 : 0;
+      before = now;
+      quiet.check(moves_ + worked, period);
+      if (what_.empty()) quiet.reset();
+      if (quiet.time() < patience_ * timeout) continue;
+      why = fmt::format("{} stands still: it {}, and nothing has moved for {:.1f} s (`timeout` {:g})", options_.who,
+                        text(), seconds(quiet.time()), seconds(timeout));
     }
-    const Account now = account();
-    const std::uint64_t counted = moves_.load(std::memory_order_relaxed);
-    const bool moved = counted != moves || min_share * (now.processor - before.processor) >= period ||
-                       now.bytes - before.bytes > noise_bytes || now.pages != before.pages;
-    before = now;
-    moves = counted;
-    quiet = moved ? Duration() : quiet + period;
-    if (quiet < patience_ * options_.timeout) continue;
-    const std::string why =
-        fmt::format("{} stands still: it {}, and nothing has moved for {:.1f} s (`timeout` {:g})", options_.who,
-                    text(), seconds(quiet), seconds(options_.timeout));
     lock.unlock();
     return options_.end(why);
   }

@@ -1,11 +1,13 @@
-// Watchdog of a thread that blocks without an event loop: startup and shutdown of a rank. It calls `end` if, for the
-// timeout, the thread reports no progress and the process does no work: CPU time, bytes read or written, major page
-// faults. Time is counted in checks, so a stopped and continued process has not hung.
+// Watchdog of a rank's main thread, on a thread of its own. It calls `end` if, for the timeout, the thread blocks:
 //
-//   StartupWatchdog watch({.timeout = 60s, .who = "rank 1", .end = …});
+//   outside of the loop   it reports no progress, and the process does no work: CPU time, bytes read or written, major
+//                         page faults
+//   in the loop           a handler does not return
+//
+//   ThreadWatchdog watch({.timeout = 60s, .who = "rank 1", .end = …});
 //   watch.does("loads its weights");
 //   for (…) watch.about("h.3 of model.safetensors"), read(…);
-//   watch.rests();
+//   watch.runs_loop([&] { return loop.heartbeat(); }, …);
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -20,7 +22,7 @@
 
 namespace ranvier::runtime {
 
-class StartupWatchdog {
+class ThreadWatchdog {
  public:
   struct Options {
     Duration timeout = std::chrono::seconds(60);
@@ -32,10 +34,10 @@ class StartupWatchdog {
   };
 
   /// The calling thread is the owner. Watching starts at does().
-  explicit StartupWatchdog(Options options);
-  ~StartupWatchdog();
-  StartupWatchdog(const StartupWatchdog&) = delete;
-  StartupWatchdog& operator=(const StartupWatchdog&) = delete;
+  explicit ThreadWatchdog(Options options);
+  ~ThreadWatchdog();
+  ThreadWatchdog(const ThreadWatchdog&) = delete;
+  ThreadWatchdog& operator=(const ThreadWatchdog&) = delete;
 
   // The owner's thread.
   /// Starts an activity: "loads its weights". It may show no progress for `patience` timeouts.
@@ -44,20 +46,19 @@ class StartupWatchdog {
   void about(std::string part);
   /// Sets the peer that the owner waits for: "rank 0, which …"; empty: it waits for no rank. Counts as progress.
   void waits_for(std::string whom);
+  /// Watches an event loop until does() or rests(): `heartbeat` grows with its iterations; `last_spans` ends the
+  /// message. Both are callable from any thread.
+  void runs_loop(std::function<std::uint64_t()> heartbeat, std::function<std::string()> last_spans);
   /// Stops watching until the next does().
   void rests();
 
   // Callable from any thread.
   /// Reports progress: one piece of work is done.
   void moved();
-  /// Number of calls of about() so far.
-  [[nodiscard]] std::uint64_t parts() const noexcept { return parts_; }
-  /// Current activity: "loads its weights: h.3 of model.safetensors, for 1.2 s"; empty after rests().
+  /// Current activity: "loads its weights: h.3 of model.safetensors, for 1.2 s"; empty after runs_loop() and rests().
   [[nodiscard]] std::string doing() const;
 
  private:
-  struct Account;
-  [[nodiscard]] static Account account();
   void look();
   /// Sets `text` and the start time. Holds the mutex.
   void begin(std::string& text, std::string value);
@@ -65,12 +66,14 @@ class StartupWatchdog {
 
   const Options options_;
   const std::thread::id owner_;
-  std::atomic<std::uint64_t> moves_{0}, parts_{0};
+  std::atomic<std::uint64_t> moves_{0};
   std::chrono::steady_clock::time_point told_{};  // last call of `tell`; owner's thread only
   mutable std::mutex mutex_;
   std::condition_variable over_;
   // Guarded by the mutex.
-  std::string what_, part_, whom_;  // what_ empty: watching is off
+  std::string what_, part_, whom_;            // what_ empty: no activity is watched
+  std::function<std::uint64_t()> heartbeat_;  // null: no loop is watched
+  std::function<std::string()> last_spans_;
   int patience_ = 1;
   std::chrono::steady_clock::time_point since_{};  // start of the innermost entry
   bool stop_ = false;
