@@ -250,7 +250,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
       runtime::print_stderr(fmt::format("{}: warning: {}\n", program, loss));
     return status;
   } catch (const FailedTogether& failure) {
-    if (watch) watch->rests();
+    if (watch) watch->does("ends", runtime::output_patience);  // a destructor may wait for a disk that hangs
     if (failure.error) print_error(program, failure.error->what());
     if (page)
       page->fail(failure.error ? message_of(*failure.error)
