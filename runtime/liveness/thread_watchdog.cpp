@@ -79,6 +79,7 @@ void ThreadWatchdog::does(std::string what, int patience) {
     part_.clear();
     whom_.clear();
     heartbeat_ = nullptr;
+    quiet_ = {};
     patience_ = patience;
     begin(what_, std::move(what));
   }
@@ -109,6 +110,7 @@ void ThreadWatchdog::waits_for(std::string whom) {
 void ThreadWatchdog::runs_loop(std::function<std::uint64_t()> heartbeat, std::function<std::string()> last_spans) {
   const std::lock_guard lock(mutex_);
   begin(what_, {});
+  quiet_ = {};
   heartbeat_ = std::move(heartbeat);
   last_spans_ = std::move(last_spans);
 }
@@ -139,23 +141,22 @@ void ThreadWatchdog::look() {
   const Duration timeout = options_.timeout, period = check_period(timeout);
   ProcessWork before;
   std::uint64_t worked = 0;
-  QuietTime quiet;
   std::unique_lock lock(mutex_);
   while (!over_.wait_for(lock, period, [this] { return stop_; })) {
     std::string why;
     if (heartbeat_) {
-      if (quiet.check(heartbeat_(), period) < timeout + heartbeat_slack) continue;
+      if (quiet_.check(heartbeat_(), period) < timeout + heartbeat_slack) continue;
       why = fmt::format("{}: the event loop made no progress for {:.0f} s (`timeout`)\n{}", options_.who,
                         seconds(timeout), last_spans_());
     } else {
       const ProcessWork now;
       worked += now.exceeds(before, period) ? 1 : 0;
       before = now;
-      quiet.check(moves_ + worked, period);
-      if (what_.empty()) quiet.reset();
-      if (quiet.time() < patience_ * timeout) continue;
+      quiet_.check(moves_ + worked, period);
+      if (what_.empty()) quiet_.reset();
+      if (quiet_.time() < patience_ * timeout) continue;
       why = fmt::format("{} stands still: it {}, and nothing has moved for {:.1f} s (`timeout` {:g})", options_.who,
-                        text(), seconds(quiet.time()), seconds(timeout));
+                        text(), seconds(quiet_.time()), seconds(timeout));
     }
     lock.unlock();
     return options_.end(why);

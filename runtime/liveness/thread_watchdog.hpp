@@ -11,6 +11,7 @@
 #pragma once
 
 #include "runtime/base/clock.hpp"
+#include "runtime/liveness/time_limits.hpp"
 
 #include <atomic>
 #include <condition_variable>
@@ -74,6 +75,7 @@ class ThreadWatchdog {
   std::string what_, part_, whom_;            // what_ empty: no activity is watched
   std::function<std::uint64_t()> heartbeat_;  // null: no loop is watched
   std::function<std::string()> last_spans_;
+  QuietTime quiet_;  // restarts with each activity or loop
   int patience_ = 1;
   std::chrono::steady_clock::time_point since_{};  // start of the innermost entry
   bool stop_ = false;
