@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 
 namespace ranvier::models {
 namespace {
@@ -63,7 +64,7 @@ std::span<const SizeField<BertOptions>> BertOptions::sizes() {
       {Size::vocab_size, &BertOptions::vocab_size, "vocab_size"},
       {Size::sequence_length, &BertOptions::sequence_length, "max_position_embeddings"},
       {Size::tile, &BertOptions::tile},
-      {Size::classes, &BertOptions::classes, "", 0},
+      {Size::classes, &BertOptions::classes, "", std::numeric_limits<int>::min()},  // problem() bounds it
   };
   return all;
 }
@@ -91,7 +92,7 @@ std::optional<std::string> BertOptions::problem(const SizeNames& names) const {
   if (padding_token < 0 || padding_token > max_padding_token)
     return fmt::format("{} is out of range: {}; use 0 to {}", names("pad_token_id"), padding_token,
                        max_padding_token);
-  if (classes == 1)
+  if (classes != 0 && classes < 2)
     return fmt::format("{} is too small: {}; use at least 2, or 0 for masked language modelling", names("classes"),
                        classes);
   if (auto problem = divisor_problem({names("heads"), heads}, {names("hidden"), hidden})) return problem;

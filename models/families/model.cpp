@@ -218,18 +218,23 @@ std::string model_config_json(const ModelSizes& sizes, const std::string& like) 
 
 std::optional<StoredModel> stored_model(const Safetensors& weights, std::optional<int> heads) {
   const std::filesystem::path folder = weights.path().parent_path();
+  const std::string file = (folder / "config.json").string();
   auto config = read_model_config(folder);
   std::optional<ModelSizes> found;
   for_each_family([&]<typename Family>(const Family&) {
     if constexpr (requires { Family::stored(weights, nullptr, heads); }) {
       const Family* const in_config = config ? std::get_if<Family>(&config->sizes) : nullptr;
-      if (found || (config && in_config == nullptr)) return;
-      if (const auto sizes = Family::stored(weights, in_config, heads)) found = *sizes;
+      if (found) return;
+      const bool is_other = config && in_config == nullptr;
+      const auto sizes = Family::stored(weights, in_config, is_other ? 1 : heads);
+      if (sizes && is_other)
+        fail(ErrorCode::data, "{}: the model is {}, but {} has the tensors of {}; use files of one model", file,
+             family_name(config->sizes), weights.path().string(), sizes->family());
+      if (sizes) found = *sizes;
     }
   });
   if (found) return StoredModel{.sizes = std::move(*found), .config = std::move(config)};
   if (!config) return std::nullopt;
-  const std::string file = (folder / "config.json").string();
   const int said = value_of(config->sizes, Size::heads), layers = layers_of(config->sizes);
   if (heads && *heads != said)
     fail(ErrorCode::usage, "`heads` {} differs from {}: {}; remove `heads`", *heads, file, said);

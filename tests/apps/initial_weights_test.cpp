@@ -151,8 +151,9 @@ TEST_CASE_FIXTURE(Fixture, "a folder without a model is refused with its actual 
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights of another kind of model are named by their config.json") {
-  folder.write("model/config.json", R"({"model_type": "llama"})");
-  refused({}, {"unsupported 'model_type': \"llama\"", "GPT-2"});
+  const models::LlamaOptions llama{.layers = 1, .hidden = 16, .heads = 4, .inner = 8, .vocab_size = 285};
+  folder.write("model/config.json", models::model_config_json(llama));
+  refused({}, {"config.json: the model is llama", "has the tensors of gpt2; use files of one model"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a shorter --sequence-length uses the first positions, and a longer one is refused") {

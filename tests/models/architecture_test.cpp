@@ -172,7 +172,7 @@ TEST_CASE("invalid model sizes are usage errors, and are named with their values
     }
     return "";
   };
-  CHECK(message({.hidden = 10, .heads = 3}).find("heads 3") != std::string::npos);
+  CHECK(message({.hidden = 10, .heads = 3}).find("`heads` 3") != std::string::npos);
   CHECK(message({.layers = 0}).find("layers") != std::string::npos);
   CHECK(message({.vocab_size = -1}).find("vocab_size") != std::string::npos);
   CHECK(message({.sequence_length = 0}).find("sequence_length") != std::string::npos);
