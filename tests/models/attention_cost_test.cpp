@@ -54,22 +54,15 @@ TEST_CASE("attention costs two products forward and five backward, over the pair
       const double flops =
           shape.samples * shape.heads *
           product_flops(shape.causal, shape.window, 0, shape.positions, shape.positions, shape.channels);
-      CostedRun forward(dtype), backward(dtype);
-      const auto out = forward.writes(B * T * C), sums = forward.writes(B * H * T, DType::f32);
-      const auto qkv = forward.reads(wide), work = forward.workspace(work_bytes);
-      const auto cost = forward.check(WorkKind::attention, [&](StreamView stream) {
-        attention_forward(stream, shape, dtype, forward[out], forward.floats(sums), forward[qkv], {},
-                          forward[work]);
+      const auto cost = CostedRun(dtype).check(WorkKind::attention, [&](StreamView stream, CostedRun& run) {
+        attention_forward(stream, shape, dtype, run.writes(B * T * C), run.writes(B * H * T, DType::f32),
+                          run.reads(wide), {}, run.workspace(work_bytes));
       });
       CHECK(cost.flops == 2 * flops);
       CHECK(cost.dtype == dtype);
-
-      const auto d_qkv = backward.writes(wide), d_out = backward.reads(B * T * C), of = backward.reads(wide);
-      const auto result = backward.reads(B * T * C), sums_of = backward.reads(B * H * T, DType::f32);
-      const auto scratch = backward.workspace(work_bytes);
-      const auto back = backward.check(WorkKind::attention, [&](StreamView stream) {
-        attention_backward(stream, shape, dtype, backward[d_qkv], backward[d_out], backward[of], backward[result],
-                           backward.floats(sums_of), {}, backward[scratch]);
+      const auto back = CostedRun(dtype).check(WorkKind::attention, [&](StreamView stream, CostedRun& run) {
+        attention_backward(stream, shape, dtype, run.writes(wide), run.reads(B * T * C), run.reads(wide),
+                           run.reads(B * T * C), run.reads(B * H * T, DType::f32), {}, run.workspace(work_bytes));
       });
       CHECK(back.flops == 5 * flops);
     }

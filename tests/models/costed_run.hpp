@@ -1,9 +1,9 @@
-// Checks an operation's declared cost: it gets arrays of exactly its sizes, marked as read or written, and a test
-// whether it reads and writes them.
+// Checks an operation's declared cost: its call declares arrays of exactly its sizes, as read or written, and the check
+// tests whether it reads and writes them.
 //
-//   CostedRun run(DType::bf16);
-//   const auto x = run.reads(n), y = run.writes(n);
-//   run.check(WorkKind::activation, [&](StreamView stream) { gelu_forward(stream, DType::bf16, run[y], run[x], n); });
+//   CostedRun(DType::bf16).check(WorkKind::activation, [&](StreamView stream, CostedRun& run) {
+//     gelu_forward(stream, DType::bf16, run.writes(n), run.reads(n), n);
+//   });
 #pragma once
 
 #include "runtime/base/dtype.hpp"
@@ -27,50 +27,60 @@ class CostedRun {
  public:
   using DType = runtime::DType;
 
+  /// Of a declared array or null, as a pointer to any type.
+  class Address {
+   public:
+    explicit Address(void* memory = nullptr) noexcept : memory_(memory) {}
+    template <typename T>
+    operator T*() const noexcept {
+      return static_cast<T*>(memory_);
+    }
+
+   private:
+    void* memory_;
+  };
+
   explicit CostedRun(DType dtype) : dtype_(dtype) {}
 
-  /// Arrays of n elements, of the run's type by default.
-  std::size_t reads(std::size_t n) { return reads(n, dtype_); }
-  std::size_t reads(std::size_t n, DType dtype) { return add(true, false, n * size_of(dtype), values(dtype, n)); }
-  std::size_t writes(std::size_t n) { return writes(n, dtype_); }
-  std::size_t writes(std::size_t n, DType dtype) { return writes_bytes(n * size_of(dtype), size_of(dtype)); }
-  std::size_t changes(std::size_t n) { return changes(n, dtype_); }
-  std::size_t changes(std::size_t n, DType dtype) { return add(true, true, n * size_of(dtype), values(dtype, n)); }
-  std::size_t writes_bytes(std::size_t bytes, std::size_t width = 1) {
-    return add(false, true, bytes, std::vector<std::byte>(bytes, sentinel), width);
+  /// Arrays of n elements, of the run's type by default. Every call of the operation must declare the same ones, in the
+  /// same order.
+  Address reads(std::size_t n) { return reads(n, dtype_); }
+  Address reads(std::size_t n, DType dtype) { return declare(true, false, n * size_of(dtype), values(dtype, n)); }
+  Address writes(std::size_t n) { return writes(n, dtype_); }
+  Address writes(std::size_t n, DType dtype) { return writes_bytes(n * size_of(dtype), size_of(dtype)); }
+  Address changes(std::size_t n) { return changes(n, dtype_); }
+  Address changes(std::size_t n, DType dtype) { return declare(true, true, n * size_of(dtype), values(dtype, n)); }
+  Address writes_bytes(std::size_t bytes, std::size_t width = 1) {
+    return declare(false, true, bytes, std::vector<std::byte>(bytes, sentinel), width);
   }
   /// An array of `stored` elements, n of which are read.
-  std::size_t reads_of(std::size_t stored, std::size_t n) {
-    return add(true, false, n * size_of(dtype_), values(dtype_, stored));
+  Address reads_of(std::size_t stored, std::size_t n) {
+    return declare(true, false, n * size_of(dtype_), values(dtype_, stored));
   }
   /// Tokens, positions, indices; another order of them must change the result.
-  std::size_t reads_integers(std::vector<std::int32_t> integers) {
-    const auto id = add(true, false, integers.size() * sizeof(std::int32_t), bytes_of(integers));
+  Address reads_integers(std::vector<std::int32_t> integers) {
+    const std::vector<std::byte> first = bytes_of(integers);
     std::rotate(integers.begin(), integers.begin() + 1, integers.end());
-    arrays_[id].others = bytes_of(integers);
-    return id;
+    return declare(true, false, first.size(), first, 1, bytes_of(integers));
   }
   /// i · step mod `below`.
-  std::size_t reads_integers(std::size_t n, std::size_t below, std::size_t step = 1) {
+  Address reads_integers(std::size_t n, std::size_t below, std::size_t step = 1) {
     std::vector<std::int32_t> integers(n);
     for (std::size_t i = 0; i < n; ++i) integers[i] = static_cast<std::int32_t>(i * step % below);
     return reads_integers(std::move(integers));
   }
-  std::size_t reads_bytes(std::size_t bytes) {
-    std::vector<std::byte> values(bytes);
-    for (std::size_t i = 0; i < bytes; ++i) values[i] = static_cast<std::byte>(i * 7 % 5);
-    const auto id = add(true, false, bytes, values);
-    for (auto& value : arrays_[id].others) value = static_cast<std::byte>(static_cast<int>(value) + 1);
-    return id;
+  Address reads_bytes(std::size_t bytes) {
+    std::vector<std::byte> first(bytes), others(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) {
+      first[i] = static_cast<std::byte>(i * 7 % 5);
+      others[i] = static_cast<std::byte>(i * 7 % 5 + 1);
+    }
+    return declare(true, false, bytes, first, 1, others);
   }
   /// Costs nothing.
-  std::size_t workspace(std::size_t bytes) { return add(false, false, bytes, std::vector<std::byte>(bytes)); }
+  Address workspace(std::size_t bytes) { return declare(false, false, bytes, std::vector<std::byte>(bytes)); }
 
-  [[nodiscard]] std::byte* operator[](std::size_t id) { return arrays_[id].now.data(); }
-  [[nodiscard]] float* floats(std::size_t id) { return reinterpret_cast<float*>((*this)[id]); }
-  [[nodiscard]] std::int32_t* integers(std::size_t id) { return reinterpret_cast<std::int32_t*>((*this)[id]); }
-
-  using Operation = std::function<void(runtime::StreamView)>;
+  using Operation = std::function<void(runtime::StreamView, CostedRun&)>;
   /// Checks that the total cost of all work equals the arrays' sizes; returns the last cost. Every read array must
   /// affect the result, every written one must be written completely, and others must not change.
   runtime::WorkCost check(runtime::WorkKind kind, const Operation& operation) {
@@ -117,18 +127,24 @@ class CostedRun {
     [[nodiscard]] bool scratch() const { return !read && !written; }
   };
 
-  std::size_t add(bool read, bool written, std::size_t counted, std::vector<std::byte> first,
-                  std::size_t width = 1) {
-    std::vector<std::byte> others(first.rbegin(), first.rend());
-    for (std::size_t i = 0; i + size_of(dtype_) <= others.size(); i += size_of(dtype_))
-      std::reverse(others.begin() + static_cast<std::ptrdiff_t>(i),
-                   others.begin() + static_cast<std::ptrdiff_t>(i + size_of(dtype_)));
-    arrays_.push_back({read, written, counted, width, first, others, first});
-    return arrays_.size() - 1;
+  /// The next array, created if this is the first call of the operation. `others`: other contents, by default the
+  /// first ones in reverse order.
+  Address declare(bool read, bool written, std::size_t counted, const std::vector<std::byte>& first,
+                  std::size_t width = 1, std::vector<std::byte> others = {}) {
+    if (next_ == arrays_.size()) {
+      if (others.empty()) {
+        others.assign(first.rbegin(), first.rend());
+        for (std::size_t i = 0; i + size_of(dtype_) <= others.size(); i += size_of(dtype_))
+          std::reverse(others.begin() + static_cast<std::ptrdiff_t>(i),
+                       others.begin() + static_cast<std::ptrdiff_t>(i + size_of(dtype_)));
+      }
+      arrays_.push_back({read, written, counted, width, first, others, first});
+    }
+    return Address(arrays_[next_++].now.data());
   }
 
-  std::vector<std::byte> values(DType dtype, std::size_t n) {
-    const models::TypedArray drawn(dtype, n, ++seed_);
+  std::vector<std::byte> values(DType dtype, std::size_t n) const {
+    const models::TypedArray drawn(dtype, n, next_ + 1);
     return {drawn.data(), drawn.data() + drawn.bytes()};
   }
 
@@ -152,7 +168,8 @@ class CostedRun {
   std::vector<std::vector<std::byte>> run(const Operation& operation) {
     for (Array& array : arrays_) std::copy(array.first.begin(), array.first.end(), array.now.begin());
     device_.clear();
-    operation(*stream_);
+    next_ = 0;
+    operation(*stream_, *this);
     stream_->synchronize();
     std::vector<std::vector<std::byte>> after;
     for (const Array& array : arrays_) after.push_back(array.now);
@@ -160,10 +177,10 @@ class CostedRun {
   }
 
   DType dtype_;
-  std::uint64_t seed_ = 0;
   RecordingDevice device_;
   std::unique_ptr<runtime::Stream> stream_ = device_.make_stream("operations", runtime::StreamWidth::whole);
   std::vector<Array> arrays_;
+  std::size_t next_ = 0;  ///< number of arrays that the current call of the operation has declared
 };
 
 }  // namespace ranvier::tests

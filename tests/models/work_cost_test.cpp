@@ -1,4 +1,4 @@
-#include "models/ops/target_rows.hpp"
+#include "models/ops/batch_norm.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
@@ -6,16 +6,19 @@
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/matrix_vector.hpp"
+#include "models/ops/patches.hpp"
+#include "models/ops/pixels.hpp"
+#include "models/ops/pooling.hpp"
 #include "models/ops/rms_norm.hpp"
 #include "models/ops/rotary.hpp"
 #include "models/ops/swiglu.hpp"
+#include "models/ops/target_rows.hpp"
 #include "tests/models/costed_run.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 using namespace ranvier;
@@ -30,9 +33,16 @@ using tests::CostedRun;
 namespace {
 
 constexpr DType float_types[] = {DType::f32, DType::bf16, DType::f16};
+const CostedRun::Address none;
 
-/// Cost of a product with operands of type `dtype`.
-void check_product(const WorkCost& cost, DType dtype, const ProductShape& shape) {
+WorkCost check_cost(DType dtype, WorkKind kind, const CostedRun::Operation& operation) {
+  CAPTURE(to_string(dtype));
+  return CostedRun(dtype).check(kind, operation);
+}
+
+/// Checks a product with operands of type `dtype`.
+void check_product(DType dtype, const ProductShape& shape, const CostedRun::Operation& operation) {
+  const WorkCost cost = check_cost(dtype, WorkKind::product, operation);
   CHECK(cost.dtype == dtype);
   CHECK(cost.shape == shape);
   double flops = 0;
@@ -46,110 +56,92 @@ void check_product(const WorkCost& cost, DType dtype, const ProductShape& shape)
 TEST_CASE("a product costs its operations and its arrays") {
   constexpr std::size_t M = 5, N = 7, K = 3;
   for (const DType dtype : float_types) {
-    for (const DType to : {dtype, DType::f32}) {
-      for (const bool accumulate : {false, true}) {
-        CostedRun run(dtype);
-        const auto a = run.reads(M * K), b = run.reads(K * N);
-        const auto c = accumulate ? run.changes(M * N, to) : run.writes(M * N, to);
-        const auto cost = run.check(WorkKind::product, [&](StreamView stream) {
+    for (const DType to : {dtype, DType::f32})
+      for (const bool accumulate : {false, true})
+        check_product(dtype, {M, N, K}, [&](StreamView stream, CostedRun& run) {
           matmul(stream, {.m = M, .n = N, .k = K},
-                 {.c = run[c], .c_dtype = to, .a = run[a], .b = run[b], .dtype = dtype, .accumulate = accumulate});
+                 {.c = accumulate ? run.changes(M * N, to) : run.writes(M * N, to),
+                  .c_dtype = to,
+                  .a = run.reads(M * K),
+                  .b = run.reads(K * N),
+                  .dtype = dtype,
+                  .accumulate = accumulate});
         });
-        check_product(cost, dtype, {M, N, K});
-      }
-    }
-    CostedRun run(dtype);
-    const auto a = run.reads(M * K), b = run.reads(K * N), bias = run.reads(N), c = run.writes(M * N);
-    check_product(
-        run.check(
-            WorkKind::product,
-            [&](StreamView stream) {
-              matmul(stream, {.m = M, .n = N, .k = K, .transpose_a = true, .transpose_b = true},
-                     {.c = run[c], .c_dtype = dtype, .a = run[a], .b = run[b], .dtype = dtype, .bias = run[bias]});
-            }),
-        dtype, {M, N, K});
+    check_product(dtype, {M, N, K}, [&](StreamView stream, CostedRun& run) {
+      matmul(stream, {.m = M, .n = N, .k = K, .transpose_a = true, .transpose_b = true},
+             {.c = run.writes(M * N),
+              .c_dtype = dtype,
+              .a = run.reads(M * K),
+              .b = run.reads(K * N),
+              .dtype = dtype,
+              .bias = run.reads(N)});
+    });
   }
 }
 
 TEST_CASE("a matrix times a vector costs as much as a product of one row") {
   constexpr std::size_t N = 7, K = 9;
-  for (const DType dtype : float_types) {
-    for (const bool biased : {false, true}) {
-      CostedRun run(dtype);
-      const auto a = run.reads(N * K), x = run.reads(K), y = run.writes(N, DType::f32);
-      const auto bias = biased ? std::optional(run.reads(N)) : std::nullopt;
-      check_product(run.check(WorkKind::product,
-                              [&](StreamView stream) {
-                                matrix_vector(stream, {.n = N, .k = K},
-                                              {.y = run[y],
-                                               .y_dtype = DType::f32,
-                                               .a = run[a],
-                                               .x = run[x],
-                                               .dtype = dtype,
-                                               .bias = bias ? run[*bias] : nullptr});
-                              }),
-                    dtype, {1, N, K});
-    }
-  }
+  for (const DType dtype : float_types)
+    for (const bool biased : {false, true})
+      check_product(dtype, {1, N, K}, [&](StreamView stream, CostedRun& run) {
+        matrix_vector(stream, {.n = N, .k = K},
+                      {.y = run.writes(N, DType::f32),
+                       .y_dtype = DType::f32,
+                       .a = run.reads(N * K),
+                       .x = run.reads(K),
+                       .dtype = dtype,
+                       .bias = biased ? run.reads(N) : none});
+      });
 }
 
 TEST_CASE("sums of columns cost their rows") {
   constexpr std::size_t M = 6, N = 11;
-  for (const DType dtype : float_types) {
-    for (const bool accumulate : {false, true}) {
-      CostedRun run(dtype);
-      const auto dy = run.reads(M * N);
-      const auto sums = accumulate ? run.changes(N, DType::f32) : run.writes(N, DType::f32);
-      run.check(WorkKind::elementwise, [&](StreamView stream) {
-        column_sums(stream, run[sums], DType::f32, run[dy], dtype, M, N, accumulate);
+  for (const DType dtype : float_types)
+    for (const bool accumulate : {false, true})
+      check_cost(dtype, WorkKind::elementwise, [&](StreamView stream, CostedRun& run) {
+        column_sums(stream, accumulate ? run.changes(N, DType::f32) : run.writes(N, DType::f32), DType::f32,
+                    run.reads(M * N), dtype, M, N, accumulate);
       });
-    }
-  }
 }
 
 TEST_CASE("an activation costs the bytes that it reads and writes") {
   constexpr std::size_t N = 5, F = 7;
   for (const DType dtype : float_types) {
+    const auto check = [&](const CostedRun::Operation& operation) {
+      return check_cost(dtype, WorkKind::activation, operation);
+    };
     for (const GeluForm form : {GeluForm::tanh, GeluForm::erf}) {
-      CostedRun forward(dtype), backward(dtype);
-      const auto y = forward.writes(N), x = forward.reads(N);
-      forward.check(WorkKind::activation,
-                    [&](StreamView stream) { gelu_forward(stream, dtype, forward[y], forward[x], N, form); });
-      const auto d = backward.changes(N), again = backward.changes(N);
-      backward.check(WorkKind::activation, [&](StreamView stream) {
-        gelu_backward(stream, dtype, backward[d], backward[again], backward[again], N, form);
+      check([&](StreamView stream, CostedRun& run) {
+        gelu_forward(stream, dtype, run.writes(N), run.reads(N), N, form);
       });
-      CostedRun alone(dtype);
-      const auto alone_d = alone.changes(N), of = alone.reads(N);
-      alone.check(WorkKind::activation, [&](StreamView stream) {
-        gelu_backward(stream, dtype, alone[alone_d], alone[of], nullptr, N, form);
+      check([&](StreamView stream, CostedRun& run) {
+        const auto again = run.changes(N);
+        gelu_backward(stream, dtype, run.changes(N), again, again, N, form);
+      });
+      check([&](StreamView stream, CostedRun& run) {
+        gelu_backward(stream, dtype, run.changes(N), run.reads(N), nullptr, N, form);
       });
     }
-    CostedRun forward(dtype), backward(dtype);
-    const auto y = forward.writes(N * F), x = forward.reads(N * 2 * F);
-    forward.check(WorkKind::activation,
-                  [&](StreamView stream) { swiglu_forward(stream, dtype, forward[y], forward[x], N, F); });
-    const auto d = backward.changes(N * F), gate_up = backward.changes(N * 2 * F);
-    const auto cost = backward.check(WorkKind::activation, [&](StreamView stream) {
-      swiglu_backward(stream, dtype, backward[d], backward[gate_up], backward[d], N, F);
+    check([&](StreamView stream, CostedRun& run) {
+      swiglu_forward(stream, dtype, run.writes(N * F), run.reads(N * 2 * F), N, F);
     });
-    CostedRun alone(dtype);
-    const auto alone_d = alone.reads(N * F), changed = alone.changes(N * 2 * F);
-    alone.check(WorkKind::activation, [&](StreamView stream) {
-      swiglu_backward(stream, dtype, alone[alone_d], alone[changed], nullptr, N, F);
+    const auto cost = check([&](StreamView stream, CostedRun& run) {
+      const auto d = run.changes(N * F);
+      swiglu_backward(stream, dtype, d, run.changes(N * 2 * F), d, N, F);
     });
     CHECK(cost.dtype == dtype);
     CHECK(cost.flops == 0);
+    check([&](StreamView stream, CostedRun& run) {
+      swiglu_backward(stream, dtype, run.reads(N * F), run.changes(N * 2 * F), nullptr, N, F);
+    });
   }
 }
 
 TEST_CASE("dropout costs its elements twice, and nothing if the rate is zero") {
-  for (const DType dtype : float_types) {
-    CostedRun run(dtype);
-    const auto x = run.changes(3 * 7);
-    run.check(WorkKind::dropout,
-              [&](StreamView stream) { dropout(stream, run[x], dtype, 3, 7, make_dropout(0.5f, 1, 2, 3, 4)); });
-  }
+  for (const DType dtype : float_types)
+    check_cost(dtype, WorkKind::dropout, [&](StreamView stream, CostedRun& run) {
+      dropout(stream, run.changes(3 * 7), dtype, 3, 7, make_dropout(0.5f, 1, 2, 3, 4));
+    });
   tests::RecordingDevice device;
   const auto stream = device.make_stream("operations", runtime::StreamWidth::whole);
   float x = 1;
@@ -162,56 +154,39 @@ TEST_CASE("layer normalization costs its rows and its saved values") {
   const LayerNormShape shape{.rows = N, .channels = C};
   for (const DType dtype : float_types) {
     for (const bool with_more : {false, true}) {
-      CostedRun forward(dtype), backward(dtype);
-      const auto y = forward.writes(N * C), x = forward.reads(N * C), weight = forward.reads(C);
-      const auto bias = forward.reads(C), mean = forward.writes(N, DType::f32),
-                 rstd = forward.writes(N, DType::f32);
-      const auto branch = with_more ? std::optional(forward.reads(N * C)) : std::nullopt;
-      const auto sum = with_more ? std::optional(forward.writes(N * C)) : std::nullopt;
-      forward.check(WorkKind::norm, [&](StreamView stream) {
+      check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
         layer_norm_forward(stream, shape, dtype,
-                           {.y = forward[y],
-                            .mean = forward.floats(mean),
-                            .rstd = forward.floats(rstd),
-                            .x = forward[x],
-                            .weight = forward[weight],
-                            .bias = forward[bias],
-                            .branch = branch ? forward[*branch] : nullptr,
-                            .sum = sum ? forward[*sum] : nullptr});
+                           {.y = run.writes(N * C),
+                            .mean = run.writes(N, DType::f32),
+                            .rstd = run.writes(N, DType::f32),
+                            .x = run.reads(N * C),
+                            .weight = run.reads(C),
+                            .bias = run.reads(C),
+                            .branch = with_more ? run.reads(N * C) : none,
+                            .sum = with_more ? run.writes(N * C) : none});
       });
-      const auto dx = backward.writes(N * C), sums = backward.writes(2 * C, DType::f32), dy = backward.reads(N * C);
-      const auto from = backward.reads(N * C), mean_of = backward.reads(N, DType::f32);
-      const auto rstd_of = backward.reads(N, DType::f32), scale = backward.reads(C);
-      const auto residual = with_more ? std::optional(backward.reads(N * C)) : std::nullopt;
-      const auto work = backward.workspace(layer_norm_workspace_bytes(shape));
-      backward.check(WorkKind::norm, [&](StreamView stream) {
+      check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
         layer_norm_backward(stream, shape, dtype,
-                            {.dx = backward[dx],
-                             .sums = backward.floats(sums),
-                             .dy = backward[dy],
-                             .x = backward[from],
-                             .mean = backward.floats(mean_of),
-                             .rstd = backward.floats(rstd_of),
-                             .weight = backward[scale],
-                             .residual = residual ? backward[*residual] : nullptr,
-                             .workspace = backward[work]});
+                            {.dx = run.writes(N * C),
+                             .sums = run.writes(2 * C, DType::f32),
+                             .dy = run.reads(N * C),
+                             .x = run.reads(N * C),
+                             .mean = run.reads(N, DType::f32),
+                             .rstd = run.reads(N, DType::f32),
+                             .weight = run.reads(C),
+                             .residual = with_more ? run.reads(N * C) : none,
+                             .workspace = run.workspace(layer_norm_workspace_bytes(shape))});
       });
     }
-    CostedRun again(dtype), store(dtype), accumulate(dtype);
-    const auto y = again.writes(N * C), x = again.reads(N * C), mean = again.reads(N, DType::f32);
-    const auto rstd = again.reads(N, DType::f32), weight = again.reads(C), bias = again.reads(C);
-    again.check(WorkKind::norm, [&](StreamView stream) {
-      layer_norm_again(stream, shape, dtype, again[y], again.floats(mean), again.floats(rstd), again[x],
-                       again[weight], again[bias]);
+    check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
+      layer_norm_again(stream, shape, dtype, run.writes(N * C), run.reads(N, DType::f32), run.reads(N, DType::f32),
+                       run.reads(N * C), run.reads(C), run.reads(C));
     });
-    const auto gradient = store.writes(C), sums = store.reads(C, DType::f32);
-    store.check(WorkKind::elementwise, [&](StreamView stream) {
-      store_gradient(stream, store[gradient], dtype, store.floats(sums), C, false);
-    });
-    const auto total = accumulate.changes(C), more = accumulate.reads(C, DType::f32);
-    accumulate.check(WorkKind::elementwise, [&](StreamView stream) {
-      store_gradient(stream, accumulate[total], dtype, accumulate.floats(more), C, true);
-    });
+    for (const bool accumulate : {false, true})
+      check_cost(dtype, WorkKind::elementwise, [&](StreamView stream, CostedRun& run) {
+        store_gradient(stream, accumulate ? run.changes(C) : run.writes(C), dtype, run.reads(C, DType::f32), C,
+                       accumulate);
+      });
   }
 }
 
@@ -220,41 +195,109 @@ TEST_CASE("RMS normalization costs its groups and its saved values") {
   const RmsNormShape shape{.rows = N, .channels = C, .groups = G};
   for (const DType dtype : float_types) {
     for (const bool with_more : {false, true}) {
-      CostedRun forward(dtype), backward(dtype);
-      const auto y = forward.writes(all), x = forward.reads(all), weight = forward.reads(C);
-      const auto rstd = forward.writes(N * G, DType::f32);
-      const auto branch = with_more ? std::optional(forward.reads(all)) : std::nullopt;
-      const auto sum = with_more ? std::optional(forward.writes(all)) : std::nullopt;
-      forward.check(WorkKind::norm, [&](StreamView stream) {
+      check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
         rms_norm_forward(stream, shape, dtype,
-                         {.y = forward[y],
-                          .rstd = forward.floats(rstd),
-                          .x = forward[x],
-                          .weight = forward[weight],
-                          .branch = branch ? forward[*branch] : nullptr,
-                          .sum = sum ? forward[*sum] : nullptr});
+                         {.y = run.writes(all),
+                          .rstd = run.writes(N * G, DType::f32),
+                          .x = run.reads(all),
+                          .weight = run.reads(C),
+                          .branch = with_more ? run.reads(all) : none,
+                          .sum = with_more ? run.writes(all) : none});
       });
-      const auto dx = backward.writes(all), sums = backward.writes(C, DType::f32), dy = backward.reads(all);
-      const auto from = backward.reads(all), rstd_of = backward.reads(N * G, DType::f32), scale = backward.reads(C);
-      const auto residual = with_more ? std::optional(backward.reads(all)) : std::nullopt;
-      const auto work = backward.workspace(rms_norm_workspace_bytes(shape));
-      backward.check(WorkKind::norm, [&](StreamView stream) {
+      check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
         rms_norm_backward(stream, shape, dtype,
-                          {.dx = backward[dx],
-                           .weight_sums = backward.floats(sums),
-                           .dy = backward[dy],
-                           .x = backward[from],
-                           .rstd = backward.floats(rstd_of),
-                           .weight = backward[scale],
-                           .residual = residual ? backward[*residual] : nullptr,
-                           .workspace = backward[work]});
+                          {.dx = run.writes(all),
+                           .weight_sums = run.writes(C, DType::f32),
+                           .dy = run.reads(all),
+                           .x = run.reads(all),
+                           .rstd = run.reads(N * G, DType::f32),
+                           .weight = run.reads(C),
+                           .residual = with_more ? run.reads(all) : none,
+                           .workspace = run.workspace(rms_norm_workspace_bytes(shape))});
       });
     }
-    CostedRun again(dtype);
-    const auto y = again.writes(all), x = again.reads(all), rstd = again.reads(N * G, DType::f32);
-    const auto weight = again.reads(C);
-    again.check(WorkKind::norm, [&](StreamView stream) {
-      rms_norm_again(stream, shape, dtype, again[y], again.floats(rstd), again[x], again[weight]);
+    check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
+      rms_norm_again(stream, shape, dtype, run.writes(all), run.reads(N * G, DType::f32), run.reads(all),
+                     run.reads(C));
+    });
+  }
+}
+
+TEST_CASE("batch normalization costs its rows and their statistics") {
+  constexpr std::size_t N = 5, C = 7;
+  const BatchNormShape shape{.rows = N, .channels = C};
+  const std::size_t work = batch_norm_workspace_bytes(shape);
+  for (const DType dtype : float_types) {
+    check_cost(dtype, WorkKind::batch_norm, [&](StreamView stream, CostedRun& run) {
+      batch_norm_statistics(stream, shape, dtype, run.writes(3 * C, DType::f32), run.reads(N * C),
+                            run.workspace(work));
+    });
+    check_cost(dtype, WorkKind::batch_norm, [&](StreamView stream, CostedRun& run) {
+      batch_norm_fixed_statistics(stream, shape, dtype, run.writes(3 * C, DType::f32), run.reads(C), run.reads(C));
+    });
+    for (const bool added : {false, true}) {
+      const auto values = [&](CostedRun& run) {
+        return BatchNormValues{.x = run.reads(N * C),
+                               .statistics = run.reads(3 * C, DType::f32),
+                               .weight = run.reads(C),
+                               .bias = run.reads(C),
+                               .addend = added ? run.reads(N * C) : none,
+                               .relu = true};
+      };
+      check_cost(dtype, WorkKind::batch_norm, [&](StreamView stream, CostedRun& run) {
+        batch_norm_forward(stream, shape, dtype, run.writes(N * C), values(run));
+      });
+      check_cost(dtype, WorkKind::batch_norm, [&](StreamView stream, CostedRun& run) {
+        batch_norm_backward(stream, shape, dtype,
+                            {.dx = run.writes(N * C),
+                             .d_addend = added ? run.writes(N * C) : none,
+                             .sums = run.writes(2 * C, DType::f32),
+                             .dy = run.reads(N * C),
+                             .workspace = run.workspace(work)},
+                            values(run));
+      });
+    }
+  }
+}
+
+TEST_CASE("images cost their pixels and their patches") {
+  constexpr std::size_t B = 2, H = 5, W = 4, C = 3, K = 3, P = 3, Q = 2;  // stride 2, with a margin of one
+  constexpr std::size_t image = B * H * W * C, pooled = B * P * Q * C, patches = pooled * K * K;
+  const PatchShape shape{
+      .samples = B, .height = H, .width = W, .channels = C, .kernel = K, .stride = 2, .padding = 1};
+  REQUIRE(shape.rows() == B * P * Q);
+  for (const DType dtype : float_types) {
+    const auto check = [&](const CostedRun::Operation& operation) {
+      check_cost(dtype, WorkKind::patches, operation);
+    };
+    check([&](StreamView stream, CostedRun& run) {
+      gather_patches(stream, shape, dtype, run.writes(patches), run.reads(image));
+    });
+    check([&](StreamView stream, CostedRun& run) {
+      add_patches(stream, shape, dtype, run.writes(image), run.reads(patches, DType::f32));
+    });
+    check([&](StreamView stream, CostedRun& run) {
+      max_pool_forward(stream, shape, dtype, run.writes(pooled), run.writes_bytes(pooled), run.reads(image));
+    });
+    check([&](StreamView stream, CostedRun& run) {
+      max_pool_backward(stream, shape, dtype, run.writes(image), run.reads(pooled), run.reads_bytes(pooled));
+    });
+  }
+}
+
+TEST_CASE("images cost their pixels and their means") {
+  constexpr std::size_t B = 2, pixels = 7, C = 3;
+  const MeanPoolShape shape{.samples = B, .pixels = pixels, .channels = C};
+  for (const DType dtype : float_types) {
+    check_cost(dtype, WorkKind::patches, [&](StreamView stream, CostedRun& run) {
+      mean_pool_forward(stream, shape, dtype, run.writes(B * C), run.reads(B * pixels * C));
+    });
+    check_cost(dtype, WorkKind::patches, [&](StreamView stream, CostedRun& run) {
+      mean_pool_backward(stream, shape, dtype, run.writes(B * pixels * C), run.reads(B * C));
+    });
+    check_cost(dtype, WorkKind::patches, [&](StreamView stream, CostedRun& run) {
+      read_pixels(stream, B, pixels, dtype, run.writes(B * pixels * colours),
+                  run.reads_bytes(B * colours * pixels));
     });
   }
 }
@@ -262,21 +305,17 @@ TEST_CASE("RMS normalization costs its groups and its saved values") {
 TEST_CASE("rotary positions cost the rotated channels") {
   constexpr std::size_t B = 2, T = 3, G = 3, D = 4, row = 16;
   for (const DType dtype : float_types) {
-    const RotaryShape shape{.samples = B, .positions = T, .heads = G, .row_channels = G * D};
-    CostedRun run(dtype);
-    const auto x = run.changes(B * T * G * D);
-    const auto positions = run.reads_integers(B * T, T);
-    run.check(WorkKind::rotary, [&](StreamView stream) {
-      rotary(stream, shape, dtype, run[x], rotary_frequencies(D, 100), Rotation::forward, run.integers(positions));
+    RotaryShape shape{.samples = B, .positions = T, .heads = G, .row_channels = G * D};
+    check_cost(dtype, WorkKind::rotary, [&](StreamView stream, CostedRun& run) {
+      rotary(stream, shape, dtype, run.changes(B * T * G * D), rotary_frequencies(D, 100), Rotation::forward,
+             run.reads_integers(B * T, T));
     });
     // Neighboring elements are not accessed.
-    CostedRun wide(dtype);
-    const auto some = wide.changes(B * T * row);
-    RotaryShape wider = shape;
-    wider.row_channels = row;
+    shape.row_channels = row;
+    TypedArray wide(dtype, B * T * row, 1);
     tests::RecordingDevice device;
     const auto stream = device.make_stream("operations", runtime::StreamWidth::whole);
-    rotary(*stream, wider, dtype, wide[some], rotary_frequencies(D, 100), Rotation::inverse);
+    rotary(*stream, shape, dtype, wide.data(), rotary_frequencies(D, 100), Rotation::inverse);
     REQUIRE(device.work().size() == 1);
     CHECK(device.work()[0].cost.bytes == 2.0 * B * T * G * D * static_cast<double>(size_of(dtype)));
   }
@@ -287,27 +326,18 @@ TEST_CASE("an embedding costs the rows that it looks up, or adds to") {
   const EmbeddingShape shape{.samples = B, .positions = T, .channels = C, .vocab_size = V};
   for (const DType dtype : float_types) {
     for (const bool placed : {false, true}) {
-      CostedRun both(dtype), positions_only(dtype);
-      const auto out = both.writes(N * C), tokens = both.reads_integers(N, V, 3);
-      const auto table = both.reads_of(V * C, N * C), places = both.reads(T * C);
-      const auto positions = placed ? std::optional(both.reads_integers(N, T)) : std::nullopt;
-      both.check(WorkKind::embedding, [&](StreamView stream) {
-        embedding_forward(stream, shape, dtype, both[out], both.integers(tokens), both[table], both[places],
-                          positions ? both.integers(*positions) : nullptr);
+      const auto positions = [&](CostedRun& run) { return placed ? run.reads_integers(N, T) : none; };
+      check_cost(dtype, WorkKind::embedding, [&](StreamView stream, CostedRun& run) {
+        embedding_forward(stream, shape, dtype, run.writes(N * C), run.reads_integers(N, V, 3),
+                          run.reads_of(V * C, N * C), run.reads(T * C), positions(run));
       });
-      const auto to = positions_only.changes(N * C), rows = positions_only.reads(T * C);
-      const auto of = placed ? std::optional(positions_only.reads_integers(N, T)) : std::nullopt;
-      positions_only.check(WorkKind::embedding, [&](StreamView stream) {
-        embedding_positions_forward(stream, shape, dtype, positions_only[to], positions_only[rows],
-                                    of ? positions_only.integers(*of) : nullptr);
+      check_cost(dtype, WorkKind::embedding, [&](StreamView stream, CostedRun& run) {
+        embedding_positions_forward(stream, shape, dtype, run.changes(N * C), run.reads(T * C), positions(run));
       });
     }
-    CostedRun tokens_only(dtype);
-    const auto out = tokens_only.writes(N * C), tokens = tokens_only.reads_integers(N, V, 2);
-    const auto table = tokens_only.reads_of(V * C, N * C);
-    tokens_only.check(WorkKind::embedding, [&](StreamView stream) {
-      embedding_tokens_forward(stream, shape, dtype, tokens_only[out], tokens_only.integers(tokens),
-                               tokens_only[table], 0, V);
+    check_cost(dtype, WorkKind::embedding, [&](StreamView stream, CostedRun& run) {
+      embedding_tokens_forward(stream, shape, dtype, run.writes(N * C), run.reads_integers(N, V, 2),
+                               run.reads_of(V * C, N * C), 0, V);
     });
   }
 }
@@ -315,36 +345,29 @@ TEST_CASE("an embedding costs the rows that it looks up, or adds to") {
 TEST_CASE("an embedding's gradient costs all rows of the table, or the tokens' rows twice") {
   constexpr std::size_t B = 2, T = 3, C = 5, V = 11, N = B * T;
   const EmbeddingShape shape{.samples = B, .positions = T, .channels = C, .vocab_size = V};
+  // As many rows as tokens, so that all of them are used.
+  const EmbeddingShape small{.samples = B, .positions = T, .channels = C, .vocab_size = N};
   for (const DType dtype : float_types) {
-    CostedRun first(dtype), more(dtype);
-    const auto gradient = first.writes(V * C, DType::f32), of_positions = first.writes((T + 1) * C, DType::f32);
-    const auto d_out = first.reads(N * C), tokens = first.reads_integers(N, V, 3);
-    const auto order = first.workspace(N * sizeof(std::int32_t));
-    first.check(WorkKind::embedding, [&](StreamView stream) {
+    check_cost(dtype, WorkKind::embedding, [&](StreamView stream, CostedRun& run) {
       embedding_backward(stream, shape, dtype,
-                         {.tokens_gradient = first[gradient],
+                         {.tokens_gradient = run.writes(V * C, DType::f32),
                           .token_rows = V,
-                          .positions_gradient = first[of_positions],
+                          .positions_gradient = run.writes((T + 1) * C, DType::f32),
                           .position_rows = T + 1,
-                          .d_out = first[d_out],
-                          .tokens = first.integers(tokens),
-                          .order = first.integers(order)});
+                          .d_out = run.reads(N * C),
+                          .tokens = run.reads_integers(N, V, 3),
+                          .order = run.workspace(N * sizeof(std::int32_t))});
     });
-    // As many rows as tokens, so that all of them are used.
-    const EmbeddingShape small{.samples = B, .positions = T, .channels = C, .vocab_size = N};
-    const auto total = more.changes(N * C, DType::f32), total_of_positions = more.changes(T * C, DType::f32);
-    const auto d_more = more.reads(N * C), met = more.reads_integers(N, N);
-    const auto order_of_met = more.workspace(N * sizeof(std::int32_t));
-    more.check(WorkKind::embedding, [&](StreamView stream) {
+    check_cost(dtype, WorkKind::embedding, [&](StreamView stream, CostedRun& run) {
       embedding_backward(stream, small, dtype,
-                         {.tokens_gradient = more[total],
+                         {.tokens_gradient = run.changes(N * C, DType::f32),
                           .token_rows = N,
-                          .positions_gradient = more[total_of_positions],
+                          .positions_gradient = run.changes(T * C, DType::f32),
                           .position_rows = T,
-                          .d_out = more[d_more],
-                          .tokens = more.integers(met),
+                          .d_out = run.reads(N * C),
+                          .tokens = run.reads_integers(N, N),
                           .accumulate = true,
-                          .order = more.integers(order_of_met)});
+                          .order = run.workspace(N * sizeof(std::int32_t))});
     });
   }
 }
@@ -374,38 +397,29 @@ TEST_CASE("a tile of an embedding's table costs its fraction of the tokens") {
 
 TEST_CASE("cross entropy costs its logits, and again for their gradient") {
   constexpr std::size_t N = 4, V = 7;
-  for (const DType dtype : float_types) {
-    for (const bool gradient : {false, true}) {
-      CostedRun run(dtype);
-      const auto logits = gradient ? run.changes(N * V) : run.reads(N * V), targets = run.reads_integers(N, V, 3);
-      const auto loss = run.writes(1, DType::f64);
-      const auto losses = run.workspace(N * sizeof(double)), exponentials = run.workspace(V * sizeof(float));
-      run.check(WorkKind::cross_entropy, [&](StreamView stream) {
+  for (const DType dtype : float_types)
+    for (const bool gradient : {false, true})
+      check_cost(dtype, WorkKind::cross_entropy, [&](StreamView stream, CostedRun& run) {
         cross_entropy(stream, {.rows = N, .vocab_size = V, .stride = V}, dtype,
-                      {.logits = run[logits],
-                       .targets = run.integers(targets),
-                       .loss = reinterpret_cast<double*>(run[loss]),
+                      {.logits = gradient ? run.changes(N * V) : run.reads(N * V),
+                       .targets = run.reads_integers(N, V, 3),
+                       .loss = run.writes(1, DType::f64),
                        .gradient = gradient,
-                       .row_losses = reinterpret_cast<double*>(run[losses]),
-                       .exponentials = run.floats(exponentials)});
+                       .row_losses = run.workspace(N * sizeof(double)),
+                       .exponentials = run.workspace(V * sizeof(float))});
       });
-    }
-  }
 }
 
 TEST_CASE("chosen rows cost their elements and their indices") {
   constexpr std::size_t B = 2, T = 5, F = 2, row = 3;
   const TargetRows shape{.samples = B, .positions = T, .chosen = F};
-  CostedRun choose(DType::i32), gather(DType::f16);
-  const auto places = choose.writes(B * F), chosen = choose.writes(B * F);
-  const auto targets = choose.reads_integers({-1, 3, -1, 4, -1, -1, 2, -1, -1, 5});
-  choose.check(WorkKind::elementwise, [&](StreamView stream) {
-    choose_rows(stream, shape, choose.integers(places), choose.integers(chosen), choose.integers(targets));
+  check_cost(DType::i32, WorkKind::elementwise, [&](StreamView stream, CostedRun& run) {
+    choose_rows(stream, shape, run.writes(B * F), run.writes(B * F),
+                run.reads_integers({-1, 3, -1, 4, -1, -1, 2, -1, -1, 5}));
   });
-  const auto to = gather.writes(B * F * row), from = gather.reads_of(B * T * row, B * F * row);
-  const auto at = gather.reads_integers(B * F, T, 2);
-  gather.check(WorkKind::elementwise, [&](StreamView stream) {
-    gather_rows(stream, shape, gather[to], gather[from], gather.integers(at), row * sizeof(std::int16_t));
+  check_cost(DType::f16, WorkKind::elementwise, [&](StreamView stream, CostedRun& run) {
+    gather_rows(stream, shape, run.writes(B * F * row), run.reads_of(B * T * row, B * F * row),
+                run.reads_integers(B * F, T, 2), row * sizeof(std::int16_t));
   });
 
   tests::RecordingDevice device;
