@@ -27,7 +27,7 @@ class CostedRun {
  public:
   using DType = runtime::DType;
 
-  /// Of a declared array or null, as a pointer to any type.
+  /// Pointer of any type to a declared array, or null.
   class Address {
    public:
     explicit Address(void* memory = nullptr) noexcept : memory_(memory) {}

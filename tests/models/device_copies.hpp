@@ -10,6 +10,7 @@
 #include "tests/models/typed_array.hpp"
 
 #include <cstddef>
+#include <deque>
 #include <map>
 #include <utility>
 #include <vector>
@@ -43,12 +44,18 @@ class DeviceCopies {
   }
   [[nodiscard]] float* floats(TypedArray& array) { return reinterpret_cast<float*>((*this)(array)); }
 
+  /// Workspace until fetch(). Its contents must not matter.
+  [[nodiscard]] std::byte* scratch(std::size_t bytes) {
+    return (*this)(scratch_.emplace_back(bytes, std::byte{0xff}));
+  }
+
   /// Waits for the stream. Then the host's arrays have the device's contents, and later uses copy them again.
   void fetch() {
     for (const auto& [host, copy] : copies_)
       if (copy.writes) runtime::copy(stream_, host, copy.memory.data(), copy.memory.bytes());
     stream_.synchronize();
     copies_.clear();
+    scratch_.clear();
   }
 
  private:
@@ -70,6 +77,7 @@ class DeviceCopies {
 
   runtime::StreamView stream_;
   const bool copies_arrays_;
+  std::deque<std::vector<std::byte>> scratch_;
   std::map<void*, Copy> copies_;
 };
 

@@ -169,24 +169,3 @@ TEST_CASE("a row far from zero keeps its variance") {
   const auto expected = plain_row(row_of(x, 0, channels), weight, bias);
   for (std::size_t c = 0; c < channels; ++c) CHECK(std::abs(r.y[c] - expected[c]) < 1e-3);
 }
-
-TEST_CASE("a gradient that was summed separately is stored, or added, and rounded once") {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    const TypedArray sums(DType::f32, 37, 38), before(dtype, 37, 39);
-    TypedArray stored(dtype, 37), added = before;
-    on_one_device([&](runtime::StreamView stream) {
-      DeviceCopies at(stream);
-      const auto* values = reinterpret_cast<const float*>(at(sums));
-      store_gradient(stream, at(stored), dtype, values, 37, false);
-      store_gradient(stream, at(added), dtype, values, 37, true);
-      at.fetch();
-    });
-    TypedArray expect_stored(dtype, 37), expect_added(dtype, 37);
-    for (std::size_t i = 0; i < 37; ++i) {
-      expect_stored.set(i, sums[i]);
-      expect_added.set(i, static_cast<float>(sums[i]) + static_cast<float>(before[i]));
-    }
-    CHECK(same_bits(stored, expect_stored));
-    CHECK(same_bits(added, expect_added));
-  }
-}

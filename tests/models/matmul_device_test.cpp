@@ -114,32 +114,3 @@ TEST_CASE("a repeated product of a device has the same bits") {
     }
   });
 }
-
-TEST_CASE("a device's column sums equal the plain sums") {
-  on_one_device([](runtime::StreamView stream) {
-    for (const DType dtype : all_dtypes)
-      for (const DType sums_dtype : {DType::f32, dtype})
-        for (const auto& [m, n] :
-             {std::array<std::size_t, 2>{0, 5}, {1, 1}, {7, 33}, {300, 200}, {1025, 64}, {9000, 8}})
-          for (const bool accumulate : {false, true}) {
-            CAPTURE(to_string(dtype));
-            CAPTURE(m);
-            CAPTURE(n);
-            const TypedArray dy(dtype, m * n, 10), before(sums_dtype, n, 11);
-            TypedArray sums = before, again = before;
-            DeviceCopies at(stream);
-            column_sums(stream, at(sums), sums_dtype, at(dy), dtype, m, n, accumulate);
-            column_sums(stream, at(again), sums_dtype, at(dy), dtype, m, n, accumulate);
-            at.fetch();
-            CHECK(same_bits(sums, again));
-            for (std::size_t j = 0; j < n; ++j) {
-              double sum = accumulate ? before[j] : 0, magnitude = std::abs(sum);
-              for (std::size_t i = 0; i < m; ++i) {
-                sum += dy[i * n + j];
-                magnitude += std::abs(dy[i * n + j]);
-              }
-              CHECK(std::abs(sums[j] - sum) <= half_unit(sums_dtype) * std::abs(sum) + 1e-6 * magnitude);
-            }
-          }
-  });
-}

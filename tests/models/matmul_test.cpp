@@ -270,35 +270,6 @@ TEST_CASE("rows of a product have the same bits, regardless of the number of row
     }
 }
 
-TEST_CASE("column sums equal the plain sums and do not depend on the number of threads") {
-  for (const DType dtype : all_dtypes)
-    for (const DType sums_dtype : {DType::f32, dtype})
-      for (const auto& [m, n] : {std::array<std::size_t, 2>{0, 5}, {1, 1}, {7, 33}, {300, 200}, {1025, 64}})
-        for (const bool accumulate : {false, true}) {
-          CAPTURE(to_string(dtype));
-          CAPTURE(m);
-          CAPTURE(n);
-          CAPTURE(accumulate);
-          const TypedArray dy(dtype, m * n, 10), before(sums_dtype, n, 11);
-          TypedArray first = before;
-          for (const int threads : {1, 2, 3}) {
-            runtime::ComputePool pool(threads);
-            TypedArray sums = before;
-            column_sums_cpu(pool, sums.data(), sums_dtype, dy.data(), dtype, m, n, accumulate);
-            if (threads == 1) first = sums;
-            CHECK(same_bits(sums, first));
-          }
-          for (std::size_t j = 0; j < n; ++j) {
-            double sum = accumulate ? before[j] : 0, magnitude = std::abs(sum);
-            for (std::size_t i = 0; i < m; ++i) {
-              sum += dy[i * n + j];
-              magnitude += std::abs(dy[i * n + j]);
-            }
-            CHECK(std::abs(first[j] - sum) <= half_unit(sums_dtype) * std::abs(sum) + 1e-6 * magnitude);
-          }
-        }
-}
-
 TEST_CASE("products run on a device's stream and refuse invalid arguments") {
   const auto device = runtime::make_cpu_device({.threads = 2});
   const auto stream = device->make_stream("compute", runtime::StreamWidth::whole);

@@ -14,6 +14,8 @@
 
 namespace ranvier::models {
 
+inline constexpr runtime::DType float_types[] = {runtime::DType::f32, runtime::DType::bf16, runtime::DType::f16};
+
 class TypedArray {
  public:
   /// Zeros.
@@ -28,6 +30,11 @@ class TypedArray {
       const double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(runtime::uniform(bits[0]))));
       set(i, deviation * radius * std::cos(2 * std::numbers::pi * static_cast<double>(runtime::uniform(bits[1]))));
     }
+  }
+
+  /// These values in fp32.
+  explicit TypedArray(const std::vector<float>& values) : TypedArray(runtime::DType::f32, values.size()) {
+    std::memcpy(bytes_.data(), values.data(), bytes_.size());
   }
 
   [[nodiscard]] runtime::DType dtype() const { return dtype_; }

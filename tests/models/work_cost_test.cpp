@@ -32,7 +32,6 @@ using tests::CostedRun;
 
 namespace {
 
-constexpr DType float_types[] = {DType::f32, DType::bf16, DType::f16};
 const CostedRun::Address none;
 
 WorkCost check_cost(DType dtype, WorkKind kind, const CostedRun::Operation& operation) {
