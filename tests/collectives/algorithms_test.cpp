@@ -1,22 +1,17 @@
 #include "collectives/plans/algorithms.hpp"
 
-#include <doctest/doctest.h>
-
 #include <bit>
-#include <string>
 
 #include "collectives/plans/hierarchical.hpp"
 #include "collectives/plans/ho_ring.hpp"
 #include "collectives/plans/recursive.hpp"
 #include "collectives/plans/traffic.hpp"
 #include "tests/collectives/reference.hpp"
-#include "tests/errors.hpp"
-#include "tests/seeds.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::test;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -84,10 +79,7 @@ TEST_CASE("plans have the steps and element counts of their headers") {
                         elements = ranks * length;  // 84 divides by all parts of a piece
       for (const Collective collective : every_collective) {
         for (const Algorithm& algorithm : algorithms(collective)) {
-          CAPTURE(k);
-          CAPTURE(n);
-          CAPTURE(to_string(collective));
-          CAPTURE(algorithm.name);
+          CAPTURE_ALL(k, n, to_string(collective), algorithm.name);
           const Plan plan = algorithm.plan(topology, elements, 1, 0);
           const std::size_t times = collective == Collective::all_reduce ? 2 : 1;
           CHECK(steps_of(plan) == promised_steps(collective, algorithm.name, k, n));

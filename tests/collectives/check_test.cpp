@@ -2,10 +2,7 @@
 #include "collectives/plans/ring.hpp"
 #include "collectives/plans/tree.hpp"
 #include "runtime/base/error.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 

@@ -1,13 +1,12 @@
 #include "collectives/plans/cost.hpp"
 
-#include <doctest/doctest.h>
-
 #include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/h_ring.hpp"
 #include "collectives/plans/hierarchical.hpp"
 #include "collectives/plans/ho_ring.hpp"
 #include "collectives/plans/ring.hpp"
 #include "runtime/base/error.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 using doctest::Approx;
@@ -128,9 +127,7 @@ TEST_CASE("if all nodes do the same, the cost over the last node's ranks equals 
     for (const Collective collective :
          {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
       for (const Algorithm& each : algorithms(collective)) {
-        CAPTURE(each.name);
-        CAPTURE(inner);
-        CAPTURE(outer);
+        CAPTURE_ALL(each.name, inner, outer);
         const std::size_t elements = 840u * static_cast<std::size_t>(topology.ranks());
         const Plan whole = each.plan(topology, elements, 2, 1);
         Plan of_node = whole;

@@ -1,17 +1,7 @@
 #include "collectives/communicators/executor.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/collectives/reference.hpp"
-#include "tests/effort.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <memory>
-#include <random>
-#include <tuple>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::runtime;
@@ -22,17 +12,8 @@ namespace {
 /// Runs `operations` copies of a case concurrently on simulated ranks, in the order of the seed.
 template <typename T>
 void run_case(const Case& c, int operations, std::uint64_t seed, const GappedRuns& runs = {}) {
-  CAPTURE(seed);
-  CAPTURE(runs.run);
-  CAPTURE(runs.gap);
-  CAPTURE(to_string(c.collective));
-  CAPTURE(c.algorithm);
-  CAPTURE(c.topology.inner);
-  CAPTURE(c.topology.outer);
-  CAPTURE(c.elements);
-  CAPTURE(c.chunks);
-  CAPTURE(c.depth);
-  CAPTURE(c.dtype);
+  CAPTURE_ALL(seed, runs.run, runs.gap, to_string(c.collective), c.algorithm, c.topology.inner, c.topology.outer,
+              c.elements, c.chunks, c.depth, c.dtype);
   std::mt19937_64 random(seed);
   const std::vector<Plan> plans = plans_of(c);
   // Ranks in reverse order and one that is not a member, so that a member's index is not its rank.

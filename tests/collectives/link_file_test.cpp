@@ -1,17 +1,8 @@
 #include "collectives/plans/link_file.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
-#include <vector>
-
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 

@@ -1,19 +1,12 @@
 #include "collectives/communicators/mpi_communicator.hpp"
 
-#include <doctest/doctest.h>
-
-#include <array>
-#include <memory>
-#include <numeric>
-#include <vector>
-
 #include "collectives/communicators/plan_communicator.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 #include "tests/collectives/reference.hpp"
-#include "tests/effort.hpp"
 #include "tests/mpi_session.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::runtime;
@@ -132,8 +125,7 @@ TEST_CASE("plans of several parts give the same values between processes") {
   for (const Topology& topology : topologies_of(rank.transport.ranks())) {
     const Members members(topology, rank.transport.rank());
     for (const char* name : {"ring", "recursive", "hierarchical", "h-ring", "ho-ring"}) {
-      CAPTURE(topology.inner);
-      CAPTURE(name);
+      CAPTURE_ALL(topology.inner, name);
       const PlanChoice choice{.all_gather = name,
                               .reduce_scatter = name,
                               .all_reduce = std::string(name) == "h-ring" ? "torus" : name,

@@ -1,16 +1,9 @@
-#include <doctest/doctest.h>
-
-#include <array>
-#include <memory>
-#include <numeric>
-#include <random>
-
 #include "collectives/communicators/executor.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 #include "tests/collectives/reference.hpp"
-#include "tests/effort.hpp"
 #include "tests/mpi_session.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::runtime;
@@ -34,13 +27,7 @@ struct Rank {
 /// Runs the case `operations` times concurrently. All ranks draw the same numbers.
 template <typename T>
 void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
-  CAPTURE(to_string(c.collective));
-  CAPTURE(c.algorithm);
-  CAPTURE(c.topology.inner);
-  CAPTURE(c.elements);
-  CAPTURE(c.chunks);
-  CAPTURE(c.depth);
-  CAPTURE(c.dtype);
+  CAPTURE_ALL(to_string(c.collective), c.algorithm, c.topology.inner, c.elements, c.chunks, c.depth, c.dtype);
   std::mt19937_64 random(seed);
   const int me = rank.transport.rank();
   const auto schedules = std::make_shared<const std::vector<RankSchedule>>(schedules_of(plans_of(c), me));

@@ -1,19 +1,8 @@
 #include "collectives/nccl/nccl_column.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <memory>
-#include <numeric>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "runtime/base/error.hpp"
 #include "tests/collectives/nccl_job.hpp"
-#include "tests/effort.hpp"
-#include "tests/seeds.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::runtime;
@@ -35,11 +24,7 @@ enum class Numbers { any, whole };  ///< sums of small integers are the same in 
 template <typename T>
 void run_calls(const Topology& topology, NcclMode way, const PlanChoice& choice, const std::vector<Call>& calls,
                DType dtype, Numbers numbers, std::uint64_t seed) {
-  CAPTURE(seed);
-  CAPTURE(topology.inner);
-  CAPTURE(topology.outer);
-  CAPTURE(static_cast<int>(way));
-  CAPTURE(choice.all_reduce);
+  CAPTURE_ALL(seed, topology.inner, topology.outer, static_cast<int>(way), choice.all_reduce);
   std::mt19937_64 random(seed);
   NcclJob job(topology, seed, way, choice);
   const int ranks = topology.ranks();

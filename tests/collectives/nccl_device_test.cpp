@@ -5,14 +5,7 @@
 #include "tests/collectives/nccl_under_test.hpp"
 #include "tests/device_under_test.hpp"
 #include "tests/doubles/transports.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <memory>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::collectives;

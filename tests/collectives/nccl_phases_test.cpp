@@ -1,14 +1,6 @@
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <memory>
-#include <random>
-#include <vector>
-
 #include "runtime/base/error.hpp"
 #include "tests/collectives/nccl_job.hpp"
-#include "tests/seeds.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::runtime;
@@ -251,8 +243,7 @@ TEST_CASE("NCCL's operations inside nodes and across nodes overlap") {
   for (const bool two_hops : {false, true}) {
     for (const Collective collective : all_collectives) {
       if (two_hops && collective != Collective::all_reduce) continue;
-      CAPTURE(two_hops);
-      CAPTURE(static_cast<int>(collective));
+      CAPTURE_ALL(two_hops, static_cast<int>(collective));
       const double alone = seconds_of(collective, two_hops, operations, false);
       const double together = seconds_of(collective, two_hops, operations, true);
       // In multiples of a phase; messages and handlers take some time, too.

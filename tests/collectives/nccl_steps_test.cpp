@@ -3,11 +3,7 @@
 #include "collectives/communicators/executor.hpp"
 #include "collectives/nccl/nccl_library.hpp"
 #include "runtime/base/error.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 using ranvier::runtime::DType;

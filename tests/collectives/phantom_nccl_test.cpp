@@ -3,13 +3,7 @@
 #include "collectives/plans/ring.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/doubles/virtual_time.hpp"
-
-#include <doctest/doctest.h>
-
-#include <memory>
-#include <numeric>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::collectives;

@@ -1,20 +1,9 @@
 #include "collectives/communicators/plan_communicator.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <memory>
-#include <numeric>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "runtime/base/error.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/collectives/reference.hpp"
-#include "tests/effort.hpp"
-#include "tests/seeds.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::runtime;
@@ -101,14 +90,8 @@ struct Member {
 
 template <typename T>
 void run_program(const Program& program, std::uint64_t seed) {
-  CAPTURE(seed);
-  CAPTURE(program.topology.inner);
-  CAPTURE(program.topology.outer);
-  CAPTURE(program.choice.all_gather);
-  CAPTURE(program.choice.reduce_scatter);
-  CAPTURE(program.choice.all_reduce);
-  CAPTURE(program.choice.chunk_bytes);
-  CAPTURE(program.places);
+  CAPTURE_ALL(seed, program.topology.inner, program.topology.outer, program.choice.all_gather,
+              program.choice.reduce_scatter, program.choice.all_reduce, program.choice.chunk_bytes, program.places);
   std::mt19937_64 random(seed);
   const int ranks = program.ranks();
   // Ranks in reverse order and one that is not a member, so that a member's index is not its rank.

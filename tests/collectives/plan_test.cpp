@@ -1,7 +1,6 @@
 #include "collectives/plans/plan.hpp"
 #include "runtime/base/error.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 

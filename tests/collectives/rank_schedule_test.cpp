@@ -1,11 +1,8 @@
 #include "collectives/plans/rank_schedule.hpp"
 
-#include <doctest/doctest.h>
-
-#include <utility>
-
 #include "collectives/plans/algorithms.hpp"
 #include "runtime/base/error.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 

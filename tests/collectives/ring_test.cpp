@@ -1,6 +1,5 @@
 #include "collectives/plans/ring.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 

@@ -1,12 +1,7 @@
 #include "collectives/plans/shard.hpp"
 
 #include "runtime/base/error.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::collectives;

@@ -1,17 +1,10 @@
 #include "collectives/plans/topology.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <set>
-#include <vector>
-
-#include "tests/errors.hpp"
-
 using namespace ranvier::collectives;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -34,8 +27,7 @@ const std::vector<Layout> layouts = {
 TEST_CASE("the index in a unit is the index in the group, then the one among the replicas") {
   for (const auto& [name, node_of] : layouts) {
     for (const int size : {1, 2, 3, 4, 6, 12}) {
-      CAPTURE(name);
-      CAPTURE(size);
+      CAPTURE_ALL(name, size);
       const Groups groups(node_of, size);
       REQUIRE(groups.count() == 12 / size);
       std::set<int> pieces;

@@ -1,10 +1,8 @@
 #include "collectives/plans/traffic.hpp"
 
-#include <doctest/doctest.h>
-
 #include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/ring.hpp"
-#include "tests/effort.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 
@@ -127,9 +125,7 @@ TEST_CASE("the computed volume of an operation equals the volume of its plans, f
          {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
       for (const Algorithm& algorithm : algorithms(collective)) {
         if (!share.takes()) continue;
-        CAPTURE(algorithm.name);
-        CAPTURE(team.topology.inner);
-        CAPTURE(team.topology.outer);
+        CAPTURE_ALL(algorithm.name, team.topology.inner, team.topology.outer);
         const std::string name(algorithm.name);
         const PlanChoice choice{.all_gather = name, .reduce_scatter = name, .all_reduce = name};
         const OperationShape shape{collective, {3 * ranks, 0, 7 * ranks}};

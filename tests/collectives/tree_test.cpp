@@ -1,10 +1,7 @@
 #include "collectives/plans/tree.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <bit>
-#include <cstddef>
-#include <vector>
 
 using namespace ranvier::collectives;
 

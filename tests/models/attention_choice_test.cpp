@@ -7,14 +7,7 @@
 #include "tests/models/every_device.hpp"
 #include "tests/models/plain_attention.hpp"
 #include "tests/models/typed_array.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <tuple>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -98,10 +91,7 @@ TEST_CASE(
     "cuDNN's attention equals the built-in kernels and the definition within rounding, and repeats its bits") {
   with_cudnn([](runtime::StreamView stream) {
     for (const AttentionShape& shape : shapes()) {
-      CAPTURE(shape.heads);
-      CAPTURE(shape.key_heads);
-      CAPTURE(shape.causal);
-      CAPTURE(shape.window);
+      CAPTURE_ALL(shape.heads, shape.key_heads, shape.causal, shape.window);
       for (const DType dtype : {DType::bf16, DType::f16}) {
         const double unit = half_unit(dtype);
         const Passes own = by_own(stream, shape, dtype);

@@ -1,12 +1,7 @@
 #include "models/ops/attention.hpp"
 #include "models/ops/cached_attention.hpp"
 #include "tests/models/costed_run.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -45,8 +40,7 @@ std::vector<AttentionShape> shapes() {
 TEST_CASE("attention costs two products forward and five backward, over the pairs that its mask allows") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const AttentionShape& shape : shapes()) {
-      CAPTURE(shape.key_heads);
-      CAPTURE(shape.window);
+      CAPTURE_ALL(shape.key_heads, shape.window);
       const auto B = static_cast<std::size_t>(shape.samples), T = static_cast<std::size_t>(shape.positions);
       const auto H = static_cast<std::size_t>(shape.heads), C = H * static_cast<std::size_t>(shape.channels);
       const std::size_t wide = B * T * shape.row_channels(),
@@ -76,9 +70,7 @@ TEST_CASE("cached attention costs two products over the existing positions") {
     for (const int window : {0, 2, 5, 20}) {
       for (const int past : {0, 1, 4}) {
         for (const int queries : {1, 3}) {
-          CAPTURE(window);
-          CAPTURE(past);
-          CAPTURE(queries);
+          CAPTURE_ALL(window, past, queries);
           const CachedAttentionShape shape{.queries = queries,
                                            .past = past,
                                            .capacity = T,

@@ -4,21 +4,11 @@
 #include "models/ops/attention_math.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/plain_attention.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -121,14 +111,8 @@ HostBounds padded(const AttentionShape& shape, int padding) {
 
 void check_against_plain(const AttentionShape& shape, DType dtype, float rate, AttentionArithmetic arithmetic,
                          const HostBounds& bounds = {}) {
-  CAPTURE(to_string(dtype));
-  CAPTURE(shape.positions);
-  CAPTURE(shape.heads);
-  CAPTURE(shape.channels);
-  CAPTURE(shape.key_heads);
-  CAPTURE(shape.causal);
-  CAPTURE(shape.window);
-  CAPTURE(rate);
+  CAPTURE_ALL(to_string(dtype), shape.positions, shape.heads, shape.channels, shape.key_heads, shape.causal,
+              shape.window, rate);
   const Inputs inputs(shape, dtype, 1);
   const Dropout dropout = some_dropout(rate);
   const PlainAttention plain{shape, dropout, bounds};

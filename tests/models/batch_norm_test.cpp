@@ -1,15 +1,8 @@
 #include "models/ops/batch_norm.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <optional>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -63,9 +56,7 @@ TEST_CASE("batch norm and its gradients equal the formula, with and without fuse
   tests::Share share(1, 5);
   for (const Case& c : cases) {
     if (!share.takes()) continue;
-    CAPTURE(to_string(c.dtype));
-    CAPTURE(c.rows);
-    CAPTURE(c.relu);
+    CAPTURE_ALL(to_string(c.dtype), c.rows, c.relu);
     const BatchNormShape shape{c.rows, c.channels};
     const std::size_t n = c.rows * c.channels, C = c.channels;
     TypedArray x(c.dtype, n, 31, 1.5), variance(c.dtype, C, 35);

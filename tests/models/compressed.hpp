@@ -1,13 +1,10 @@
 // Text compressed in the formats of gzip and zstd.
 #pragma once
 
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <zlib.h>
 #include <zstd.h>
-
-#include <string>
-#include <string_view>
 
 namespace ranvier::tests {
 

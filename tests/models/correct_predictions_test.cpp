@@ -2,14 +2,7 @@
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <limits>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -33,9 +26,7 @@ TEST_CASE("correct predictions are rows with the greatest logit at the target, r
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const std::size_t V : {1, 2, 10, 33, 1000}) {
       for (const std::size_t rows : {1, 45}) {
-        CAPTURE(to_string(dtype));
-        CAPTURE(V);
-        CAPTURE(rows);
+        CAPTURE_ALL(to_string(dtype), V, rows);
         const std::size_t stride = (V + 63) / 64 * 64;
         TypedArray logits(dtype, rows * stride, 61, 4.0);
         std::vector<std::int32_t> targets;

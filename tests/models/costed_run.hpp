@@ -9,17 +9,7 @@
 #include "runtime/base/dtype.hpp"
 #include "tests/doubles/recording_device.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <functional>
-#include <memory>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::tests {
 

@@ -3,15 +3,7 @@
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -31,8 +23,7 @@ double plain_loss(const TypedArray& logits, std::size_t begin, std::size_t V, st
 TEST_CASE("cross entropy and its gradient equal the formula, with any contents of the padding") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const std::size_t V : {1, 7, 64, 2500}) {
-      CAPTURE(to_string(dtype));
-      CAPTURE(V);
+      CAPTURE_ALL(to_string(dtype), V);
       const std::size_t rows = 13, stride = (V + 63) / 64 * 64;
       TypedArray logits(dtype, rows * stride, 51, 4.0);
       std::vector<std::int32_t> targets;

@@ -2,14 +2,8 @@
 
 #include "models/text/data_files.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
-#include <string_view>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

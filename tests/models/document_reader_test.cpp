@@ -1,14 +1,8 @@
 #include "models/text/document_reader.hpp"
 
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

@@ -1,51 +1,17 @@
 // Samples of one document each, with start and end tokens, and padding.
 #include "models/text/document_source.hpp"
 
-#include "models/ops/cross_entropy.hpp"
 #include "models/text/masked_source.hpp"
 #include "models/text/text_source.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <filesystem>
-#include <string>
-#include <utility>
-#include <vector>
+#include "tests/models/text_samples.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
-
-using Tokens = std::vector<std::int32_t>;
-
-Tokens inputs(const SampleSource& source, std::int64_t first, int count = 1) {
-  Tokens out(static_cast<std::size_t>(count) * source.input_bytes() / sizeof(std::int32_t));
-  source.read_inputs(first, count, reinterpret_cast<std::byte*>(out.data()));
-  return out;
-}
-Tokens targets(const SampleSource& source, std::int64_t first, int count = 1) {
-  Tokens out(static_cast<std::size_t>(count) * source.target_bytes() / sizeof(std::int32_t));
-  source.read_targets(first, count, reinterpret_cast<std::byte*>(out.data()));
-  return out;
-}
-Tokens starts(const SampleSource& source, std::int64_t first, int count = 1) {
-  Tokens out(static_cast<std::size_t>(count) * source.document_positions());
-  source.read_document_starts(first, count, out.data());
-  return out;
-}
-
-std::string shorts(const std::vector<std::uint16_t>& tokens) {
-  return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(std::uint16_t)};
-}
 
 struct Fixture {
   TemporaryFolder folder;
@@ -81,9 +47,7 @@ TEST_CASE_FIXTURE(Fixture,
                                        2, 8, 9, 5, 3});
   CHECK(targets(source, 0, 2) == Tokens{2, 5, 6, 3, no_target, 2, 7, 3, no_target, no_target});
   CHECK(starts(source, 0, 3) == Tokens{0, 0, 0, 0, 4, 0, 0, 0, 3, 4, 0, 0, 0, 0, 0});
-  Tokens documents(3 * 5);
-  source.read_documents(1, 1, reinterpret_cast<std::byte*>(documents.data()));
-  CHECK(documents == Tokens{0, 0, 0, 3, 4, 0, 1, 2, 0, 0, 3, 3, 3, 4, 5});
+  CHECK(documents(source, 1) == Tokens{0, 0, 0, 3, 4, 0, 1, 2, 0, 0, 3, 3, 3, 4, 5});
   CHECK(source.losses(0, 6) == 25);
   CHECK(source.padding(1) == 2);
   CHECK(source.padding(2) == 0);
@@ -121,7 +85,7 @@ TEST_CASE_FIXTURE(Fixture, "the last samples are kept for validation, and the ot
   std::sort(second.begin(), second.end());
   CHECK(first == second);
   split.validation_split = 0.1;
-  CHECK(says(error_of([&] { static_cast<void>(open_text_data(split)); }), "`validation_split` 0.1 of 6 samples"));
+  CHECK(says(refusal_of(split), "`validation_split` 0.1 of 6 samples"));
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -141,10 +105,10 @@ TEST_CASE_FIXTURE(Fixture,
   const auto data = open_text_data(plain);
   CHECK(inputs(*data.training, 0, 3) == Tokens{2, 1, 3, 2, 2, 3, 2, 3, 3});
   plain.sequence_length = 2;
-  CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "`sequence_length` 2 is too small"));
+  CHECK(says(refusal_of(plain), "`sequence_length` 2 is too small"));
   plain.path = folder.write("ends.bin", shorts({9, 9, 9}));
   plain.sequence_length = 3;
-  CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "all documents are empty"));
+  CHECK(says(refusal_of(plain), "all documents are empty"));
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -163,7 +127,7 @@ TEST_CASE_FIXTURE(Fixture,
     for (std::int64_t n = 0; n < 40; ++n) {
       const Tokens found = targets(masked, n);
       const auto filled = static_cast<std::ptrdiff_t>(8 - masked.padding(n));
-      const auto count = std::count_if(found.begin(), found.end(), [](std::int32_t t) { return t != no_target; });
+      const auto count = with_loss(found);
       CHECK(count == (filled == 3 ? 1 : filled < 7 ? 2 : 3));
       CHECK(masked.losses(n, 1) == count);
       CHECK(std::count(found.begin() + filled, found.end(), no_target) == 8 - filled);

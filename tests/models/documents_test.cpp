@@ -2,22 +2,12 @@
 #include "models/families/bert.hpp"
 #include "models/families/gpt.hpp"
 #include "models/families/llama.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/bert_family.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_run.hpp"
 #include "tests/models/reference_model.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

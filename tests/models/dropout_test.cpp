@@ -2,11 +2,7 @@
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

@@ -4,11 +4,7 @@
 
 #include "runtime/device/device.hpp"
 #include "tests/device_under_test.hpp"
-
-#include <doctest/doctest.h>
-
-#include <memory>
-#include <string>
+#include "tests/test.hpp"
 
 namespace ranvier::models {
 

@@ -14,11 +14,7 @@
 #include "tests/models/every_device.hpp"
 #include "tests/models/sparse_array.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

@@ -1,13 +1,5 @@
 #include "models/core/filtered_samples.hpp"
-
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstring>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using models::FilteredSamples;

@@ -9,12 +9,7 @@
 #include "tests/models/every_device.hpp"
 #include "tests/models/plain_matmul.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <cmath>
-#include <numbers>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -66,9 +61,7 @@ TEST_CASE("a product with GELU equals both operations, in every dtype") {
   both_ways([](runtime::StreamView stream, bool at_once) {
     for (const DType dtype : all_dtypes)
       for (const auto& [m, n, k] : all_sizes) {
-        CAPTURE(to_string(dtype));
-        CAPTURE(n);
-        CAPTURE(at_once);
+        CAPTURE_ALL(to_string(dtype), n, at_once);
         const MatmulShape shape{m, n, k};
         const TypedArray a(dtype, m * k, 1), b(dtype, k * n, 2, 0.2), bias(dtype, n, 3);
         TypedArray c(dtype, m * n), y(dtype, m * n), again(dtype, m * n);
@@ -103,9 +96,7 @@ TEST_CASE("a product with an addend equals both operations, in every dtype") {
   both_ways([](runtime::StreamView stream, bool at_once) {
     for (const DType dtype : all_dtypes)
       for (const auto& [m, n, k] : all_sizes) {
-        CAPTURE(to_string(dtype));
-        CAPTURE(n);
-        CAPTURE(at_once);
+        CAPTURE_ALL(to_string(dtype), n, at_once);
         const MatmulShape shape{m, n, k};
         const TypedArray a(dtype, m * k, 1), b(dtype, k * n, 2), bias(dtype, n, 3), addend(dtype, m * n, 4);
         TypedArray c(dtype, m * n);
@@ -130,9 +121,7 @@ TEST_CASE("a product with GELU's gradient equals both operations, with or withou
   both_ways([](runtime::StreamView stream, bool at_once) {
     for (const DType dtype : all_dtypes)
       for (const auto& [m, n, k] : all_sizes) {
-        CAPTURE(to_string(dtype));
-        CAPTURE(n);
-        CAPTURE(at_once);
+        CAPTURE_ALL(to_string(dtype), n, at_once);
         const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_b = true};
         const TypedArray a(dtype, m * k, 4), b(dtype, n * k, 5, 0.2), x(dtype, m * n, 6, 1.5);
         TypedArray d(dtype, m * n), d_alone(dtype, m * n), after = x, value(dtype, m * n);
@@ -169,11 +158,7 @@ TEST_CASE("the gradients of a weight and its bias are a product and column sums,
       for (const DType gradient_dtype : {DType::f32, dtype})
         for (const auto& [m, n, k] : all_sizes)
           for (const bool accumulate : {false, true}) {
-            CAPTURE(to_string(dtype));
-            CAPTURE(to_string(gradient_dtype));
-            CAPTURE(n);
-            CAPTURE(accumulate);
-            CAPTURE(at_once);
+            CAPTURE_ALL(to_string(dtype), to_string(gradient_dtype), n, accumulate, at_once);
             const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_a = true};
             const TypedArray a(dtype, k * m, 7), b(dtype, k * n, 8), old_sums(gradient_dtype, n, 9);
             TypedArray c(gradient_dtype, m * n, 10), scratch = c, sums = old_sums, scratch_sums = old_sums;
@@ -214,9 +199,7 @@ TEST_CASE("separate sums of a bias's gradient are added later with the bits of o
     for (const DType dtype : all_dtypes)
       for (const DType gradient_dtype : {DType::f32, dtype})
         for (const bool accumulate : {false, true}) {
-          CAPTURE(to_string(dtype));
-          CAPTURE(to_string(gradient_dtype));
-          CAPTURE(accumulate);
+          CAPTURE_ALL(to_string(dtype), to_string(gradient_dtype), accumulate);
           const TypedArray a(dtype, k * m, 1), b(dtype, k * n, 2);
           TypedArray c(gradient_dtype, m * n, 3), again = c;
           TypedArray sums(gradient_dtype, n, 4), later = sums, apart(DType::f32, n, 5);

@@ -2,12 +2,7 @@
 
 #include "models/core/initialize.hpp"
 #include "models/families/decoder_model.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <functional>
-#include <memory>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

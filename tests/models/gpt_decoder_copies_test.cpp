@@ -3,11 +3,7 @@
 #include "models/core/initialize.hpp"
 #include "tests/device_under_test.hpp"
 #include "tests/emulation/stream.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

@@ -4,13 +4,7 @@
 #include "tests/doubles/far_device.hpp"
 #include "tests/models/model_checks.hpp"
 #include "tests/models/reference_model.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <optional>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

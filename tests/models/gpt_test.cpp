@@ -1,14 +1,8 @@
 #include "models/families/gpt.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/model_checks.hpp"
 #include "tests/models/reference_model.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstring>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -45,9 +39,7 @@ TEST_CASE("a GPT's loss, activations and gradients equal the reference in double
   for (const int tile : {1, 2, 3, 12}) {
     for (const auto& [dropout, at_once] : {std::pair{0.0f, true}, {0.0f, false}, {0.3f, true}, {0.3f, false}}) {
       if (!share.takes() || repeats(2, at_once)) continue;
-      CAPTURE(tile);
-      CAPTURE(dropout);
-      CAPTURE(at_once);
+      CAPTURE_ALL(tile, dropout, at_once);
       const GptOptions options = tile == 1 ? small_options(dropout) : tiled_options(tile, dropout);
       ModelRun run(device_of(2, at_once), options, 3);
       check_reference(run, options, made_up_samples(options, 40, 3),
@@ -62,8 +54,7 @@ TEST_CASE("a GPT's loss, activations and gradients equal the reference in double
 TEST_CASE("tiles give the result of the undivided model, except for the order of sums") {
   for (const int tile : {2, 3, 4, 6, 12}) {
     for (const float dropout : {0.0f, 0.2f}) {
-      CAPTURE(tile);
-      CAPTURE(dropout);
+      CAPTURE_ALL(tile, dropout);
       check_tiles(tiled_options(tile, dropout),
                   {made_up_samples(tiled_options(1), 40, 3), made_up_samples(tiled_options(1), 43, 3)});
     }
@@ -91,8 +82,7 @@ TEST_CASE("a table has at most as many tiles as its rows fill, and the last one'
 TEST_CASE("half precision follows fp32 within its rounding, with fp32 and with half gradients, tiled or not") {
   for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::bf16, DType::bf16},
                                     Precision{DType::f16, DType::f32}, Precision{DType::f16, DType::f16}}) {
-    CAPTURE(to_string(precision.compute));
-    CAPTURE(to_string(precision.gradient));
+    CAPTURE_ALL(to_string(precision.compute), to_string(precision.gradient));
     const double error = precision.compute == DType::bf16 ? 0.04 : 0.005;
     for (const int tile : {1, 3, 12}) {
       CAPTURE(tile);
@@ -109,8 +99,7 @@ TEST_CASE("the number of threads and the kind of device do not change any bit") 
                                         {Precision{DType::bf16, DType::f32}, 1},
                                         {Precision{DType::bf16, DType::f32}, 5},
                                         {Precision{DType::f16, DType::f16}, 1}}) {
-    CAPTURE(to_string(precision.compute));
-    CAPTURE(tile);
+    CAPTURE_ALL(to_string(precision.compute), tile);
     const GptOptions options{.layers = 2,
                              .hidden = 80,
                              .heads = 5,
@@ -124,8 +113,7 @@ TEST_CASE("the number of threads and the kind of device do not change any bit") 
     for (const bool at_once : {true, false}) {
       for (const int threads : {1, 2, 3}) {
         if (repeats(threads, at_once) || (bits.any() && !share.takes())) continue;
-        CAPTURE(at_once);
-        CAPTURE(threads);
+        CAPTURE_ALL(at_once, threads);
         bits.check(ModelRun(device_of(threads, at_once), options, 3), samples);
       }
     }

@@ -4,27 +4,11 @@
 #include "models/images/cifar_set.hpp"
 #include "models/images/image_source.hpp"
 #include "models/images/synthetic_set.hpp"
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <optional>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using tests::error_of;
-using tests::says;
+using namespace ranvier::tests;
 
 namespace {
 

@@ -1,11 +1,6 @@
 #include "models/core/initialize.hpp"
 #include "runtime/host/compute_pool.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -34,8 +29,7 @@ TEST_CASE("any piece of a unit has the values of the complete unit, on any numbe
   runtime::ComputePool pool(3);
   for (const std::size_t begin : {0, 1, 63, 64, 2106, 2108, 2560, 2600}) {
     for (const std::size_t length : {0, 1, 5, 130, 500}) {
-      CAPTURE(begin);
-      CAPTURE(length);
+      CAPTURE_ALL(begin, length);
       std::vector<float> part(length, NAN), threaded(length, NAN);
       initialize(spec, 5, begin, begin + length, part.data());
       initialize(spec, 5, begin, begin + length, threaded.data(), &pool);
@@ -108,9 +102,7 @@ TEST_CASE("tiles of a matrix have the values of the undivided matrix") {
   const auto matrix = whole({"m", {{"m.weight", {90, 203}, normal}}}, 5);
   for (const Tile& tile : {Tile{{90, 203}, 0, 0}, Tile{{90, 203}, 17, 0}, Tile{{90, 203}, 30, 101}}) {
     for (const std::size_t columns : {1, 64, 101}) {
-      CAPTURE(tile.first_row);
-      CAPTURE(tile.first_column);
-      CAPTURE(columns);
+      CAPTURE_ALL(tile.first_row, tile.first_column, columns);
       UnitSpec spec{"m.3",
                     {{"m.bias", {5}, normal}, {"m.weight", {60, columns}, normal, true, 70 * columns, tile}}};
       const auto values = whole(spec, 5);

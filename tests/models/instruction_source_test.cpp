@@ -1,41 +1,16 @@
 #include "models/text/instruction_source.hpp"
 
-#include "models/ops/cross_entropy.hpp"
 #include "models/text/text_source.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <set>
-#include <string>
-#include <vector>
+#include "tests/models/text_samples.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
-
-using Tokens = std::vector<std::int32_t>;
-using Read = void (SampleSource::*)(std::int64_t, int, std::byte*) const;
-
-Tokens read(const SampleSource& source, Read what, std::int64_t first, int count) {
-  Tokens out(static_cast<std::size_t>(count) * source.input_bytes() / sizeof(std::int32_t));
-  (source.*what)(first, count, reinterpret_cast<std::byte*>(out.data()));
-  return out;
-}
-
-Tokens starts(const SampleSource& source, std::int64_t first, int count) {
-  Tokens out(static_cast<std::size_t>(count) * source.document_positions());
-  source.read_document_starts(first, count, out.data());
-  return out;
-}
 
 std::string line(const std::string& prompt, const std::string& answer) {
   return R"({"q": ")" + prompt + R"(", "a": ")" + answer + "\"}\n";
@@ -60,12 +35,12 @@ TEST_CASE(
   CHECK(source.samples() == 3);
   CHECK(data.origins[0].documents == 5);
   CHECK(data.tokens == 21);
-  CHECK(read(source, &SampleSource::read_inputs, 0, 2) ==
+  CHECK(inputs(source, 0, 2) ==
         Tokens{'x', 'y', 'A', 'B', 'z', 'C', 'D', 0, 'E', 'F', 'u', 'v', 'w', 'G', 'H', 'I'});
-  CHECK(read(source, &SampleSource::read_targets, 0, 2) ==
+  CHECK(targets(source, 0, 2) ==
         Tokens{none, 'A', 'B', end, 'C', 'D', end, none, 'F', end, none, none, 'G', 'H', 'I', end});
   CHECK(starts(source, 0, 2) == Tokens{0, 0, 0, 0, 4, 4, 4, 7, 0, 0, 2, 2, 2, 2, 2, 2});
-  CHECK(read(source, &SampleSource::read_targets, 2, 1) == Tokens{end, none, none, none, none, none, none, none});
+  CHECK(targets(source, 2, 1) == Tokens{end, none, none, none, none, none, none, none});
   CHECK(starts(source, 2, 1) == Tokens{0, 1, 2, 3, 4, 5, 6, 7});  // padding attends only to itself
   for (const auto& [sample, padding] : {std::pair{0, 1}, {1, 0}, {2, 7}}) CHECK(source.padding(sample) == padding);
   CHECK(source.losses(0, 1) == 6);
@@ -77,25 +52,21 @@ TEST_CASE("examples longer than a sample are truncated, and skipped if no comple
   const TemporaryFolder folder;
   const auto path = folder.write("a.jsonl", line("xy", "ABCDEF") + line("uvwxyz", "G") + line("p", "Q"));
   const auto data = open_text_data(options_of(path, 4));
-  CHECK(read(*data.training, &SampleSource::read_inputs, 0, 2) == Tokens{'x', 'y', 'A', 'B', 'p', 'Q', 0, 0});
-  CHECK(read(*data.training, &SampleSource::read_targets, 0, 2) ==
-        Tokens{none, 'A', 'B', 'C', 'Q', end, none, none});
+  CHECK(inputs(*data.training, 0, 2) == Tokens{'x', 'y', 'A', 'B', 'p', 'Q', 0, 0});
+  CHECK(targets(*data.training, 0, 2) == Tokens{none, 'A', 'B', 'C', 'Q', end, none, none});
   REQUIRE(data.origins[0].remarks.size() == 1);
   CHECK(data.origins[0].remarks[0] == path.string() +
                                           ": 1 of 3 completions are truncated at `sequence_length` 4, "
                                           "and 1 skipped (prompt too long)");
-  const auto refused = [&](TextDataOptions options) {
-    return error_of([&] { static_cast<void>(open_text_data(options)); });
-  };
-  CHECK(says(refused(options_of(folder.write("b.jsonl", line("uvwxyz", "G")), 4)), "none of 1 completions"));
-  CHECK(says(refused(options_of(folder.write("c.jsonl", line("u", "")), 4)), "use lines with a completion"));
-  CHECK(says(refused(options_of(folder.write("d.txt", "text"), 4)), "d.txt: `prompt_field` q needs JSON lines"));
+  CHECK(says(refusal_of(options_of(folder.write("b.jsonl", line("uvwxyz", "G")), 4)), "none of 1 completions"));
+  CHECK(says(refusal_of(options_of(folder.write("c.jsonl", line("u", "")), 4)), "use lines with a completion"));
+  CHECK(says(refusal_of(options_of(folder.write("d.txt", "text"), 4)), "d.txt: `prompt_field` q needs JSON lines"));
   auto narrow = options_of(path, 4);
   narrow.vocab_size = 100;
-  CHECK(says(refused(narrow), "token 121 is outside `vocab_size` 100; use at least 122"));
+  CHECK(says(refusal_of(narrow), "token 121 is outside `vocab_size` 100; use at least 122"));
   auto split = options_of(path, 4);
   split.validation_split = 0.1;
-  CHECK(says(refused(split), "`validation_split` 0.1 of 2 samples"));
+  CHECK(says(refusal_of(split), "`validation_split` 0.1 of 2 samples"));
 }
 
 TEST_CASE("a prompt may have several fields, and rows without a completion or with unread text are counted") {
@@ -115,9 +86,8 @@ TEST_CASE("a prompt may have several fields, and rows without a completion or wi
   options.prompt_field = "q,input";
   const auto data = open_text_data(options);
   CHECK(data.origins[0].remarks == Remarks{empty});
-  CHECK(read(*data.training, &SampleSource::read_inputs, 0, 1) == Tokens{'a', 'b', '\n', 'c', 'X', 'd', 'Y', 0});
-  CHECK(read(*data.training, &SampleSource::read_targets, 0, 1) ==
-        Tokens{none, none, none, 'X', end, 'Y', end, none});
+  CHECK(inputs(*data.training, 0, 1) == Tokens{'a', 'b', '\n', 'c', 'X', 'd', 'Y', 0});
+  CHECK(targets(*data.training, 0, 1) == Tokens{none, none, none, 'X', end, 'Y', end, none});
 }
 
 TEST_CASE("epochs have each sample once, losses are counted by targets, and a split keeps the last samples") {
@@ -136,16 +106,15 @@ TEST_CASE("epochs have each sample once, losses are counted by targets, and a sp
   options.validation_split = 0;
   const auto all = open_text_data(options);
   CHECK(all.training->samples() == samples + kept);
-  CHECK(read(*data.validation, &SampleSource::read_targets, 0, 5) ==
-        read(*all.training, &SampleSource::read_targets, samples, 5));
+  CHECK(targets(*data.validation, 0, 5) == targets(*all.training, samples, 5));
   std::multiset<Tokens> seen, expected;
   for (std::int64_t n = 0; n < samples; ++n) {
-    seen.insert(read(*data.training, &SampleSource::read_targets, samples + n, 1));
-    expected.insert(read(*all.training, &SampleSource::read_targets, n, 1));
+    seen.insert(targets(*data.training, samples + n, 1));
+    expected.insert(targets(*all.training, n, 1));
   }
   CHECK(seen == expected);
-  const Tokens some = read(*data.training, &SampleSource::read_targets, 3, 20);
-  CHECK(data.training->losses(3, 20) == std::count_if(some.begin(), some.end(), [](auto t) { return t != none; }));
+  const Tokens some = targets(*data.training, 3, 20);
+  CHECK(data.training->losses(3, 20) == with_loss(some));
 }
 
 TEST_CASE("prompt and completion are encoded separately, and the tokenizer's end of text ends the completion") {
@@ -165,22 +134,22 @@ TEST_CASE("prompt and completion are encoded separately, and the tokenizer's end
       expected.push_back(small.end_of_text());
     }
     expected.resize(30, none);
-    CHECK(read(*data.training, &SampleSource::read_targets, 0, 1) == expected);
+    CHECK(targets(*data.training, 0, 1) == expected);
   }
   // The prompt starts with the tokenizer's start of text, which has no loss.
   folder.write("tokenizer.json", small.framed_json("<s> A"));
   folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
-  Tokens inputs{285}, targets(small.encoded("in th").size(), none);
+  Tokens in{285}, out(small.encoded("in th").size(), none);
   for (const char* part : {"in th", "e world"})
-    for (const auto token : small.encoded(part)) inputs.push_back(token);
-  for (const auto token : small.encoded("e world")) targets.push_back(token);
-  targets.push_back(286);
+    for (const auto token : small.encoded(part)) in.push_back(token);
+  for (const auto token : small.encoded("e world")) out.push_back(token);
+  out.push_back(286);
   const auto data = open_text_data(options);
-  const auto begin = [&](const Tokens& all) { return Tokens(all.begin(), all.begin() + std::ssize(inputs)); };
-  CHECK(begin(read(*data.training, &SampleSource::read_inputs, 0, 1)) == inputs);
-  CHECK(begin(read(*data.training, &SampleSource::read_targets, 0, 1)) == targets);
+  const auto begin = [&](const Tokens& all) { return Tokens(all.begin(), all.begin() + std::ssize(in)); };
+  CHECK(begin(inputs(*data.training, 0, 1)) == in);
+  CHECK(begin(targets(*data.training, 0, 1)) == out);
   // A completion that spells the end of text has only one.
   options.path = folder.write("b.jsonl", line("in th", "e world</s>"));
   const auto spelled = open_text_data(options);
-  CHECK(spelled.tokens == std::ssize(inputs) + 1);
+  CHECK(spelled.tokens == std::ssize(in) + 1);
 }

@@ -1,21 +1,11 @@
 #include "models/ops/kernel_choice_file.hpp"
 
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <string>
-#include <utility>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 using runtime::DType;
 
 namespace {

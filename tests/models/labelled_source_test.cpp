@@ -1,17 +1,12 @@
 #include "models/text/labelled_source.hpp"
 #include "models/text/text_source.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "tests/models/text_samples.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -26,18 +21,6 @@ TextDataOptions options_of(const std::filesystem::path& path, std::vector<std::s
           .documents = Documents::pad};
 }
 
-std::vector<std::int32_t> inputs(const SampleSource& source, std::int64_t n) {
-  std::vector<std::int32_t> all(T);
-  source.read_inputs(n, 1, reinterpret_cast<std::byte*>(all.data()));
-  return all;
-}
-
-std::int32_t target(const SampleSource& source, std::int64_t n) {
-  std::int32_t label = -7;
-  source.read_targets(n, 1, reinterpret_cast<std::byte*>(&label));
-  return label;
-}
-
 constexpr const char* lines = R"({"text": "abc", "kind": "loud"}
 {"kind": "calm", "text": "abcdefgh"}
 {"text": "", "kind": "calm"}
@@ -47,7 +30,7 @@ constexpr const char* lines = R"({"text": "abc", "kind": "loud"}
 }  // namespace
 
 TEST_CASE("labelled texts are a sample each, truncated and padded, with the number of their class") {
-  const tests::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.write("texts.jsonl", lines);
   const TextReading reading{.label_field = "kind"};
   const std::vector<std::string> labels = labels_in(path, reading, 9);
@@ -58,17 +41,15 @@ TEST_CASE("labelled texts are a sample each, truncated and padded, with the numb
   CHECK(source.sample_bytes().input == T * sizeof(std::int32_t));
   CHECK(source.sample_bytes().target == sizeof(std::int32_t));
   CHECK(source.losses(0, 3) == 3);
-  CHECK(inputs(source, 0) == std::vector<std::int32_t>{'a', 'b', 'c', 0, 0, 0});
-  CHECK(inputs(source, 1) == std::vector<std::int32_t>{'a', 'b', 'c', 'd', 'e', 'f'});
-  CHECK(inputs(source, 2) == std::vector<std::int32_t>{'x', 0, 0, 0, 0, 0});
+  CHECK(inputs(source, 0) == Tokens{'a', 'b', 'c', 0, 0, 0});
+  CHECK(inputs(source, 1) == Tokens{'a', 'b', 'c', 'd', 'e', 'f'});
+  CHECK(inputs(source, 2) == Tokens{'x', 0, 0, 0, 0, 0});
   CHECK(inputs(source, 3) == inputs(source, 0));  // one epoch later
-  CHECK(target(source, 0) == 1);
-  CHECK(target(source, 1) == 0);
-  CHECK(target(source, 2) == 1);
+  CHECK(targets(source, 0)[0] == 1);
+  CHECK(targets(source, 1)[0] == 0);
+  CHECK(targets(source, 2)[0] == 1);
   CHECK(source.padding(2) == 5);
-  std::vector<std::int32_t> starts(2 * T);
-  source.read_document_starts(0, 2, starts.data());
-  CHECK(starts == std::vector<std::int32_t>{0, 0, 0, 3, 4, 5, 0, 0, 0, 0, 0, 0});
+  CHECK(starts(source, 0, 2) == Tokens{0, 0, 0, 3, 4, 5, 0, 0, 0, 0, 0, 0});
   REQUIRE(data.origins.size() == 1);
   REQUIRE(data.origins[0].remarks.size() == 3);
   CHECK(data.origins[0].remarks[0].ends_with("empty field 'text': 1 of 4"));
@@ -78,7 +59,7 @@ TEST_CASE("labelled texts are a sample each, truncated and padded, with the numb
 }
 
 TEST_CASE("the last labelled texts are kept for validation, in order, and others are shuffled") {
-  const tests::TemporaryFolder folder;
+  const TemporaryFolder folder;
   std::string text;
   for (int n = 0; n < 40; ++n)
     text += "{\"text\": \"" + std::string(1, static_cast<char>('0' + n)) +
@@ -91,14 +72,14 @@ TEST_CASE("the last labelled texts are kept for validation, in order, and others
   REQUIRE(data.validation->samples() == 10);
   for (int n = 0; n < 10; ++n) {
     CHECK(inputs(*data.validation, n)[0] == '0' + 30 + n);
-    CHECK(target(*data.validation, n) == (30 + n) % 3);
+    CHECK(targets(*data.validation, n)[0] == (30 + n) % 3);
   }
   std::vector<bool> seen(30, false);
   bool moved = false;
   for (int n = 0; n < 30; ++n) {
     const int which = inputs(*data.training, n)[0] - '0';
     REQUIRE(which < 30);
-    CHECK(target(*data.training, n) == which % 3);
+    CHECK(targets(*data.training, n)[0] == which % 3);
     moved = moved || which != n;
     seen[static_cast<std::size_t>(which)] = true;
   }
@@ -107,7 +88,7 @@ TEST_CASE("the last labelled texts are kept for validation, in order, and others
 }
 
 TEST_CASE("labels are names or numbers of classes") {
-  const tests::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto labels = [&](const std::string& text) {
     return labels_in(folder.write("texts.jsonl", text), {.label_field = "kind"}, 20);
   };
@@ -129,24 +110,24 @@ TEST_CASE("labels are names or numbers of classes") {
 }
 
 TEST_CASE("invalid labelled texts are refused with the reason") {
-  const tests::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto refusal = [&](const std::string& name, const std::string& text, int length = T) {
     TextDataOptions options = options_of(folder.write(name, text), {"calm", "loud"});
     options.sequence_length = length;
-    return tests::error_of([&] { static_cast<void>(open_text_data(options)); });
+    return refusal_of(options);
   };
-  CHECK(tests::says(refusal("a.txt", "some words"), "`label_field` kind needs JSON lines"));
+  CHECK(says(refusal("a.txt", "some words"), "`label_field` kind needs JSON lines"));
   const Error unknown = refusal("b.jsonl", R"({"text": "a", "kind": "wild"})");
   CHECK(unknown.code() == ErrorCode::data);
-  CHECK(tests::says(unknown, "label 'wild' is not one of the model's 2 classes, 'calm', 'loud'"));
-  CHECK(tests::says(
+  CHECK(says(unknown, "label 'wild' is not one of the model's 2 classes, 'calm', 'loud'"));
+  CHECK(says(
       refusal("c.jsonl", R"({"text": "a", "class": "loud"})"),
       "line 1: field 'kind' is missing, found 'text', 'class'; name the field of the label with `label_field`"));
   for (const char* label : {"null", "1.5", "[]", "\"\""})
-    CHECK(tests::says(refusal("d.jsonl", R"({"text": "a", "kind": )" + std::string(label) + "}"),
-                      "line 1: field 'kind' is not a label"));
-  CHECK(tests::says(refusal("e.jsonl", R"({"text": "", "kind": "loud"})"), "no line has text"));
+    CHECK(says(refusal("d.jsonl", R"({"text": "a", "kind": )" + std::string(label) + "}"),
+               "line 1: field 'kind' is not a label"));
+  CHECK(says(refusal("e.jsonl", R"({"text": "", "kind": "loud"})"), "no line has text"));
   const auto many = folder.write("f.jsonl", lines);
-  CHECK(tests::says(tests::error_of([&] { static_cast<void>(labels_in(many, {.label_field = "kind"}, 1)); }),
-                    "more than 1 different labels"));
+  CHECK(says(error_of([&] { static_cast<void>(labels_in(many, {.label_field = "kind"}, 1)); }),
+             "more than 1 different labels"));
 }

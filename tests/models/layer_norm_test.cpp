@@ -1,12 +1,8 @@
 #include "models/ops/layer_norm.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cmath>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -53,9 +49,7 @@ TEST_CASE("layer norm equals the formula, forward and backward, with and without
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const std::size_t channels : {1, 5, 16, 40, 100}) {
       for (const bool with_branch : {false, true}) {
-        CAPTURE(to_string(dtype));
-        CAPTURE(channels);
-        CAPTURE(with_branch);
+        CAPTURE_ALL(to_string(dtype), channels, with_branch);
         const std::size_t rows = static_cast<std::size_t>(tests::effort(71, 71, 23));
         TypedArray x(dtype, rows * channels, 31, 1.5);
         for (std::size_t i = 0; i < x.size(); ++i) x.set(i, x[i] + 0.7);

@@ -1,11 +1,7 @@
 #include "models/ops/library_pieces.hpp"
 
 #include "models/ops/attention.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier::models;
 
@@ -45,9 +41,7 @@ TEST_CASE("a larger product is split into aligned pieces within the limits, as l
         MatmulShape{.m = 3000000, .n = 16, .k = 16},
         MatmulShape{.m = 16, .n = 16, .k = 3000000, .transpose_a = true},
         MatmulShape{.m = 3000000, .n = 16, .k = 3000000, .transpose_a = true, .transpose_b = true}}) {
-    CAPTURE(shape.m);
-    CAPTURE(shape.n);
-    CAPTURE(shape.k);
+    CAPTURE_ALL(shape.m, shape.n, shape.k);
     const LibraryPieces pieces = library_pieces(shape);
     CHECK(!library_takes_whole(shape));
     CHECK(within_limits(shape, pieces.m, pieces.k));

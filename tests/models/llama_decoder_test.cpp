@@ -3,11 +3,7 @@
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_checks.hpp"
 #include "tests/models/reference_model.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -16,8 +12,7 @@ using runtime::DType;
 TEST_CASE("decoders of LLaMA and its kin have the reference's logits at every position, however tokens are read") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const auto& [name, options] : family({dtype, dtype})) {
-      CAPTURE(to_string(dtype));
-      CAPTURE(name);
+      CAPTURE_ALL(to_string(dtype), name);
       ModelRun run(runtime::make_inline_device({.threads = 2}), options, 1);
       const auto samples = made_up_samples(options, 40, 1);
       const ReferenceParameters parameters = run.reference_parameters();

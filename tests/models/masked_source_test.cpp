@@ -1,17 +1,10 @@
 #include "models/text/masked_source.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <set>
-#include <vector>
+#include "tests/models/text_samples.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -38,21 +31,6 @@ MaskedSource masked(MaskingOptions options = {}) {
   options.tokens = mask;
   if (options.seed == 0) options.seed = 5;
   return MaskedSource(std::make_unique<Counting>(), std::move(options));
-}
-
-using Tokens = std::vector<std::int32_t>;
-
-Tokens read(const SampleSource& source, void (SampleSource::*how)(std::int64_t, int, std::byte*) const,
-            std::int64_t first, int count) {
-  Tokens tokens(static_cast<std::size_t>(count) * length);
-  (source.*how)(first, count, reinterpret_cast<std::byte*>(tokens.data()));
-  return tokens;
-}
-Tokens inputs(const SampleSource& source, std::int64_t first, int count = 1) {
-  return read(source, &SampleSource::read_inputs, first, count);
-}
-Tokens targets(const SampleSource& source, std::int64_t first, int count = 1) {
-  return read(source, &SampleSource::read_targets, first, count);
 }
 
 }  // namespace
@@ -137,7 +115,7 @@ TEST_CASE("at least one token is chosen, and special ones only if there are too 
   MaskingOptions nearly_all{.probability = 0.5};
   for (std::int32_t token = 0; token < 90; ++token) nearly_all.special_tokens.push_back(token);
   const Tokens few = targets(masked(nearly_all), 80);  // tokens 90 … 96 at positions 10 … 16
-  CHECK(length - std::count(few.begin(), few.end(), no_target) == length / 2);
+  CHECK(with_loss(few) == length / 2);
   for (int t = 10; t < 17; ++t) CHECK(few[static_cast<std::size_t>(t)] == 80 + t);
 }
 

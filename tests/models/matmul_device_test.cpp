@@ -1,17 +1,10 @@
 // The contract of matmul.hpp on any device. matmul_test.cpp tests the CPU's division of products in detail.
 #include "models/ops/matmul.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/plain_matmul.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <cmath>
-#include <cstddef>
-#include <utility>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -25,13 +18,8 @@ constexpr std::array<std::size_t, 3> all_sizes[] = {{1, 1, 1},     {2, 3, 0},   
 
 /// One product of each kind: plain, with bias, accumulating. Gaps between rows of c must not change.
 void check(runtime::StreamView stream, const MatmulShape& shape, DType dtype, DType c_dtype) {
-  CAPTURE(to_string(dtype));
-  CAPTURE(to_string(c_dtype));
-  CAPTURE(shape.m);
-  CAPTURE(shape.n);
-  CAPTURE(shape.k);
-  CAPTURE(shape.transpose_a);
-  CAPTURE(shape.transpose_b);
+  CAPTURE_ALL(to_string(dtype), to_string(c_dtype), shape.m, shape.n, shape.k, shape.transpose_a,
+              shape.transpose_b);
   const std::size_t a_rows = shape.transpose_a ? shape.k : shape.m, b_rows = shape.transpose_b ? shape.n : shape.k;
   const std::size_t a_stride = or_tight(shape.a_stride, shape.transpose_a ? shape.m : shape.k);
   const std::size_t b_stride = or_tight(shape.b_stride, shape.transpose_b ? shape.k : shape.n);

@@ -5,16 +5,9 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/plain_matmul.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <cmath>
-#include <cstdint>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -78,13 +71,7 @@ TEST_CASE("columns of wider arrays are multiplied like separate arrays, and thei
               if ((wide & 1) != 0) shape.a_stride = a_row + 5;
               if ((wide & 2) != 0) shape.b_stride = b_row + 3;
               if ((wide & 4) != 0) shape.c_stride = n + 7;
-              CAPTURE(to_string(dtype));
-              CAPTURE(m);
-              CAPTURE(n);
-              CAPTURE(k);
-              CAPTURE(layout);
-              CAPTURE(wide);
-              CAPTURE(mode);
+              CAPTURE_ALL(to_string(dtype), m, n, k, layout, wide, mode);
               const std::size_t a_stride = or_tight(shape.a_stride, a_row),
                                 b_stride = or_tight(shape.b_stride, b_row);
               const std::size_t c_stride = or_tight(shape.c_stride, n);
@@ -127,11 +114,7 @@ TEST_CASE("rows of columns of wider arrays have the same bits for any number of 
       for (const bool transpose_b : {false, true})
         for (const std::size_t b_gap : {0, 3}) {
           if (!share.takes()) continue;
-          CAPTURE(to_string(dtype));
-          CAPTURE(n);
-          CAPTURE(k);
-          CAPTURE(transpose_b);
-          CAPTURE(b_gap);
+          CAPTURE_ALL(to_string(dtype), n, k, transpose_b, b_gap);
           MatmulShape shape{m, n, k, false, transpose_b, k + 5, (transpose_b ? k : n) + b_gap, n + 7};
           const TypedArray a(dtype, m * shape.a_stride, 8), b(dtype, (transpose_b ? n : k) * shape.b_stride, 9);
           TypedArray all(DType::f32, m * shape.c_stride);
@@ -171,13 +154,7 @@ TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
           for (const bool transpose_a : {false, true})
             for (const bool transpose_b : {false, true}) {
               if (!takes(product, {m, n, k}) || !share.takes()) continue;
-              CAPTURE(to_string(dtype));
-              CAPTURE(half_result);
-              CAPTURE(m);
-              CAPTURE(n);
-              CAPTURE(k);
-              CAPTURE(transpose_a);
-              CAPTURE(transpose_b);
+              CAPTURE_ALL(to_string(dtype), half_result, m, n, k, transpose_a, transpose_b);
               check_against_plain(product, {m, n, k, transpose_a, transpose_b}, dtype,
                                   half_result ? dtype : DType::f32, pool);
             }
@@ -203,12 +180,7 @@ TEST_CASE("a matrix product has the same bits for any number of threads") {
         for (const Product multiply : {matmul_cpu, vector_matmul_cpu}) {
           if (is_tried_elsewhere(multiply, {m, n, k}, dtype) || !share.takes()) continue;
           const bool transpose_a = (layout & 1) != 0, transpose_b = (layout & 2) != 0;
-          CAPTURE(to_string(dtype));
-          CAPTURE(m);
-          CAPTURE(n);
-          CAPTURE(k);
-          CAPTURE(transpose_a);
-          CAPTURE(transpose_b);
+          CAPTURE_ALL(to_string(dtype), m, n, k, transpose_a, transpose_b);
           const TypedArray a(dtype, m * k, 5), b(dtype, k * n, 6), bias(dtype, n, 7);
           TypedArray expected(dtype, m * n), c(dtype, m * n);
           for (const int threads : {1, 2, 3}) {
@@ -243,11 +215,7 @@ TEST_CASE("rows of a product have the same bits, regardless of the number of row
       for (const bool transpose_b : {false, true})
         for (const bool accumulate : {false, true}) {
           if (!share.takes()) continue;
-          CAPTURE(to_string(dtype));
-          CAPTURE(n);
-          CAPTURE(k);
-          CAPTURE(transpose_b);
-          CAPTURE(accumulate);
+          CAPTURE_ALL(to_string(dtype), n, k, transpose_b, accumulate);
           for (const Product multiply : {matmul_cpu, matmul_cpu_by_library, vector_matmul_cpu}) {
             if (is_tried_elsewhere(multiply, {m, n, k}, dtype)) continue;
             TypedArray all = before;

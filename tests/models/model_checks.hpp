@@ -6,18 +6,7 @@
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/model_run.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::models {
 

@@ -3,25 +3,11 @@
 #include "models/weights/safetensors.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <numeric>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 using Kind = PartialWeights::Kind;
 namespace fs = std::filesystem;
 
@@ -114,8 +100,7 @@ TEST_CASE_FIXTURE(Fixture, "weights replace others in a folder, for any numbers 
   float first = 0;
   for (const std::uint64_t from : {1000, 100, 1})
     for (const std::uint64_t to : {1000, 100, 1}) {
-      CAPTURE(from);
-      CAPTURE(to);
+      CAPTURE_ALL(from, to);
       save(from, ++first);
       CHECK(first_value() == first);
       save(to, ++first, {{"config.json", std::to_string(to)}});

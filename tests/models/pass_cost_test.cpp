@@ -3,17 +3,7 @@
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_run.hpp"
 #include "tests/doubles/recording_device.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

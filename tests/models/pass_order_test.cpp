@@ -1,16 +1,9 @@
 #include "models/core/pass_order.hpp"
 
 #include "models/families/gpt.hpp"
-#include "tests/seeds.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
 #include <fmt/core.h>
-
-#include <map>
-#include <optional>
-#include <random>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using models::StageLayout;

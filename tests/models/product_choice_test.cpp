@@ -8,9 +8,7 @@
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

@@ -1,23 +1,12 @@
 #include "models/text/question_file.hpp"
 
 #include "models/text/question_source.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/small_choices.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstring>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::error_of;
-using ranvier::tests::question_file;
-using ranvier::tests::says;
-using ranvier::tests::SmallExample;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 

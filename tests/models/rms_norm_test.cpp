@@ -1,13 +1,8 @@
 #include "models/ops/rms_norm.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <optional>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -49,10 +44,7 @@ TEST_CASE("RMS norm equals the formula, for rows and heads in wider rows, with a
     cases.push_back({dtype, 6, 3, 7, 2, false});
   }
   for (const Case& c : cases) {
-    CAPTURE(to_string(c.dtype));
-    CAPTURE(c.channels);
-    CAPTURE(c.groups);
-    CAPTURE(c.with_branch);
+    CAPTURE_ALL(to_string(c.dtype), c.channels, c.groups, c.with_branch);
     const auto rows = static_cast<std::size_t>(tests::effort(71, 71, 23)) / c.groups;
     RmsNormShape shape{rows, c.channels, static_cast<float>(epsilon), c.groups};
     if (c.x_gap != 0) shape.x_stride = c.groups * c.channels + c.x_gap;

@@ -3,11 +3,7 @@
 #include "models/families/bert.hpp"
 #include "models/families/gpt.hpp"
 #include "tests/models/every_device.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <set>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

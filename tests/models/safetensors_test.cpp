@@ -2,27 +2,12 @@
 
 #include "models/core/name_pattern.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/safetensors_writer.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <cstring>
-#include <initializer_list>
-#include <numeric>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::error_of;
-using ranvier::tests::overwrite;
-using ranvier::tests::SafetensorsWriter;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 using runtime::DType;
 
 namespace {

@@ -1,12 +1,5 @@
 #include "models/text/sample_order.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <cstdlib>
-#include <numeric>
-#include <vector>
+#include "tests/test.hpp"
 
 using ranvier::models::SampleOrder;
 

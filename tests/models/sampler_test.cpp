@@ -1,13 +1,7 @@
 #include "models/generation/sampler.hpp"
 
 #include "runtime/base/error.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <limits>
-#include <map>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

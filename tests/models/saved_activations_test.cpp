@@ -4,12 +4,7 @@
 #include "tests/models/bert_family.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_checks.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <memory>
-#include <utility>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

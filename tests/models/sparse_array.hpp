@@ -5,11 +5,7 @@
 
 #include "runtime/base/dtype.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstring>
+#include "tests/test.hpp"
 
 #include <sys/mman.h>
 

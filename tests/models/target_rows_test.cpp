@@ -4,13 +4,7 @@
 #include "runtime/base/philox.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

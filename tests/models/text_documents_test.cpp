@@ -1,52 +1,14 @@
 // Which positions of text samples belong together, which have no loss, and how many have one.
 #include "models/core/filtered_samples.hpp"
-#include "models/ops/cross_entropy.hpp"
 #include "models/text/text_source.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "tests/models/text_samples.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
-
-namespace {
-
-using Tokens = std::vector<std::int32_t>;
-
-Tokens targets(const SampleSource& source, std::int64_t first, int count) {
-  Tokens out(static_cast<std::size_t>(count) * source.target_bytes() / sizeof(std::int32_t));
-  source.read_targets(first, count, reinterpret_cast<std::byte*>(out.data()));
-  return out;
-}
-
-Tokens starts(const SampleSource& source, std::int64_t first, int count) {
-  Tokens out(static_cast<std::size_t>(count) * source.document_positions());
-  source.read_document_starts(first, count, out.data());
-  return out;
-}
-
-Tokens documents(const SampleSource& source, std::int64_t first, int count) {
-  Tokens out(static_cast<std::size_t>(count) * source.sample_bytes().documents / sizeof(std::int32_t));
-  source.read_documents(first, count, reinterpret_cast<std::byte*>(out.data()));
-  return out;
-}
-
-std::string shorts(const std::vector<std::uint16_t>& tokens) {
-  return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(std::uint16_t)};
-}
-
-}  // namespace
+using namespace ranvier::tests;
 
 TEST_CASE("positions store the first one of their document, and no target crosses a document's end") {
   const TemporaryFolder folder;
@@ -88,8 +50,7 @@ TEST_CASE("losses are counted by targets, with any order, weights and excluded s
   FilteredSamples kept(*data.training);
   kept.leave_out({5, 4});
   const auto counted = [](const SampleSource& source, std::int64_t first, int count) {
-    const Tokens all = targets(source, first, count);
-    return std::count_if(all.begin(), all.end(), [](std::int32_t token) { return token != no_target; });
+    return with_loss(targets(source, first, count));
   };
   for (const SampleSource* const source : std::initializer_list<const SampleSource*>{data.training.get(), &kept}) {
     CHECK(source->losses(0, 100) == counted(*source, 0, 100));
@@ -116,13 +77,12 @@ TEST_CASE("in token files without an index documents end with a token, which mus
   const auto data = open_text_data(options);
   CHECK(starts(*data.training, 0, 1) == Tokens{0, 0, 0, 3, 3, 5, 5, 7, 8});  // a file starts one, too
   CHECK(data.origins[0].documents == 5);
-  const auto refused = [&] { return error_of([&] { static_cast<void>(open_text_data(options)); }); };
   options.document_end = 8;
-  CHECK(says(refused(), "tokens: end-of-document token 8 separates none of 10 tokens in 2 files"));
+  CHECK(says(refusal_of(options), "tokens: end-of-document token 8 separates none of 10 tokens in 2 files"));
   options.document_end.reset();
-  CHECK(says(refused(), "a.bin: `documents` mask"));
-  CHECK(says(refused(), "add `document_end` TOKEN"));
-  CHECK(says(refused(), "50256"));
+  CHECK(says(refusal_of(options), "a.bin: `documents` mask"));
+  CHECK(says(refusal_of(options), "add `document_end` TOKEN"));
+  CHECK(says(refusal_of(options), "50256"));
 }
 
 TEST_CASE("tokenized text ends with the end of text, which belongs to the preceding document") {

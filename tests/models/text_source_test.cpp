@@ -4,26 +4,15 @@
 #include "models/text/mixed_source.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/models/sentencepiece_writer.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/seeds.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <memory>
-#include <set>
-#include <string>
-#include <vector>
+#include "tests/models/text_samples.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -37,20 +26,6 @@ std::string counting(int length) {
 TextSource source_of(const std::filesystem::path& path, const TextSourceOptions& options) {
   return {std::make_shared<const TokenSequence>(path, TextReading{.format = TokenFormat::text}), options};
 }
-
-std::vector<std::int32_t> inputs(const SampleSource& source, std::int64_t first, int count) {
-  std::vector<std::int32_t> out(static_cast<std::size_t>(count) * source.input_bytes() / sizeof(std::int32_t));
-  source.read_inputs(first, count, reinterpret_cast<std::byte*>(out.data()));
-  return out;
-}
-
-std::vector<std::int32_t> targets(const SampleSource& source, std::int64_t first, int count) {
-  std::vector<std::int32_t> out(static_cast<std::size_t>(count) * source.target_bytes() / sizeof(std::int32_t));
-  source.read_targets(first, count, reinterpret_cast<std::byte*>(out.data()));
-  return out;
-}
-
-using Tokens = std::vector<std::int32_t>;
 
 }  // namespace
 
@@ -134,12 +109,9 @@ TEST_CASE("the validation split is the end of the data, in file order, and disjo
 TEST_CASE("data that cannot be split, or whose tokens do not fit the model, are refused when they are opened") {
   const TemporaryFolder folder;
   const auto path = folder.write("a.txt", counting(100));
-  const auto refused = [&](const TextDataOptions& options) {
-    return error_of([&] { static_cast<void>(open_text_data(options)); });
-  };
-  CHECK(says(refused({.path = path, .sequence_length = 30, .validation_split = 0.2}), "`validation_split` 0.2"));
-  CHECK(says(refused({.path = path, .vocab_size = 99}), "token 99 at offset 99"));
-  CHECK(says(refused({.path = path, .text_allowed = false}), "`tokenizer` bytes"));
+  CHECK(says(refusal_of({.path = path, .sequence_length = 30, .validation_split = 0.2}), "`validation_split` 0.2"));
+  CHECK(says(refusal_of({.path = path, .vocab_size = 99}), "token 99 at offset 99"));
+  CHECK(says(refusal_of({.path = path, .text_allowed = false}), "`tokenizer` bytes"));
   CHECK(open_text_data({.path = path, .vocab_size = 100}).training->samples() == 99);
 }
 
@@ -199,8 +171,7 @@ TEST_CASE("weights are read from the words of `data`, and what makes no sense of
   const auto path = folder.write("a", counting(100)).string();
   CHECK(says(refused((path + ",b").c_str()), "add a weight to each: " + path + ":1,b:1"));
   CHECK(parse_weighted_paths(folder.write("a,b", "").string()).size() == 1);
-  const auto tiny = error_of(
-      [&] { static_cast<void>(open_text_data({.mixture = {{path, 1}, {path, 1e-9}}, .sequence_length = 4})); });
+  const auto tiny = refusal_of({.mixture = {{path, 1}, {path, 1e-9}}, .sequence_length = 4});
   CHECK(tiny.code() == ErrorCode::usage);
   CHECK(says(tiny, "less than one of 65536 samples"));
 }
@@ -237,7 +208,7 @@ TEST_CASE("text for GPT-2's tokenizer is encoded when it is opened, with the end
   CHECK(inputs(*data.training, 0, 1) == expected);
   CHECK(targets(*data.training, 0, 1).back() == last);
   options.vocab_size = small.end_of_text();
-  CHECK(says(error_of([&] { static_cast<void>(open_text_data(options)); }), "is outside `vocab_size`"));
+  CHECK(says(refusal_of(options), "is outside `vocab_size`"));
 }
 
 TEST_CASE("each of JSON lines is a document: with the end of text between them, or as bytes with newlines") {
@@ -270,10 +241,7 @@ TEST_CASE("each of JSON lines is a document: with the end of text between them, 
   const auto plain = open_text_data({.path = texts, .sequence_length = static_cast<int>(bytes.size()) - 1});
   CHECK(inputs(*plain.training, 0, 1) == Tokens(bytes.begin(), bytes.end() - 1));
   CHECK(plain.origins[0].documents == 3);
-  const auto field = error_of([&] {
-    static_cast<void>(
-        open_text_data({.path = folder.path() / "texts", .json_field = "body", .sequence_length = 4}));
-  });
+  const auto field = refusal_of({.path = folder.path() / "texts", .json_field = "body", .sequence_length = 4});
   CHECK(says(field, "a.jsonl.gz: line 1: field 'body' is missing, found 'text'"));
 }
 
@@ -286,7 +254,7 @@ TEST_CASE("compressed text beyond the memory limit of a rank is refused before i
   std::string bomb;
   for (int i = 0; i < 12; ++i) bomb += member;
   const auto path = folder.write("bomb.txt.gz", bomb);
-  const auto error = error_of([&] { static_cast<void>(open_text_data({.path = path, .sequence_length = 4})); });
+  const auto error = refusal_of({.path = path, .sequence_length = 4});
   CHECK(error.code() == ErrorCode::data);
   CHECK(says(error, "bomb.txt.gz: text for a tokenizer, compressed or in JSON lines exceeds 268435456 bytes"));
   CHECK(says(error, "ranvier-tokenize"));

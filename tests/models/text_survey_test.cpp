@@ -1,10 +1,7 @@
 #include "models/text/text_survey.hpp"
 
 #include "runtime/base/philox.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

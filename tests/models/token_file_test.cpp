@@ -3,23 +3,11 @@
 #include "models/text/text_source.hpp"
 #include "models/text/token_sequence.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <random>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::error_of;
-using ranvier::tests::overwrite;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -175,8 +163,7 @@ TEST_CASE("every truncation of an llm.c file is refused, and a flipped bit of it
   folder.write("damaged.bin", whole);
   for (std::size_t byte = 0; byte < header_bytes; ++byte) {
     for (int bit = 0; bit < 8; ++bit) {
-      CAPTURE(byte);
-      CAPTURE(bit);
+      CAPTURE_ALL(byte, bit);
       overwrite(path, byte, static_cast<char>(whole[byte] ^ (1 << bit)));
       if (byte < 12) {  // magic, version, count
         CHECK(refusal(path).code() == ErrorCode::data);

@@ -1,20 +1,11 @@
 #include "models/text/token_output.hpp"
 
 #include "models/text/token_file.hpp"
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstring>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 

@@ -1,20 +1,13 @@
 #include "models/tokenizers/text_encoder.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/sentencepiece_writer.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
 #include <fmt/core.h>
-
-#include <random>
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::SentencePieceWriter;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -288,8 +281,7 @@ TEST_CASE_FIXTURE(Fixture, "a text split at allowed offsets becomes the tokens o
   int cuts_made = 0;
   const auto check = [&](const Parts& parts, bool can_be_cut) {
     const Tokenizer tokenizer = read(parts);
-    CAPTURE(parts.normalizer);
-    CAPTURE(parts.pre_tokenizer);
+    CAPTURE_ALL(parts.normalizer, parts.pre_tokenizer);
     for (int i = 0; i < 60; ++i) {
       const auto policy = i % 2 == 0 ? SpecialTokenPolicy::text : SpecialTokenPolicy::tokenizer;
       const TextCuts cuts = tokenizer.cuts(policy);

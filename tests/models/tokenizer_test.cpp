@@ -2,23 +2,12 @@
 #include "models/tokenizers/bpe_files.hpp"
 #include "models/tokenizers/text_encoder.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
-#include "tests/effort.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/seeds.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <random>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::effort;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::SmallTokenizer;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 

@@ -1,13 +1,5 @@
 #include "models/ops/transpose.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <numeric>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 
@@ -16,8 +8,7 @@ namespace {
 /// Checks that every element is in its transposed location, and nothing is written between the rows.
 template <typename T>
 void check_transpose(std::size_t rows, std::size_t columns, std::size_t from_gap, std::size_t to_gap) {
-  CAPTURE(rows);
-  CAPTURE(columns);
+  CAPTURE_ALL(rows, columns);
   const std::size_t from_stride = columns + from_gap, to_stride = rows + to_gap;
   constexpr T untouched = 0xFFFF;
   std::vector<T> from(rows * from_stride), to(columns * to_stride, untouched);

@@ -5,18 +5,12 @@
 #include "models/families/llama.hpp"
 #include "models/families/model.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/bert_family.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_run.hpp"
-
-#include <doctest/doctest.h>
-
-#include <set>
-#include <string>
-#include <utility>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -156,8 +150,7 @@ TEST_CASE("trained parameters have the gradients that they have if everything is
                                         {"", "weight"}}) {
       const Tuning tuning = make_tuning(train, freeze);
       if (make_llama(options, tuning).trained_parameters() == 0 || !share.takes()) continue;
-      CAPTURE(train);
-      CAPTURE(freeze);
+      CAPTURE_ALL(train, freeze);
       check_gradients(options, tuning, llama);
       if (!tiled_share.takes()) continue;
       LlamaOptions tiled = options;
@@ -174,8 +167,7 @@ TEST_CASE("trained parameters have the gradients that they have if everything is
                                         {"", "word_embeddings|key|LayerNorm.bias"},
                                         {"token_type|lm_head.bias|predictions.bias", ""},
                                         {"", "embeddings|dense.weight"}}) {
-      CAPTURE(train);
-      CAPTURE(freeze);
+      CAPTURE_ALL(train, freeze);
       if (!share.takes()) continue;
       check_gradients(options, make_tuning(train, freeze), bert);
       if (!tiled_share.takes()) continue;
@@ -188,8 +180,7 @@ TEST_CASE("trained parameters have the gradients that they have if everything is
   for (const int tile : {1, 2}) {
     for (const char* train : {"^h.1|ln_f.weight", "wpe", "wte|ln_f.bias", "c_attn.weight|mlp.c_proj.bias",
                               "ln_1.bias|c_fc|attn.c_proj"}) {
-      CAPTURE(tile);
-      CAPTURE(train);
+      CAPTURE_ALL(tile, train);
       check_gradients(GptOptions{.layers = 2,
                                  .hidden = 16,
                                  .heads = 2,

@@ -2,24 +2,12 @@
 
 #include "models/weights/partial_weights.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/safetensors_writer.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <functional>
-#include <numeric>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::error_of;
-using ranvier::tests::SafetensorsWriter;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 using runtime::DType;
 
 namespace {
@@ -108,8 +96,7 @@ TEST_CASE("frozen tensors keep type and bits through a half-precision run") {
   const auto saved = folder.path() / "saved.safetensors";
   for (const DType held : {DType::f32, DType::bf16, DType::f16})
     for (const std::size_t piece : {3u, 1000u}) {
-      CAPTURE(to_string(held));
-      CAPTURE(piece);
+      CAPTURE_ALL(to_string(held), piece);
       save(
           saved, units, piece,
           [&](const UnitSpec& unit) {
@@ -168,8 +155,7 @@ TEST_CASE("tiles of a tensor are saved like the undivided tensor, in any order, 
   };
   for (const auto& saved : cuts)
     for (const std::size_t piece : {1u, 7u, 64u}) {
-      CAPTURE(saved.size());
-      CAPTURE(piece);
+      CAPTURE_ALL(saved.size(), piece);
       save(path, saved, piece, [&](const UnitSpec& unit) {
         std::vector<float> values(unit.elements(), -1);
         for (std::size_t i = 0; i < unit.parameters[0].elements(); ++i) values[i] = value_of(unit, i);

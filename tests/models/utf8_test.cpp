@@ -1,9 +1,5 @@
 #include "models/tokenizers/utf8.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
-#include <string_view>
+#include "tests/test.hpp"
 
 using namespace ranvier::models;
 using namespace std::string_view_literals;

@@ -1,10 +1,6 @@
 #include "models/ops/vector_philox.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <limits>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

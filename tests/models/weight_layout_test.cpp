@@ -3,12 +3,7 @@
 #include "models/families/gpt.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/files/json_text.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -66,8 +61,7 @@ TEST_CASE("every element of every tensor has one offset, after its file's header
   for (const int tile : {1, 4})
     for (const std::uint64_t max_bytes :
          {std::uint64_t{1}, std::uint64_t{5000}, WeightLayout::default_file_bytes}) {
-      CAPTURE(tile);
-      CAPTURE(max_bytes);
+      CAPTURE_ALL(tile, max_bytes);
       const auto units =
           make_gpt({.layers = 2, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8, .tile = tile})
               .units();

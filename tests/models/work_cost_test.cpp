@@ -14,12 +14,7 @@
 #include "models/ops/swiglu.hpp"
 #include "models/ops/target_rows.hpp"
 #include "tests/models/costed_run.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

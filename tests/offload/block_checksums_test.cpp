@@ -1,13 +1,7 @@
 #include "offload/block_checksums.hpp"
 
 #include "tests/offload/blocks.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::offload;

@@ -2,10 +2,7 @@
 
 #include "offload/tier.hpp"
 #include "runtime/base/error.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstddef>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::offload;

@@ -7,19 +7,7 @@
 #include "tests/doubles/simulated_tier.hpp"
 #include "tests/offload/blocks.hpp"
 #include "tests/offload/bucket_states.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <functional>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::offload;
@@ -151,8 +139,7 @@ TEST_CASE("AdamW in buckets gives the bits of one pass, regardless of depth, buc
     const std::size_t bucket_elements = 1 + random() % 2000, depth = 1 + random() % 4;
     for (const CommitMode commit_mode : commit_modes) {
       const BucketLayout layout(n, bucket_elements, {4, 4, 4});
-      CAPTURE(n);
-      CAPTURE(bucket_elements);
+      CAPTURE_ALL(n, bucket_elements);
 
       // Reference without buckets: arrays w, m, v of all elements, and the gradients of each step.
       constexpr int steps = 4;

@@ -3,29 +3,19 @@
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/doubles/faulty_file_system.hpp"
-#include "tests/errors.hpp"
 #include "tests/offload/blocks.hpp"
 #include "tests/offload/tier_contract.hpp"
-#include "tests/seeds.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <future>
-#include <optional>
-#include <random>
 
 using namespace ranvier;
 using namespace ranvier::offload;
 using namespace ranvier::offload::tests;
 using ranvier::runtime::AsioLoop;
 using ranvier::runtime::MemoryKind;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -78,8 +68,7 @@ TEST_CASE("a file tier returns what was stored, on io_uring and on threads, past
     for (const int directories : {1, 2, 3}) {
       for (const bool uring : {true, false}) {
         for (const bool direct : {true, false}) {
-          CAPTURE(uring);
-          CAPTURE(direct);
+          CAPTURE_ALL(uring, direct);
           const TemporaryFolder folder;
           AsioLoop loop;
           FileTierOptions options = small_requests(folder, directories);

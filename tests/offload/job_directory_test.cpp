@@ -1,20 +1,11 @@
 #include "offload/job_directory.hpp"
-
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::offload;

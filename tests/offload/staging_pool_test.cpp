@@ -3,13 +3,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/simulation/simulation.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::offload;

@@ -1,12 +1,5 @@
 #include "offload/stripes.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <map>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier::offload;
 

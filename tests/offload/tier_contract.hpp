@@ -4,14 +4,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/offload/blocks.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <functional>
-#include <random>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::offload::tests {
 

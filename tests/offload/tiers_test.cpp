@@ -3,15 +3,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/offload/tier_contract.hpp"
-#include "tests/seeds.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstring>
-#include <filesystem>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::offload;

@@ -1,17 +1,11 @@
 #include "runtime/device/arena.hpp"
-#include "tests/errors.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
 #include <fmt/core.h>
-
-#include <cstdint>
-#include <cstring>
-#include <string>
 
 using namespace ranvier;
 using namespace ranvier::runtime;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
+using namespace ranvier::tests;
 
 TEST_CASE("bytes are printed in the largest unit that leaves an integer digit") {
   CHECK(format_bytes(0) == "0 B");

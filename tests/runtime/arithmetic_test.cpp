@@ -1,8 +1,5 @@
 #include "runtime/base/arithmetic.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstddef>
+#include "tests/test.hpp"
 
 using namespace ranvier::runtime;
 

@@ -1,10 +1,8 @@
 #include "runtime/loop/asio_loop.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <stdexcept>
 #include <thread>
-#include <vector>
 
 using namespace ranvier::runtime;
 using namespace std::chrono_literals;

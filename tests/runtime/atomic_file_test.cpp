@@ -1,22 +1,15 @@
 #include "runtime/files/atomic_file.hpp"
 
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
-#include <string>
 
 using namespace ranvier;
 using namespace ranvier::runtime;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 TEST_CASE("a file appears only when it is committed, and then completely") {
   const TemporaryFolder folder;

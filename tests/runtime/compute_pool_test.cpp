@@ -1,14 +1,10 @@
 #include "runtime/base/error.hpp"
 #include "runtime/host/compute_pool.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
-#include <utility>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::runtime;
@@ -17,9 +13,7 @@ TEST_CASE("shares cover all items once, in order, split at the grain and even wi
   for (const std::size_t items : {0, 1, 63, 64, 65, 1000, 4096}) {
     for (const int threads : {1, 2, 3, 7, 64}) {
       for (const std::size_t grain : {1, 16, 64}) {
-        CAPTURE(items);
-        CAPTURE(threads);
-        CAPTURE(grain);
+        CAPTURE_ALL(items, threads, grain);
         std::size_t next = 0, least = items, most = 0;
         for (int thread = 0; thread < threads; ++thread) {
           const Share share = share_of(items, thread, threads, grain);
@@ -38,8 +32,7 @@ TEST_CASE("shares cover all items once, in order, split at the grain and even wi
 
 TEST_CASE("a pool calls every thread once per run, the caller as number 0") {
   for (const auto& [threads, spin] : {std::pair{1, 50}, {2, 50}, {2, 0}, {3, 0}, {8, 0}}) {
-    CAPTURE(threads);
-    CAPTURE(spin);
+    CAPTURE_ALL(threads, spin);
     set_pool_spin_time(std::chrono::microseconds(spin));
     ComputePool pool(threads);
     set_pool_spin_time(std::chrono::nanoseconds(0));

@@ -1,12 +1,10 @@
 #include "runtime/base/console.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
 #include <fmt/core.h>
 
 #include <fcntl.h>
 #include <unistd.h>
-
-#include <string>
 
 using namespace ranvier;
 using namespace ranvier::runtime;

@@ -1,12 +1,5 @@
 #include "runtime/host/cores.hpp"
-
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <initializer_list>
-#include <limits>
+#include "tests/test.hpp"
 
 using namespace ranvier::runtime;
 using ranvier::tests::TemporaryFolder;

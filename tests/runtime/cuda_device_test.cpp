@@ -2,22 +2,15 @@
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "tests/device_under_test.hpp"
-#include "tests/errors.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <atomic>
-#include <cstdint>
 #include <stdexcept>
-#include <string>
 #include <thread>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::runtime;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
+using namespace ranvier::tests;
 
 namespace {
 

@@ -2,10 +2,8 @@
 #include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/device_under_test.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
 #include <thread>
 
 using namespace ranvier;

@@ -2,25 +2,18 @@
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/elementwise.hpp"
-#include "tests/errors.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdint>
-#include <cstring>
 #include <latch>
 #include <thread>
-#include <vector>
 
 #include <sys/mman.h>
 
 using namespace ranvier;
 using namespace ranvier::runtime;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
+using namespace ranvier::tests;
 
 namespace {
 

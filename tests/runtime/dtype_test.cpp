@@ -1,11 +1,5 @@
 #include "runtime/base/dtype.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <limits>
-#include <random>
+#include "tests/test.hpp"
 
 using namespace ranvier::runtime;
 

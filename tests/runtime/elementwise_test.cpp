@@ -4,17 +4,7 @@
 #include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/device_under_test.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::runtime;

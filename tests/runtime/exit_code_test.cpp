@@ -1,9 +1,7 @@
 #include "runtime/base/exit_code.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <new>
-#include <set>
 #include <stdexcept>
 
 using namespace ranvier;

@@ -1,9 +1,6 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/grid.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::runtime;

@@ -1,23 +1,13 @@
 #include "runtime/machine/machine_profile.hpp"
 
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <string>
-#include <utility>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::runtime;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 

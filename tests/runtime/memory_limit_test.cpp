@@ -1,11 +1,5 @@
 #include "runtime/device/memory_limit.hpp"
-
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <filesystem>
-#include <string>
+#include "tests/test.hpp"
 
 using ranvier::runtime::memory_limit;
 using ranvier::tests::TemporaryFolder;

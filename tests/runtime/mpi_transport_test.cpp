@@ -2,16 +2,9 @@
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 #include "tests/mpi_session.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
 #include <mpi.h>
-
-#include <algorithm>
-#include <array>
-#include <memory>
-#include <numeric>
-#include <string>
-#include <vector>
 
 using namespace ranvier::runtime;
 using namespace std::chrono_literals;

@@ -1,9 +1,5 @@
 #include "runtime/base/nearest_name.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using ranvier::runtime::nearest_name;
 

@@ -1,8 +1,5 @@
 #include "runtime/base/philox.hpp"
-
-#include <doctest/doctest.h>
-
-#include <set>
+#include "tests/test.hpp"
 
 using namespace ranvier::runtime;
 

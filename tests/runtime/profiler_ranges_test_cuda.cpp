@@ -2,13 +2,11 @@
 #include "runtime/device/device.hpp"
 #include "runtime/trace/profiler_ranges.hpp"
 #include "runtime/trace/trace.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
 #include <nvtx3/nvToolsExt.h>
 
 #include <chrono>
-#include <string>
-#include <vector>
 
 using namespace ranvier::runtime;
 

@@ -1,23 +1,16 @@
 #include "runtime/files/record_file.hpp"
 
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <sys/resource.h>
 
 #include <cerrno>
 #include <csignal>
-#include <filesystem>
-#include <string>
 
 using namespace ranvier;
 using namespace ranvier::runtime;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 using Start = RecordFile::Start;
 
 namespace {

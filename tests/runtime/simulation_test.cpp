@@ -1,15 +1,9 @@
 #include "runtime/base/error.hpp"
 #include "runtime/simulation/simulation.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <array>
-#include <memory>
-#include <numeric>
-#include <set>
 #include <stdexcept>
 #include <thread>
-#include <vector>
 
 using namespace ranvier::runtime;
 using namespace std::chrono_literals;

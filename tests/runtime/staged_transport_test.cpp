@@ -4,15 +4,7 @@
 #include "runtime/simulation/simulation.hpp"
 #include "tests/doubles/far_device.hpp"
 #include "tests/doubles/forwarding.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstring>
-#include <memory>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::runtime;

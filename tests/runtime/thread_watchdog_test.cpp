@@ -1,13 +1,11 @@
 // Which blocked threads and event loops the watchdog ends, and which it leaves alone.
 #include "runtime/liveness/thread_watchdog.hpp"
 #include "runtime/loop/asio_loop.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <atomic>
 #include <chrono>
 #include <future>
-#include <string>
 #include <thread>
 
 using namespace ranvier;

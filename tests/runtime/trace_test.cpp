@@ -2,12 +2,9 @@
 #include "runtime/device/device.hpp"
 #include "runtime/trace/trace.hpp"
 #include "tests/doubles/virtual_time.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <chrono>
-#include <cmath>
-#include <string>
 #include <thread>
 
 using namespace ranvier;

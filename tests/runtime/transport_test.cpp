@@ -1,6 +1,5 @@
 #include "runtime/transport/transport.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 using namespace ranvier::runtime;
 

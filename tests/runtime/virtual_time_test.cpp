@@ -1,15 +1,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/doubles/virtual_time.hpp"
-#include "tests/errors.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::runtime;

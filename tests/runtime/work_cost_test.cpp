@@ -4,14 +4,7 @@
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/doubles/far_device.hpp"
 #include "tests/doubles/recording_device.hpp"
-
-#include <doctest/doctest.h>
-
-#include <functional>
-#include <memory>
-#include <set>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::runtime;

@@ -1,8 +1,5 @@
 #include "runtime/files/xxh3.hpp"
-
-#include <doctest/doctest.h>
-
-#include <vector>
+#include "tests/test.hpp"
 
 using ranvier::runtime::xxh3;
 

@@ -4,14 +4,8 @@
 
 #include "runtime/base/error.hpp"
 #include "tests/doubles/memory_storage.hpp"
-#include "tests/effort.hpp"
 #include "tests/offload/checkpoint/small_checkpoint.hpp"
-
-#include <doctest/doctest.h>
-
-#include <random>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::offload;
@@ -60,8 +54,7 @@ void crash_everywhere(const MemoryStorage& storage, std::size_t first, Check&& c
   const int ways = ranvier::tests::effort(6, 60, 3);
   for (std::size_t count = first; count <= changes.size(); ++count) {
     for (int way = 0; way < ways; ++way) {
-      CAPTURE(count);
-      CAPTURE(way);
+      CAPTURE_ALL(count, way);
       const auto crashed = MemoryStorage::after_crash(std::span(changes).first(count), [&](std::size_t) -> double {
         if (way < 2) return way;  // none, all
         const double share = std::uniform_real_distribution<double>(-1, 2)(random);
@@ -180,8 +173,7 @@ TEST_CASE(
   // In a run that continues, and in one that sets a checkpoint aside.
   for (const std::int64_t before : {500, 700}) {
     for (int failing = 1; failing > 0; ++failing) {
-      CAPTURE(before);
-      CAPTURE(failing);
+      CAPTURE_ALL(before, failing);
       MemoryStorage storage;
       CheckpointFolder folder(run_folder, storage);
       folder.lock("aaaa");

@@ -3,27 +3,17 @@
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/doubles/memory_storage.hpp"
-#include "tests/errors.hpp"
 #include "tests/offload/blocks.hpp"
-#include "tests/seeds.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <future>
-#include <optional>
-#include <random>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::offload;
 using namespace ranvier::offload::tests;
 using ranvier::runtime::AsioLoop;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 

@@ -2,23 +2,15 @@
 
 #include "runtime/base/error.hpp"
 #include "tests/doubles/memory_storage.hpp"
-#include "tests/errors.hpp"
 #include "tests/offload/checkpoint/small_checkpoint.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <unistd.h>
-
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::offload;
 using namespace ranvier::offload::tests;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 namespace fs = std::filesystem;
 
 namespace {

@@ -1,20 +1,13 @@
 #include "offload/checkpoint/manifest.hpp"
 
 #include "runtime/files/xxh3.hpp"
-#include "tests/errors.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
 #include <fmt/format.h>
-
-#include <cmath>
-#include <limits>
-#include <string>
-#include <utility>
 
 using namespace ranvier;
 using namespace ranvier::offload;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
+using namespace ranvier::tests;
 
 namespace {
 

@@ -2,29 +2,17 @@
 
 #include "runtime/base/error.hpp"
 #include "tests/doubles/memory_storage.hpp"
-#include "tests/effort.hpp"
-#include "tests/errors.hpp"
 #include "tests/offload/checkpoint/small_checkpoint.hpp"
-#include "tests/seeds.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <atomic>
 #include <chrono>
-#include <map>
-#include <random>
-#include <string>
 #include <thread>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::offload;
 using namespace ranvier::offload::tests;
-using ranvier::tests::effort;
-using ranvier::tests::error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 namespace fs = std::filesystem;
 
 namespace {
@@ -204,8 +192,7 @@ TEST_CASE(
     const bool data = std::string_view(name) != "manifest.json";
     const auto size = static_cast<std::size_t>(storage->size(file));
     for (std::size_t at = 0; at < size; at += static_cast<std::size_t>(effort(1, 1, 7))) {
-      CAPTURE(file);
-      CAPTURE(at);
+      CAPTURE_ALL(file, at);
       storage->damage(file,
                       [&](std::string& content) { content[at] = static_cast<char>(content[at] ^ (1 << at % 8)); });
       const auto damages = verify_checkpoint(newest, 1, nullptr, *storage);
