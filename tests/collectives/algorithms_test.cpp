@@ -43,41 +43,32 @@ std::size_t promised_steps(Collective collective, std::string_view name, int k, 
 
 TEST_CASE(
     "every plan of any number of ranks in any rows passes the checker for any size and any number of chunks") {
-  for (const Collective collective : every_collective) {
-    for (const Algorithm& algorithm : algorithms(collective)) {
-      for (int ranks = 1; ranks <= max_ranks; ++ranks) {
-        for (const Topology& topology : topologies_of(ranks)) {
-          for (const std::size_t length : {0, 1, 2, 5, 17, 48}) {
-            for (const int chunks : {1, 2, 3, 7}) {
-              for (int chunk = 0; chunk < chunks; ++chunk) {
+  for (const Collective collective : every_collective)
+    for (const Algorithm& algorithm : algorithms(collective))
+      for (int ranks = 1; ranks <= max_ranks; ++ranks)
+        for (const Topology& topology : topologies_of(ranks))
+          for (const std::size_t length : {0, 1, 2, 5, 17, 48})
+            for (const int chunks : {1, 2, 3, 7})
+              for (int chunk = 0; chunk < chunks; ++chunk)
                 check(collective, algorithm.plan(topology, ranks * length, chunks, chunk), chunks, chunk);
-              }
-            }
-          }
-        }
-      }
-    }
-  }
 }
 
 TEST_CASE("larger clusters pass the checker too") {
   for (const auto& [inner, outer] : {std::pair{8, 4}, {4, 8}, {8, 3}, {5, 6}, {7, 5}}) {
     const Topology topology = Topology::regular(inner, outer);
-    for (const Collective collective : every_collective) {
-      for (const Algorithm& algorithm : algorithms(collective)) {
+    for (const Collective collective : every_collective)
+      for (const Algorithm& algorithm : algorithms(collective))
         check(collective, algorithm.plan(topology, 13u * inner * outer, 2, 1), 2, 1);
-      }
-    }
   }
 }
 
 TEST_CASE("plans have the steps and element counts of their headers") {
-  for (int k = 1; k <= 8; ++k) {
+  for (int k = 1; k <= 8; ++k)
     for (int n = 1; n <= 5; ++n) {
       const Topology topology = Topology::regular(k, n);
       const std::size_t ranks = k * n, length = 84,
                         elements = ranks * length;  // 84 divides by all parts of a piece
-      for (const Collective collective : every_collective) {
+      for (const Collective collective : every_collective)
         for (const Algorithm& algorithm : algorithms(collective)) {
           CAPTURE_ALL(k, n, to_string(collective), algorithm.name);
           const Plan plan = algorithm.plan(topology, elements, 1, 0);
@@ -95,9 +86,7 @@ TEST_CASE("plans have the steps and element counts of their headers") {
             CHECK(traffic.max_intra_of_rank == times * length * n * (k - 1));
           }
         }
-      }
     }
-  }
 }
 
 TEST_CASE("recursive plans cross nodes as little as hierarchical ones if sizes are powers of two") {
@@ -109,9 +98,8 @@ TEST_CASE("contiguous pieces are one message: no piece is reordered") {
   for (const Algorithm& algorithm : algorithms(Collective::all_gather)) {
     // A ring's step has a send and a receive. HO-Ring has two rings; doubling runs may wrap.
     const std::size_t most = algorithm.name.ends_with("ring") && algorithm.name != "ho-ring" ? 2 : 4;
-    for (const auto& of_rank : algorithm.plan(Topology::regular(4, 2), 800, 1, 0).ranks) {
+    for (const auto& of_rank : algorithm.plan(Topology::regular(4, 2), 800, 1, 0).ranks)
       for (const Step& step : of_rank) CHECK(step.size() <= most);
-    }
   }
   for (const auto& of_rank : hierarchical_all_gather(Topology::regular(2, 4), 800).ranks) {
     CHECK(of_rank.back().size() == 2);
@@ -122,45 +110,39 @@ TEST_CASE("contiguous pieces are one message: no piece is reordered") {
 TEST_CASE("HO-Ring keeps both kinds of links busy until the last node's pieces are in") {
   const Topology topology = Topology::regular(4, 3);
   const Plan plan = ho_ring_all_gather(topology, 1200);
-  for (std::size_t rank = 0; rank < 12; ++rank) {
+  for (std::size_t rank = 0; rank < 12; ++rank)
     for (std::size_t step = 0; step < 9; ++step) {
       bool intra = false, inter = false;
-      for (const auto& [action, peer, range] : plan.ranks[rank][step]) {
+      for (const auto& [action, peer, range] : plan.ranks[rank][step])
         (topology.same_node(static_cast<int>(rank), peer) ? intra : inter) = true;
-      }
       CHECK(intra);
       CHECK(inter == (step < 6));
     }
-  }
 }
 
 TEST_CASE("every single operation of every plan is necessary") {
   const Topology topology = Topology::regular(3, 2);
-  for (const Collective collective : every_collective) {
+  for (const Collective collective : every_collective)
     for (const Algorithm& algorithm : algorithms(collective)) {
       CAPTURE(algorithm.name);
       const Plan good = algorithm.plan(topology, 24, 1, 0);
-      for (std::size_t rank = 0; rank < good.ranks.size(); ++rank) {
-        for (std::size_t step = 0; step < good.ranks[rank].size(); ++step) {
+      for (std::size_t rank = 0; rank < good.ranks.size(); ++rank)
+        for (std::size_t step = 0; step < good.ranks[rank].size(); ++step)
           for (std::size_t index = 0; index < good.ranks[rank][step].size(); ++index) {
             Plan plan = good;
             plan.ranks[rank][step].erase(plan.ranks[rank][step].begin() + static_cast<std::ptrdiff_t>(index));
             CHECK_THROWS_AS(check(collective, plan), ranvier::Error);
           }
-        }
-      }
     }
-  }
 }
 
 TEST_CASE("one rank and no elements take no steps") {
-  for (const Collective collective : every_collective) {
+  for (const Collective collective : every_collective)
     for (const Algorithm& algorithm : algorithms(collective)) {
       CHECK(algorithm.plan(Topology::regular(1, 1), 10, 1, 0).ranks[0].empty());
       CHECK(algorithm.plan(Topology::regular(2, 3), 0, 1, 0).ranks[4].empty());
       CHECK(algorithm.plan(Topology::regular(3, 2), 6, 2, 0).ranks[5].empty());
     }
-  }
 }
 
 TEST_CASE("an unknown algorithm is refused with the flag and all names") {

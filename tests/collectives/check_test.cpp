@@ -64,13 +64,12 @@ TEST_CASE("a missing step of all ranks leaves contributions missing") {
 }
 
 TEST_CASE("a missing step of one rank is found") {
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank)
     for (int step = 0; step < 2 * (ranks - 1); ++step) {
       Plan plan = ring();
       plan.ranks[rank].erase(plan.ranks[rank].begin() + step);
       CHECK(fault(plan) != "");
     }
-  }
 }
 
 TEST_CASE("a value added where it should replace is counted twice") {
@@ -201,15 +200,12 @@ TEST_CASE("a plan declares which piece each rank owns, and is checked for it") {
 }
 
 TEST_CASE("every single operation of a ring and a tree is necessary") {
-  for (const Plan& good : {ring(), tree_all_reduce(5, 3)}) {
-    for (std::size_t rank = 0; rank < good.ranks.size(); ++rank) {
-      for (std::size_t step = 0; step < good.ranks[rank].size(); ++step) {
+  for (const Plan& good : {ring(), tree_all_reduce(5, 3)})
+    for (std::size_t rank = 0; rank < good.ranks.size(); ++rank)
+      for (std::size_t step = 0; step < good.ranks[rank].size(); ++step)
         for (std::size_t index = 0; index < good.ranks[rank][step].size(); ++index) {
           Plan plan = good;
           plan.ranks[rank][step].erase(plan.ranks[rank][step].begin() + index);
           CHECK(fault(plan) != "");
         }
-      }
-    }
-  }
 }

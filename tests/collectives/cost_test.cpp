@@ -93,16 +93,15 @@ TEST_CASE("if the ranks of a node share its link, node-aware plans come near (p 
     const std::size_t elements = 100u * p * (k - 1);
     const Conditions conditions = rates({0, 1e6, 1e7}, {0, 1, 1});
     const double ring = seconds(ring_all_gather(topology, elements), topology, conditions);
-    for (const Plan& plan : {hierarchical_all_gather(topology, elements), ho_ring_all_gather(topology, elements)}) {
+    for (const Plan& plan : {hierarchical_all_gather(topology, elements), ho_ring_all_gather(topology, elements)})
       CHECK(seconds(plan, topology, conditions) / ring == Approx(double(p - k) / (p - 1)).epsilon(0.001));
-    }
   }
 }
 
 TEST_CASE("the choice is the plan with the least time, the first one if times are equal") {
   const Topology topology = Topology::regular(4, 2);
   const Links links = {{2e-6, 6e9, 12e9}, {4e-5, 2.5e7, 2.5e7}};
-  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce})
     for (const std::size_t elements : {0, 8, 80'000, 8'000'000}) {
       const Conditions conditions{.links = links, .chunks = 3, .depth = 2};
       const Algorithm& best = choose(collective, topology, elements, conditions);
@@ -112,7 +111,6 @@ TEST_CASE("the choice is the plan with the least time, the first one if times ar
         if (elements == 0) CHECK(best.name == algorithms(collective).front().name);
       }
     }
-  }
   // Few steps for small sizes, both link classes at once for large ones.
   CHECK(choose(Collective::all_gather, topology, 8, {.links = links}).name == "hierarchical");
   const Links even = {{2e-6, 6e9, unlimited}, {2e-6, 2e9, unlimited}};

@@ -76,18 +76,14 @@ void run_case_of_any_type(const Case& c, int operations, std::uint64_t seed, con
 
 TEST_CASE("every plan, size and element type gives the bits of its order of summation") {
   ranvier::tests::Share share(1, 2);
-  for (const auto& [collective, algorithm] : all_algorithms()) {
-    for (int ranks = 1; ranks <= max_ranks; ++ranks) {
-      for (const Topology& topology : topologies_of(ranks)) {
-        for (const std::size_t length : {0, 1, 7, 33}) {
+  for (const auto& [collective, algorithm] : all_algorithms())
+    for (int ranks = 1; ranks <= max_ranks; ++ranks)
+      for (const Topology& topology : topologies_of(ranks))
+        for (const std::size_t length : {0, 1, 7, 33})
           for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
             if (!share.takes()) continue;
             run_case_of_any_type({collective, algorithm, topology, length * ranks, 3, 2, dtype}, 1, 17);
           }
-        }
-      }
-    }
-  }
 }
 
 TEST_CASE("thousands of seeded orders of messages give the same bits") {
@@ -111,9 +107,9 @@ TEST_CASE("thousands of seeded orders of messages give the same bits") {
 
 TEST_CASE("elements in runs get the same bits, and the gaps between runs stay unchanged") {
   ranvier::tests::Share share(1, 2);
-  for (const auto& [collective, algorithm] : all_algorithms()) {
-    for (int ranks = 1; ranks <= max_ranks; ++ranks) {
-      for (const Topology& topology : topologies_of(ranks)) {
+  for (const auto& [collective, algorithm] : all_algorithms())
+    for (int ranks = 1; ranks <= max_ranks; ++ranks)
+      for (const Topology& topology : topologies_of(ranks))
         for (const GappedRuns& runs :
              {GappedRuns{1, 1}, GappedRuns{7, 0}, GappedRuns{7, 30}, GappedRuns{5, 2}, GappedRuns{1000, 9}}) {
           for (const std::size_t length : {0, 7, 35}) {
@@ -121,9 +117,6 @@ TEST_CASE("elements in runs get the same bits, and the gaps between runs stay un
             run_case<float>({collective, algorithm, topology, length * ranks, 3, 2}, 1, 17, runs);
           }
         }
-      }
-    }
-  }
 }
 
 TEST_CASE("a step has the same number of messages and pieces of work for any number of runs") {
@@ -172,11 +165,8 @@ TEST_CASE("a step has the same number of messages and pieces of work for any num
 
 TEST_CASE("sums have the same bits for any number of chunks and any depth") {
   // Follows from the single order of summation: the reference above does not depend on chunks.
-  for (const auto& [collective, algorithm] : all_algorithms()) {
-    for (const int chunks : {1, 2, 5, 50}) {
-      for (const int depth : {1, 2, 60}) {
+  for (const auto& [collective, algorithm] : all_algorithms())
+    for (const int chunks : {1, 2, 5, 50})
+      for (const int depth : {1, 2, 60})
         run_case<float>({collective, algorithm, Topology::regular(3, 2), 6 * 12, chunks, depth}, 1, 5);
-      }
-    }
-  }
 }

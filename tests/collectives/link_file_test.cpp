@@ -35,11 +35,9 @@ TEST_CASE("a links file has latency and rates of both link classes") {
 TEST_CASE("a links file reads back as written") {
   const Links links{{1.0 / 3e6, 1e10 / 7, 2e10 / 7}, {5.1e-5, 123456789.123456789, 1e300}};
   const Links read = parse_links(to_json(links), "a test");
-  for (const auto link : {&Links::intra_node, &Links::inter_node}) {
-    for (const auto field : {&Link::latency_seconds, &Link::bytes_per_second, &Link::node_bytes_per_second}) {
+  for (const auto link : {&Links::intra_node, &Links::inter_node})
+    for (const auto field : {&Link::latency_seconds, &Link::bytes_per_second, &Link::node_bytes_per_second})
       CHECK(read.*link.*field == doctest::Approx(links.*link.*field).epsilon(1e-14));
-    }
-  }
 }
 
 TEST_CASE("an incomplete links file is refused with the name of the missing entry") {
@@ -73,9 +71,8 @@ TEST_CASE("a link class without links may be omitted, and is omitted when writte
 }
 
 TEST_CASE("a malformed links file is refused with the reason") {
-  for (const char* text : {"", "{", "links", "{\"intra_node\": }", "{} {}", "\xff\xfe"}) {
+  for (const char* text : {"", "{", "links", "{\"intra_node\": }", "{} {}", "\xff\xfe"})
     CHECK(says(refusal(text), "is not JSON"));
-  }
   for (const char* text : {"[]", "1", "null", "\"intra_node\""}) CHECK(says(refusal(text), "is not a JSON object"));
   CHECK(says(refusal("{" + intra + R"(, "inter_node": 3})"), "a class 'inter_node' that is not an object"));
   CHECK(says(refusal("{" + intra + ", " + replaced(inter, "inter_node", "inter-node") + "}"),

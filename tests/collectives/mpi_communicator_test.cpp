@@ -133,13 +133,12 @@ TEST_CASE("plans of several parts give the same values between processes") {
       const std::vector<GappedRuns> layouts = {
           {}, {100, 23}, {2500, 1}};  // short runs, packed in one message, and long ones
       std::vector<OperationShape> shapes;
-      for (const GappedRuns& runs : layouts) {
+      for (const GappedRuns& runs : layouts)
         for (const Collective collective : all_collectives) {
           auto& shape = shapes.emplace_back(OperationShape{collective, lengths});
           for (std::size_t& elements : shape.parts) elements *= static_cast<std::size_t>(topology.ranks());
           shape.runs.assign(lengths.size(), runs.run);
         }
-      }
       const std::size_t bytes = PlanCommunicator::staging_bytes(members.team, members.me, choice, shapes);
       std::vector<std::byte> staging(6 * bytes);
       std::vector<std::byte*> places;
@@ -151,9 +150,8 @@ TEST_CASE("plans of several parts give the same values between processes") {
                                      .choice = choice,
                                      .staging = places,
                                      .staging_bytes = bytes});
-      for (const GappedRuns& runs : layouts) {
+      for (const GappedRuns& runs : layouts)
         if (share.takes()) run_all(rank, communicator, runs);
-      }
     }
   }
   CHECK(rank.transport.pending().empty());

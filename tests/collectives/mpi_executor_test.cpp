@@ -52,9 +52,8 @@ void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
   }
   CHECK(left == operations);
   rank.loop.run();
-  for (int operation = 0; operation < operations; ++operation) {
+  for (int operation = 0; operation < operations; ++operation)
     CHECK(as_promised(c, promised(c, before[operation]), after[operation], me));
-  }
 }
 
 }  // namespace
@@ -63,15 +62,14 @@ TEST_CASE("collectives between processes give the bits of their order of summati
   Rank rank;
   const int ranks = rank.transport.ranks();
   ranvier::tests::Share share(1, 4);
-  for (const auto& [collective, algorithm] : all_algorithms()) {
+  for (const auto& [collective, algorithm] : all_algorithms())
     for (const Topology& topology : topologies_of(ranks)) {
-      for (const std::size_t length : {0, 1, 1000, 9001}) {
+      for (const std::size_t length : {0, 1, 1000, 9001})
         for (const int chunks : {1, 4}) {
           if (!share.takes()) continue;
           run_case<float>(rank, {collective, algorithm, topology, length * ranks, chunks, 2, DType::f32}, 2,
                           length);
         }
-      }
       if (share.takes())
         run_case<Bf16>(rank, {collective, algorithm, topology, 777u * ranks, 3, 3, DType::bf16}, 3, 1);
       if (share.takes())
@@ -79,7 +77,6 @@ TEST_CASE("collectives between processes give the bits of their order of summati
       if (share.takes())
         run_case<double>(rank, {collective, algorithm, topology, 777u * ranks, 3, 2, DType::f64}, 3, 3);
     }
-  }
 }
 
 TEST_CASE("consecutive collectives leave nothing outstanding") {

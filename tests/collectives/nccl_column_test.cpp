@@ -85,7 +85,7 @@ void run_calls(const Topology& topology, NcclMode way, const PlanChoice& choice,
     CHECK(rank.communicators[communicator]->running().empty());
     CHECK(rank.column->waited_for().empty());
   }
-  for (std::size_t number = 0; number < calls.size(); ++number) {
+  for (std::size_t number = 0; number < calls.size(); ++number)
     for (std::size_t part = 0; part < calls[number].lengths.size(); ++part) {
       const Case c = case_of(calls[number], part);
       const auto expected = promised(c, before[number][part]);
@@ -96,7 +96,6 @@ void run_calls(const Topology& topology, NcclMode way, const PlanChoice& choice,
       }
       for (int rank = 0; rank < ranks; ++rank) CHECK(as_promised(c, expected, after, rank));
     }
-  }
 }
 
 std::vector<Call> calls_of_all_kinds() {
@@ -115,23 +114,21 @@ std::vector<Call> calls_of_all_kinds() {
 
 TEST_CASE("NCCL's own collectives, flat and with communicators inside and across nodes, give every sum") {
   ranvier::tests::Share share(1, 7);
-  for (int ranks = 1; ranks <= 6; ++ranks) {
-    for (const Topology& topology : topologies_of(ranks)) {
+  for (int ranks = 1; ranks <= 6; ++ranks)
+    for (const Topology& topology : topologies_of(ranks))
       for (const NcclMode way : {NcclMode::own, NcclMode::hierarchical}) {
         if (!share.takes()) continue;
         run_calls<float>(topology, way, {}, calls_of_all_kinds(), DType::f32, Numbers::whole,
                          static_cast<std::uint64_t>(ranks));
       }
-    }
-  }
   run_calls<Bf16>(Topology::regular(2, 2), NcclMode::own, {}, calls_of_all_kinds(), DType::bf16, Numbers::whole, 1);
 }
 
 TEST_CASE(
     "a plan on NCCL's sends and receives has the bits of that plan, for every algorithm and number of chunks") {
   ranvier::tests::Share share(1, 10);
-  for (const Topology& topology : {Topology::regular(4, 1), Topology::regular(2, 2), Topology::regular(2, 3)}) {
-    for (const char* name : {"ring", "recursive", "hierarchical", "h-ring", "ho-ring"}) {
+  for (const Topology& topology : {Topology::regular(4, 1), Topology::regular(2, 2), Topology::regular(2, 3)})
+    for (const char* name : {"ring", "recursive", "hierarchical", "h-ring", "ho-ring"})
       for (const std::size_t chunk_bytes : {24, 1000}) {
         if (!share.takes()) continue;
         const PlanChoice choice{.all_gather = name,
@@ -142,8 +139,6 @@ TEST_CASE(
         run_calls<float>(topology, NcclMode::plan, choice, calls_of_all_kinds(), DType::f32, Numbers::any,
                          chunk_bytes);
       }
-    }
-  }
   run_calls<F16>(Topology::regular(2, 2), NcclMode::plan, {}, calls_of_all_kinds(), DType::f16, Numbers::any, 3);
 }
 
@@ -290,9 +285,8 @@ TEST_CASE("a rank that does not connect is named, or the ranks that may be missi
 TEST_CASE("each team's communicators are connected once, for all of their users, and closed when nothing runs") {
   NcclJob job(Topology::regular(2, 2), 1, NcclMode::hierarchical);
   for (int number = 0; number < 3; ++number) (void)job.add_communicator(number, {});
-  for (int me = 0; me < 4; ++me) {
+  for (int me = 0; me < 4; ++me)
     job.ranks[static_cast<std::size_t>(me)].column->connect([&, me] { job.loop(me).stop(); });
-  }
   job.simulation.run();
   std::sort(job.world.sizes.begin(), job.world.sizes.end());
   CHECK(job.world.sizes == std::vector<int>{2, 2, 2, 2, 4});  // two nodes, two positions in them, and all ranks

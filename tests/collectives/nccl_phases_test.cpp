@@ -30,17 +30,15 @@ struct TwoRanks {
     for (std::size_t rank = 0; rank < 2; ++rank) {
       gpus.push_back(world.make_gpu());
       libraries.push_back(world.make_library());
-      for (std::size_t s = 0; s < streams_of_each; ++s) {
+      for (std::size_t s = 0; s < streams_of_each; ++s)
         streams[rank].push_back(gpus[rank]->make_stream("nccl", StreamWidth::one));
-      }
       handles[rank].resize(communicators);
     }
     for (std::size_t c = 0; c < communicators; ++c) {
       NcclLibrary::Id id;
       (void)libraries[0]->make_id(id);
-      for (std::size_t rank = 0; rank < 2; ++rank) {
+      for (std::size_t rank = 0; rank < 2; ++rank)
         (void)libraries[rank]->connect(handles[rank][c], id, 2, static_cast<int>(rank), *streams[rank][0]);
-      }
     }
   }
 
@@ -51,9 +49,8 @@ struct TwoRanks {
 
   [[nodiscard]] bool ends() {
     try {
-      for (auto& of_rank : streams) {
+      for (auto& of_rank : streams)
         for (auto& stream : of_rank) stream->synchronize();
-      }
       return true;
     } catch (const ranvier::Error&) {
       return false;
@@ -64,9 +61,8 @@ struct TwoRanks {
 /// Returns whether two ranks that each start one operation of two communicators, in these orders, finish.
 bool ends(std::array<std::size_t, 2> order_of_0, std::array<std::size_t, 2> order_of_1) {
   TwoRanks two(1, 2, 1);
-  for (std::size_t rank = 0; rank < 2; ++rank) {
+  for (std::size_t rank = 0; rank < 2; ++rank)
     for (const std::size_t communicator : rank == 0 ? order_of_0 : order_of_1) two.launch(rank, communicator);
-  }
   return two.ends();
 }
 
@@ -137,9 +133,8 @@ void run_in_any_order(std::uint64_t seed) {
   left.fill(flows * operations);
   for (int me = 0; me < ranks; ++me) {
     auto& mine = data[static_cast<std::size_t>(me)];
-    for (int operation = 0; operation < flows * operations; ++operation) {
+    for (int operation = 0; operation < flows * operations; ++operation)
       mine.emplace_back(elements(operation), static_cast<float>(operation + 100 * me));
-    }
     std::vector<int> order;
     for (int flow = 0; flow < flows; ++flow) order.insert(order.end(), operations, flow);
     std::shuffle(order.begin(), order.end(), random);

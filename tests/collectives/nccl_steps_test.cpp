@@ -126,7 +126,7 @@ TEST_CASE("a plan's steps are groups of sends and receives, and received values 
         Executor::staging_bytes({.parts = {{part.data, schedules[0], part.run, part.stride}}, .depth = 2});
     const auto stages = plan_stages(topology, {&part, 1}, schedules, 2, staging, DType::f32);
     CHECK(stages.size() >= 3);
-    for (const NcclStep& stage : stages) {
+    for (const NcclStep& stage : stages)
       for (const NcclStep::Move& sum : stage.sums) {
         CHECK(sum.from >= staging);
         CHECK(sum.from + sum.count * 4 <= staging + bytes);
@@ -134,7 +134,6 @@ TEST_CASE("a plan's steps are groups of sends and receives, and received values 
           return call.kind == Kind::receive && call.to == sum.from && call.count == sum.count;
         }));
       }
-    }
   }
 }
 

@@ -277,11 +277,10 @@ inline void NcclWorld::begin(Endpoint& endpoint, const Call& call) {
 
 inline void NcclWorld::meet(Clique& clique, std::map<int, Call>& of_ranks) {
   const Call& first = of_ranks.at(0);
-  for (const auto& [rank, call] : of_ranks) {
+  for (const auto& [rank, call] : of_ranks)
     expect(call.kind == first.kind && call.count == first.count && call.dtype == first.dtype &&
                call.peer == first.peer,
            "NCCL's ranks 0 and {} call different collectives", rank);
-  }
   if (first.dtype == runtime::DType::f64) {
     compute<double>(clique, of_ranks);
   } else {
@@ -290,9 +289,8 @@ inline void NcclWorld::meet(Clique& clique, std::map<int, Call>& of_ranks) {
   std::vector<WaitingKernel*> kernels;
   for (auto& [rank, call] : of_ranks) kernels.push_back(call.kernel);
   const auto over = [this, kernels] {
-    for (WaitingKernel* kernel : kernels) {
+    for (WaitingKernel* kernel : kernels)
       if (kernel->left > 0) --kernel->left;  // not aborted
-    }
     settle();
   };
   if (takes_time) return takes_time(over);

@@ -45,9 +45,7 @@ struct Program {
   /// The minimum number of tag indices that the communicator allows, so that they are reused soon.
   [[nodiscard]] std::uint32_t indices() const {
     int most = 1;
-    for (const OperationShape& shape : shapes()) {
-      most = std::max(most, choice.chunks(ranks(), shape.parts, dtype));
-    }
+    for (const OperationShape& shape : shapes()) most = std::max(most, choice.chunks(ranks(), shape.parts, dtype));
     return most * (2 * places + 2);
   }
 
@@ -143,7 +141,7 @@ void run_program(const Program& program, std::uint64_t seed) {
   }
   simulation.run();
   for (const Member& member : all) CHECK(member.communicator->running().empty());
-  for (std::size_t number = 0; number < program.calls.size(); ++number) {
+  for (std::size_t number = 0; number < program.calls.size(); ++number)
     for (std::size_t part = 0; part < program.calls[number].lengths.size(); ++part) {
       const Case c = program.case_of(program.calls[number], part);
       const auto expected = promised(c, before[number][part]);
@@ -154,7 +152,6 @@ void run_program(const Program& program, std::uint64_t seed) {
       }
       for (int rank = 0; rank < ranks; ++rank) CHECK(as_promised(c, expected, after, rank));
     }
-  }
 }
 
 void run_program_of_any_type(const Program& program, std::uint64_t seed) {
@@ -193,10 +190,9 @@ TEST_CASE(
       const int parts = up_to(3);
       for (int part = 0; part < parts; ++part) lengths.push_back(up_to(3) == 0 ? 0 : up_to(30));
       std::vector<GappedRuns> runs;
-      for (int part = 0; part < parts && call % 2 == 1; ++part) {
+      for (int part = 0; part < parts && call % 2 == 1; ++part)
         runs.push_back(up_to(3) == 0 ? GappedRuns{}
                                      : GappedRuns{1 + static_cast<std::size_t>(up_to(40)), random() % 20});
-      }
       program.calls.push_back({collectives_of_all[up_to(2)], lengths, runs});
     }
     run_program_of_any_type(program, seed);
@@ -205,9 +201,9 @@ TEST_CASE(
 
 TEST_CASE("every algorithm supports several parts, odd ones and empty ones, on any number of ranks") {
   ranvier::tests::Share share(1, 3);
-  for (int ranks = 1; ranks <= max_ranks; ++ranks) {
-    for (const Topology& topology : topologies_of(ranks)) {
-      for (std::size_t number = 0; number < 5; ++number) {
+  for (int ranks = 1; ranks <= max_ranks; ++ranks)
+    for (const Topology& topology : topologies_of(ranks))
+      for (std::size_t number = 0; number < 5; ++number)
         for (const std::size_t chunk_bytes : {12, 1000}) {
           if (!share.takes()) continue;
           Program program{.topology = topology,
@@ -226,14 +222,11 @@ TEST_CASE("every algorithm supports several parts, odd ones and empty ones, on a
           }
           run_program<float>(program, number);
         }
-      }
-    }
-  }
 }
 
 TEST_CASE("long ranges, which are separate messages, and short ones between them give the same bits") {
-  for (const std::uint64_t seed : seeds(sanitized ? 1 : 10)) {
-    for (std::size_t number = 0; number < 5; ++number) {
+  for (const std::uint64_t seed : seeds(sanitized ? 1 : 10))
+    for (std::size_t number = 0; number < 5; ++number)
       for (const std::size_t chunk_bytes : {12u << 10, 1u << 20}) {
         Program program{.topology = Topology::regular(2, 2),
                         .choice = {.all_gather = name_of(Collective::all_gather, number),
@@ -247,8 +240,6 @@ TEST_CASE("long ranges, which are separate messages, and short ones between them
         }
         run_program<float>(program, seed);
       }
-    }
-  }
 }
 
 namespace {
@@ -310,14 +301,11 @@ TEST_CASE("short ranges of a step are one message, and a long one is a separate 
   Pair pair(1 << 16, 1 << 10, 1 << 20);
   std::vector<float> a(100), b(20), c(2 * 2048);
   std::vector<Communicator::Operand> parts;
-  for (auto* buffer : {&a, &c, &b}) {
-    parts.push_back({reinterpret_cast<std::byte*>(buffer->data()), buffer->size()});
-  }
+  for (auto* buffer : {&a, &c, &b}) parts.push_back({reinterpret_cast<std::byte*>(buffer->data()), buffer->size()});
   pair.communicator.run(Collective::all_gather, parts, DType::f32, "gather of h.0", [] {});
   std::vector<std::size_t> sent;
-  for (const auto& pending : pair.simulation.transport(0).pending()) {
+  for (const auto& pending : pair.simulation.transport(0).pending())
     if (!pending.receives) sent.push_back(pending.bytes);
-  }
   std::sort(sent.begin(), sent.end());
   CHECK(sent == std::vector<std::size_t>{60 * sizeof(float), 2048 * sizeof(float)});
 }

@@ -5,8 +5,8 @@
 using namespace ranvier::collectives;
 
 TEST_CASE("chunks divide every piece without gaps, for any number of chunks") {
-  for (const std::size_t length : {0, 1, 2, 7, 64}) {
-    for (const int pieces : {1, 2, 5}) {
+  for (const std::size_t length : {0, 1, 2, 7, 64})
+    for (const int pieces : {1, 2, 5})
       for (const int chunks : {1, 2, 3, 10}) {
         std::size_t next = 0;
         for (int piece = 0; piece < pieces; ++piece) {
@@ -18,8 +18,6 @@ TEST_CASE("chunks divide every piece without gaps, for any number of chunks") {
           CHECK(next == length * (piece + 1));
         }
       }
-    }
-  }
 }
 
 TEST_CASE("invalid piece indices and elements that do not divide are refused") {

@@ -37,23 +37,19 @@ TEST_CASE(
 }
 
 TEST_CASE("an algorithm's rank schedules equal the ones made from its plans, for any number of chunks") {
-  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
-    for (const Algorithm& algorithm : algorithms(collective)) {
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce})
+    for (const Algorithm& algorithm : algorithms(collective))
       for (const auto& [inner, outer] : {std::pair{1, 1}, {2, 1}, {1, 3}, {2, 2}, {3, 2}, {4, 2}}) {
         const Topology topology = Topology::regular(inner, outer);
-        for (const std::size_t length : {0, 1, 2, 7, 40}) {
+        for (const std::size_t length : {0, 1, 2, 7, 40})
           for (const int chunks : {1, 2, 3, 5, 8}) {
             CAPTURE(algorithm.name);
             const std::size_t elements = length * static_cast<std::size_t>(topology.ranks());
             const auto plans = algorithm.plans(topology, elements, chunks);
-            for (int rank = 0; rank < topology.ranks(); ++rank) {
+            for (int rank = 0; rank < topology.ranks(); ++rank)
               CHECK(algorithm.schedules(topology, elements, chunks, rank) == schedules_of(plans, rank));
-            }
           }
-        }
       }
-    }
-  }
 }
 
 TEST_CASE("a step that both stores and adds data from one rank is refused: it would be one message") {

@@ -82,18 +82,16 @@ class InRuns {
 /// Every algorithm of every collective, the tree included.
 inline std::vector<std::pair<Collective, std::string_view>> all_algorithms() {
   std::vector<std::pair<Collective, std::string_view>> all = {{Collective::all_reduce, "tree"}};
-  for (const auto collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+  for (const auto collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce})
     for (const auto& algorithm : collectives::algorithms(collective)) all.emplace_back(collective, algorithm.name);
-  }
   return all;
 }
 
 /// All divisions of that many ranks into rows.
 inline std::vector<Topology> topologies_of(int ranks) {
   std::vector<Topology> all;
-  for (int inner = 1; inner <= ranks; ++inner) {
+  for (int inner = 1; inner <= ranks; ++inner)
     if (ranks % inner == 0) all.push_back(Topology::regular(inner, ranks / inner));
-  }
   return all;
 }
 
@@ -146,20 +144,17 @@ T sum_by_halving(const Values<T>& values, int owner) {
   const int count = static_cast<int>(values.size());
   Values<T> behind;
   for (int x = 0; x < count; ++x) behind.push_back(values[(owner - x + count) % count]);
-  for (int d = static_cast<int>(std::bit_floor(static_cast<unsigned>(count - 1))); d > 0; d /= 2) {
+  for (int d = static_cast<int>(std::bit_floor(static_cast<unsigned>(count - 1))); d > 0; d /= 2)
     for (int x = 0; x < d && x + d < count; ++x) behind[x] = plus(behind[x], behind[x + d]);
-  }
   return behind[0];
 }
 
 template <typename T>
 T sum_by_tree(Values<T> values) {
   const std::size_t ranks = values.size();
-  for (std::size_t stride = 1; stride < ranks; stride *= 2) {
-    for (std::size_t rank = 0; rank + stride < ranks; rank += 2 * stride) {
+  for (std::size_t stride = 1; stride < ranks; stride *= 2)
+    for (std::size_t rank = 0; rank + stride < ranks; rank += 2 * stride)
       values[rank] = plus(values[rank], values[rank + stride]);
-    }
-  }
   return values[0];
 }
 
@@ -202,9 +197,7 @@ T sum_of(const Case& c, const Values<T>& values, int owner) {
     for (int piece = 0; piece < c.ranks(); ++piece) by_piece.push_back(values[c.topology.rank_of_piece(piece)]);
     return sum_by_halving(by_piece, c.topology.piece(owner));
   }
-  if (c.algorithm == "hierarchical") {
-    return sum_inside_then_across(c.topology, values, owner, sum_by_halving<T>);
-  }
+  if (c.algorithm == "hierarchical") return sum_inside_then_across(c.topology, values, owner, sum_by_halving<T>);
   return sum_inside_then_across(c.topology, values, owner, sum_round_ring<T>);
 }
 
@@ -212,7 +205,7 @@ template <typename T>
 std::vector<std::vector<T>> random_buffers(const Case& c, std::mt19937_64& random) {
   std::normal_distribution<double> normal;
   std::vector<std::vector<T>> buffers(c.ranks(), std::vector<T>(c.elements));
-  for (auto& buffer : buffers) {
+  for (auto& buffer : buffers)
     for (T& value : buffer) {
       if constexpr (std::is_same_v<T, double>) {
         value = normal(random);
@@ -220,7 +213,6 @@ std::vector<std::vector<T>> random_buffers(const Case& c, std::mt19937_64& rando
         value = runtime::from_float<T>(static_cast<float>(normal(random)));
       }
     }
-  }
   return buffers;
 }
 

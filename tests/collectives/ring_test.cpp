@@ -7,26 +7,22 @@ namespace {
 
 std::size_t sent_by(const Plan& plan, int rank) {
   std::size_t sent = 0;
-  for (const Step& step : plan.ranks[rank]) {
+  for (const Step& step : plan.ranks[rank])
     for (const Operation& operation : step) sent += operation.action == Action::send ? operation.range.count : 0;
-  }
   return sent;
 }
 
 }  // namespace
 
 TEST_CASE("rings of 1 to 9 ranks pass the checker for any size and any number of chunks") {
-  for (int ranks = 1; ranks <= 9; ++ranks) {
-    for (const std::size_t length : {0, 1, 2, 5, 48}) {
-      for (const int chunks : {1, 2, 3, 7}) {
+  for (int ranks = 1; ranks <= 9; ++ranks)
+    for (const std::size_t length : {0, 1, 2, 5, 48})
+      for (const int chunks : {1, 2, 3, 7})
         for (int chunk = 0; chunk < chunks; ++chunk) {
           check_reduce_scatter(ring_reduce_scatter(ranks, ranks * length, chunks, chunk), chunks, chunk);
           check_all_gather(ring_all_gather(ranks, ranks * length, chunks, chunk), chunks, chunk);
           check_all_reduce(ring_all_reduce(ranks, ranks * length, chunks, chunk), chunks, chunk);
         }
-      }
-    }
-  }
 }
 
 TEST_CASE("rings have the steps and element counts of their header") {

@@ -12,11 +12,9 @@ constexpr Scope scopes[] = {Scope::none, Scope::group, Scope::global};
 
 std::vector<Sharding> all_shardings() {
   std::vector<Sharding> all;
-  for (Scope p : scopes) {
-    for (Scope g : scopes) {
+  for (Scope p : scopes)
+    for (Scope g : scopes)
       for (Scope o : scopes) all.push_back({p, g, o});
-    }
-  }
   all.push_back(parse_sharding("zero++"));
   return all;
 }
@@ -120,7 +118,7 @@ TEST_CASE("pieces of a scope cover a unit once per copy, and finer ones are part
 }
 
 TEST_CASE("the hops of every sharding work on the pieces that their teams own") {
-  for (const Column& column : columns) {
+  for (const Column& column : columns)
     for (std::size_t r = 0; r < column.node_of.size(); ++r) {
       const ShardLayout layout(column.node_of, column.group_size, static_cast<int>(r));
       const std::size_t elements = column.node_of.size() * 4;
@@ -140,7 +138,6 @@ TEST_CASE("the hops of every sharding work on the pieces that their teams own") 
         }
       }
     }
-  }
 }
 
 TEST_CASE(
@@ -156,24 +153,21 @@ TEST_CASE(
       std::vector<ShardFlow> flows;
       for (const ShardLayout& layout : gradient.layouts) flows.push_back(layout.flow(sharding));
       for (int microbatch = 1; microbatch <= 2; ++microbatch) {
-        for (std::size_t r = 0; r < count; ++r) {
+        for (std::size_t r = 0; r < count; ++r)
           for (std::size_t e = 0; e < elements; ++e) {
             gradient.data[r][e] = static_cast<double>((r + 1) * 100 + e * static_cast<std::size_t>(microbatch));
             sum[e] += gradient.data[r][e];
           }
-        }
         for (const Hop& hop : flows[0].reduce_microbatch) gradient.run(hop);
-        for (std::size_t r = 0; r < count; ++r) {
+        for (std::size_t r = 0; r < count; ++r)
           for (std::size_t e = 0; e < elements; ++e) kept[r][e] += gradient.data[r][e];
-        }
       }
       gradient.data = kept;
       const auto forget_outside = [&](Ranks& ranks, Scope scope) {
         for (std::size_t r = 0; r < count; ++r) {
           const Range range = ranks.layouts[r].range(scope, elements);
-          for (std::size_t e = 0; e < elements; ++e) {
+          for (std::size_t e = 0; e < elements; ++e)
             if (e < range.begin || e >= range.begin + range.count) ranks.data[r][e] = -1e9;
-          }
         }
       };
       forget_outside(gradient, sharding.gradients);
@@ -193,9 +187,8 @@ TEST_CASE(
       forget_outside(parameter, sharding.parameters);
       auto fresh = parameter.data;
       for (const Hop& hop : flows[0].gather_forward) parameter.run(hop);
-      for (std::size_t r = 0; r < count; ++r) {
+      for (std::size_t r = 0; r < count; ++r)
         for (std::size_t e = 0; e < elements; ++e) CHECK(parameter.data[r][e] == static_cast<double>(e) + 0.5);
-      }
       if (!sharding.secondary_parameters) continue;
       forget_outside(parameter, Scope::group);
       for (const Hop& hop : flows[0].gather_backward) parameter.run(hop);

@@ -25,7 +25,7 @@ const std::vector<Layout> layouts = {
 }  // namespace
 
 TEST_CASE("the index in a unit is the index in the group, then the one among the replicas") {
-  for (const auto& [name, node_of] : layouts) {
+  for (const auto& [name, node_of] : layouts)
     for (const int size : {1, 2, 3, 4, 6, 12}) {
       CAPTURE_ALL(name, size);
       const Groups groups(node_of, size);
@@ -40,18 +40,16 @@ TEST_CASE("the index in a unit is the index in the group, then the one among the
         CHECK(replicas.topology.ranks() == groups.count());
         for (const int other : group.members) CHECK(groups.group_of(other).members == group.members);
         for (const int other : replicas.members) CHECK(groups.replicas_of(other).members == replicas.members);
-        for (const Team& team : {column, group, replicas}) {
+        for (const Team& team : {column, group, replicas})
           for (int r = 0; r < team.topology.ranks(); ++r) {
             CHECK(team.topology.node_of[r] == node_of[team.members[r]]);
             CHECK(team.topology.rank_of_piece(team.topology.piece(r)) == r);
             CHECK(team.topology.same_node(r, r - r % team.topology.inner));  // a row is on one node
           }
-        }
         pieces.insert(piece);
       }
       CHECK(pieces.size() == 12);
     }
-  }
 }
 
 TEST_CASE("the pieces of a node's ranks are contiguous, and the pieces of a group's shards are as well") {
@@ -59,9 +57,8 @@ TEST_CASE("the pieces of a node's ranks are contiguous, and the pieces of a grou
   const std::vector<int> node_of = {0, 0, 1, 1, 2, 2, 3, 3};
   const Groups groups(node_of, 4);
   std::vector<int> pieces;
-  for (int rank = 0; rank < 8; ++rank) {
+  for (int rank = 0; rank < 8; ++rank)
     pieces.push_back(groups.column().topology.piece(groups.column().index_of(rank)));
-  }
   CHECK(pieces == std::vector{0, 4, 2, 6, 1, 5, 3, 7});
 }
 

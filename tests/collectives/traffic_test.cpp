@@ -39,7 +39,7 @@ TEST_CASE("a flat ring over all ranks moves Table 2's A over each of its edges")
 
 TEST_CASE("gathers inside all groups move Table 2's I, those across all replicas its X") {
   const Groups cut = groups();
-  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter})
     for (const Algorithm& algorithm : algorithms(collective)) {
       std::size_t inside = 0, across = 0;
       for (int group = 0; group < g; ++group) {
@@ -57,7 +57,6 @@ TEST_CASE("gathers inside all groups move Table 2's I, those across all replicas
       CHECK(inside == I);
       CHECK(across == X);
     }
-  }
 }
 
 TEST_CASE("group-aware plans move I and X over all ranks") {
@@ -108,7 +107,7 @@ TEST_CASE("the computed volume of an operation equals the volume of its plans, f
   };
   // Nodes of equal sizes, and nodes that rows do not divide.
   std::vector<Team> teams;
-  for (const int ranks : {1, 2, 3, 4, 6, 7, 9, 12, 16}) {
+  for (const int ranks : {1, 2, 3, 4, 6, 7, 9, 12, 16})
     for (int node = 1; node <= ranks; ++node) {
       std::vector<int> node_of;
       for (int rank = 0; rank < ranks; ++rank) node_of.push_back(rank / node);
@@ -118,7 +117,6 @@ TEST_CASE("the computed volume of an operation equals the volume of its plans, f
         teams.insert(teams.end(), {cut.column(), cut.group_of(ranks - 1), cut.replicas_of(0)});
       }
     }
-  }
   for (const Team& team : teams) {
     const auto ranks = static_cast<std::size_t>(team.topology.ranks());
     for (const Collective collective :

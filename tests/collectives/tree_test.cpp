@@ -6,7 +6,7 @@
 using namespace ranvier::collectives;
 
 TEST_CASE("trees of 1 to 17 ranks pass the checker for any size, in the number of steps of their header") {
-  for (unsigned ranks = 1; ranks <= 17; ++ranks) {
+  for (unsigned ranks = 1; ranks <= 17; ++ranks)
     for (const std::size_t elements : {0, 1, 2, 13}) {
       const Plan plan = tree_all_reduce(static_cast<int>(ranks), elements);
       check_all_reduce(plan);
@@ -28,5 +28,4 @@ TEST_CASE("trees of 1 to 17 ranks pass the checker for any size, in the number o
         }
       }
     }
-  }
 }

@@ -38,7 +38,7 @@ std::vector<AttentionShape> shapes() {
 }  // namespace
 
 TEST_CASE("attention costs two products forward and five backward, over the pairs that its mask allows") {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const AttentionShape& shape : shapes()) {
       CAPTURE_ALL(shape.key_heads, shape.window);
       const auto B = static_cast<std::size_t>(shape.samples), T = static_cast<std::size_t>(shape.positions);
@@ -60,15 +60,14 @@ TEST_CASE("attention costs two products forward and five backward, over the pair
       });
       CHECK(back.flops == 5 * flops);
     }
-  }
 }
 
 TEST_CASE("cached attention costs two products over the existing positions") {
   constexpr int T = 9, H = 4, K = 2, D = 6;
   constexpr std::size_t cache = K * T * D;
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    for (const int window : {0, 2, 5, 20}) {
-      for (const int past : {0, 1, 4}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int window : {0, 2, 5, 20})
+      for (const int past : {0, 1, 4})
         for (const int queries : {1, 3}) {
           CAPTURE_ALL(window, past, queries);
           const CachedAttentionShape shape{.queries = queries,
@@ -99,7 +98,4 @@ TEST_CASE("cached attention costs two products over the existing positions") {
           CHECK(device.work()[1].cost.flops ==
                 2 * H * product_flops(true, window, past, queries, past + queries, D));
         }
-      }
-    }
-  }
 }

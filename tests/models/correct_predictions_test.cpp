@@ -23,8 +23,8 @@ double count(runtime::StreamView stream, const CrossEntropyShape& shape, DType d
 }  // namespace
 
 TEST_CASE("correct predictions are rows with the greatest logit at the target, regardless of padding") {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    for (const std::size_t V : {1, 2, 10, 33, 1000}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const std::size_t V : {1, 2, 10, 33, 1000})
       for (const std::size_t rows : {1, 45}) {
         CAPTURE_ALL(to_string(dtype), V, rows);
         const std::size_t stride = (V + 63) / 64 * 64;
@@ -44,8 +44,6 @@ TEST_CASE("correct predictions are rows with the greatest logit at the target, r
           CHECK(count(stream, {rows, V, stride}, dtype, logits, targets) == expected);
         });
       }
-    }
-  }
 }
 
 TEST_CASE("the first of equal logits is the prediction, and rows without a target or with NaN are not correct") {

@@ -19,12 +19,11 @@ struct Fixture {
                  const std::string& field = "text") const {
     DocumentReader reader(recognise(folder.write(name, content), {}), field);
     Documents documents;
-    for (auto pieces = reader.next(piece); !pieces.empty(); pieces = reader.next(piece)) {
+    for (auto pieces = reader.next(piece); !pieces.empty(); pieces = reader.next(piece))
       for (const auto& one : pieces) {
         if (one.begins) documents.emplace_back();
         documents.back() += one.text;
       }
-    }
     return documents;
   }
   void refused(const std::string& content, const std::string& words) const {

@@ -40,13 +40,12 @@ TEST_CASE("an embedding is the sum of its token's and its position's rows") {
         embedding_forward(stream, shape, dtype, at(out), at(tokens), at(words), at(places), places_of);
         embedding_positions_forward(stream, shape, dtype, at(apart), at(places), places_of);
         at.fetch();
-        for (std::size_t i = 0; i < B * T; ++i) {
+        for (std::size_t i = 0; i < B * T; ++i)
           for (std::size_t c = 0; c < C; ++c) {
             const auto place = places[static_cast<std::size_t>(positions[i]) * C + c];
             expected.set(i * C + c, words[static_cast<std::size_t>(tokens[i]) * C + c] + place);
             CHECK(apart[i * C + c] == place);
           }
-        }
         CHECK(same_bits(out, expected));
       }
     });
@@ -83,15 +82,13 @@ TEST_CASE("embedding gradients overwrite every row, or add to it, in the order o
         at.fetch();
 
         const auto add_rows = [&](TypedArray& to, std::size_t rows, auto belongs) {
-          for (std::size_t row = 0; row < rows; ++row) {
+          for (std::size_t row = 0; row < rows; ++row)
             for (std::size_t c = 0; c < C; ++c) {
               float sum = 0;
-              for (std::size_t i = 0; i < B * T; ++i) {
+              for (std::size_t i = 0; i < B * T; ++i)
                 if (belongs(i) == row) sum += static_cast<float>(d_out[i * C + c]);
-              }
               to.set(row * C + c, accumulate ? static_cast<float>(to[row * C + c]) + sum : sum);
             }
-          }
         };
         add_rows(expect_words, token_rows, [&](std::size_t i) { return static_cast<std::size_t>(tokens[i]); });
         add_rows(expect_places, position_rows, [&](std::size_t i) { return i % T; });
@@ -112,9 +109,8 @@ TEST_CASE("a table in tiles gives the embedding and the gradients of the undivid
       TypedArray whole(dtype, B * T * C), out(dtype, B * T * C, 7);
       DeviceCopies at(stream);
       embedding_forward(stream, shape, dtype, at(whole), at(tokens), at(words), at(places));
-      for (std::size_t row = 0; row < token_rows; row += tile_rows) {
+      for (std::size_t row = 0; row < token_rows; row += tile_rows)
         embedding_tokens_forward(stream, shape, dtype, at(out), at(tokens), at(words, row * C), row, tile_rows);
-      }
       embedding_positions_forward(stream, shape, dtype, at(out), at(places));
       at.fetch();
       CHECK(same_bits(out, whole));

@@ -61,9 +61,8 @@ TEST_CASE("after any ranges are excluded in any order, the others come once each
         gone[static_cast<std::size_t>(n)] = true;
     }
     std::vector<std::int64_t> expected;
-    for (std::int64_t n = 0; expected.size() < 80; ++n) {
+    for (std::int64_t n = 0; expected.size() < 80; ++n)
       if (!gone[static_cast<std::size_t>(n)]) expected.push_back(n);
-    }
     std::vector<std::int64_t> came;
     while (came.size() < expected.size()) {
       const auto most = static_cast<std::uint64_t>(expected.size() - came.size());

@@ -170,10 +170,9 @@ TEST_CASE("the gradients of a weight and its bias are a product and column sums,
                                 .b = at(b),
                                 .dtype = dtype,
                                 .accumulate = accumulate};
-            if (at_once && gradient_dtype == DType::f32) {
+            if (at_once && gradient_dtype == DType::f32)
               say("column sums", shape, dtype,
                   choose(stream, shape, arrays, {Epilogue::Kind::column_sums, at(scratch_sums)}));
-            }
             arrays.c = at(c);
             matmul_column_sums(stream, shape, arrays, {at(sums), gradient_dtype, accumulate});
             at.fetch();

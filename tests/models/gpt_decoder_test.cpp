@@ -53,7 +53,7 @@ struct Case {
 }  // namespace
 
 TEST_CASE("a decoder that reads token by token has the logits of the reference at every position") {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const bool at_once : {true, false}) {
       Case c(dtype, at_once);
       double error = 0;
@@ -63,7 +63,6 @@ TEST_CASE("a decoder that reads token by token has the logits of the reference a
       CHECK(error <= c.tolerance);
       CHECK(c.decoder->positions() == c.decoder->context());
     }
-  }
 }
 
 TEST_CASE("a decoder that reads many tokens at once has the same logits as one that reads them one by one") {

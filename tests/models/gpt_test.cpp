@@ -36,7 +36,7 @@ GptOptions small_options(float dropout = 0, Precision precision = {}) {
 
 TEST_CASE("a GPT's loss, activations and gradients equal the reference in double precision, tiled or not") {
   ranvier::tests::Share share(1, 3);
-  for (const int tile : {1, 2, 3, 12}) {
+  for (const int tile : {1, 2, 3, 12})
     for (const auto& [dropout, at_once] : {std::pair{0.0f, true}, {0.0f, false}, {0.3f, true}, {0.3f, false}}) {
       if (!share.takes() || repeats(2, at_once)) continue;
       CAPTURE_ALL(tile, dropout, at_once);
@@ -48,17 +48,15 @@ TEST_CASE("a GPT's loss, activations and gradients equal the reference in double
                                  : at_once       ? 1u
                                                  : 5u});
     }
-  }
 }
 
 TEST_CASE("tiles give the result of the undivided model, except for the order of sums") {
-  for (const int tile : {2, 3, 4, 6, 12}) {
+  for (const int tile : {2, 3, 4, 6, 12})
     for (const float dropout : {0.0f, 0.2f}) {
       CAPTURE_ALL(tile, dropout);
       check_tiles(tiled_options(tile, dropout),
                   {made_up_samples(tiled_options(1), 40, 3), made_up_samples(tiled_options(1), 43, 3)});
     }
-  }
 }
 
 TEST_CASE("a table has at most as many tiles as its rows fill, and the last one's padding is unused") {
@@ -110,21 +108,19 @@ TEST_CASE("the number of threads and the kind of device do not change any bit") 
                              .precision = precision};
     const auto samples = made_up_samples(options, 3, 3);
     BitsOfFirst bits;
-    for (const bool at_once : {true, false}) {
+    for (const bool at_once : {true, false})
       for (const int threads : {1, 2, 3}) {
         if (repeats(threads, at_once) || (bits.any() && !share.takes())) continue;
         CAPTURE_ALL(at_once, threads);
         bits.check(ModelRun(device_of(threads, at_once), options, 3), samples);
       }
-    }
   }
 }
 
 TEST_CASE("gradients of microbatches, with a shorter last one, add up to the gradients of all samples at once") {
-  for (const GptOptions& options : {small_options(0.2f), tiled_options(4, 0.2f)}) {
+  for (const GptOptions& options : {small_options(0.2f), tiled_options(4, 0.2f)})
     check_microbatches(options, 5,
                        [&](int first, int count) { return made_up_samples(options, 10 + first, count); });
-  }
 }
 
 TEST_CASE("a sample's activations and gradients do not depend on its microbatch") {
@@ -144,10 +140,9 @@ TEST_CASE("a sample's activations and gradients do not depend on its microbatch"
     const std::size_t elements = 33 * 48;
     for (int b = 0; b < 4; ++b) {
       static_cast<void>(alone.forward(made_up_samples(options, 20 + b, 1), 1.0));
-      for (const std::size_t layer : {0, 1}) {
+      for (const std::size_t layer : {0, 1})
         CHECK(same_bits(together.output(layer), static_cast<std::size_t>(b) * elements, alone.output(layer), 0,
                         elements));
-      }
     }
   }
 }

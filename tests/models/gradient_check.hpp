@@ -39,7 +39,7 @@ ReferenceParameters differences(const Options& options, ReferenceParameters para
                                 const ReferenceSamples& samples, double factor, std::size_t stride) {
   const Reference reference(options, parameters);
   ReferenceParameters slopes;
-  for (auto& [name, values] : parameters) {
+  for (auto& [name, values] : parameters)
     for (std::size_t i = 0; i < values.size(); i += stride) {
       const double keep = values[i], step = 1e-5;
       values[i] = keep + step;
@@ -49,7 +49,6 @@ ReferenceParameters differences(const Options& options, ReferenceParameters para
       values[i] = keep;
       slopes[name].push_back((above - below) / (2 * step) * factor);
     }
-  }
   return slopes;
 }
 
@@ -60,9 +59,8 @@ inline bool gaps_untouched(const UnitSpec& unit, const TypedArray& gradient) {
     const std::size_t stored = std::max(unit.parameters[p].elements(), unit.parameters[p].stored_elements);
     for (std::size_t i = 0; i < stored; ++i) owned[unit.offset(p) + i] = true;
   }
-  for (std::size_t i = 0; i < gradient.size(); ++i) {
+  for (std::size_t i = 0; i < gradient.size(); ++i)
     if (!owned[i] && !std::isnan(gradient[i])) return false;
-  }
   return true;
 }
 

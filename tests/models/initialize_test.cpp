@@ -27,7 +27,7 @@ TEST_CASE("any piece of a unit has the values of the complete unit, on any numbe
   const UnitSpec spec = unit();
   const auto expected = whole(spec, 5);
   runtime::ComputePool pool(3);
-  for (const std::size_t begin : {0, 1, 63, 64, 2106, 2108, 2560, 2600}) {
+  for (const std::size_t begin : {0, 1, 63, 64, 2106, 2108, 2560, 2600})
     for (const std::size_t length : {0, 1, 5, 130, 500}) {
       CAPTURE_ALL(begin, length);
       std::vector<float> part(length, NAN), threaded(length, NAN);
@@ -36,17 +36,15 @@ TEST_CASE("any piece of a unit has the values of the complete unit, on any numbe
       CHECK(part == std::vector<float>(expected.begin() + begin, expected.begin() + begin + length));
       CHECK(threaded == part);
     }
-  }
 }
 
 TEST_CASE("gaps and padding are zero, biases zero, norms one") {
   const UnitSpec spec = unit();
   const auto values = whole(spec, 5);
   std::vector<int> kind(spec.elements(), 0);
-  for (std::size_t p = 0; p < spec.parameters.size(); ++p) {
+  for (std::size_t p = 0; p < spec.parameters.size(); ++p)
     for (std::size_t i = 0; i < spec.parameters[p].elements(); ++i)
       kind[spec.offset(p) + i] = static_cast<int>(p) + 1;
-  }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (kind[i] == 0 || kind[i] == 2) CHECK(values[i] == 0.0f);
     if (kind[i] == 1) CHECK(values[i] != 0.0f);
@@ -100,7 +98,7 @@ TEST_CASE("seed and name change the values, the unit and its other parameters do
 TEST_CASE("tiles of a matrix have the values of the undivided matrix") {
   const Initializer normal{Initializer::Kind::normal, 0.02f};
   const auto matrix = whole({"m", {{"m.weight", {90, 203}, normal}}}, 5);
-  for (const Tile& tile : {Tile{{90, 203}, 0, 0}, Tile{{90, 203}, 17, 0}, Tile{{90, 203}, 30, 101}}) {
+  for (const Tile& tile : {Tile{{90, 203}, 0, 0}, Tile{{90, 203}, 17, 0}, Tile{{90, 203}, 30, 101}})
     for (const std::size_t columns : {1, 64, 101}) {
       CAPTURE_ALL(tile.first_row, tile.first_column, columns);
       UnitSpec spec{"m.3",
@@ -115,5 +113,4 @@ TEST_CASE("tiles of a matrix have the values of the undivided matrix") {
       initialize(spec, 5, 40, 40 + std::min<std::size_t>(100, values.size() - 40), part.data());
       REQUIRE(std::equal(part.begin(), part.begin() + 60, values.begin() + 40));
     }
-  }
 }

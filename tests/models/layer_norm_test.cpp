@@ -17,9 +17,8 @@ std::vector<double> plain_row(const std::vector<double>& x, const TypedArray& we
   for (const double value : x) mean += value / n;
   for (const double value : x) variance += (value - mean) * (value - mean) / n;
   std::vector<double> y;
-  for (std::size_t c = 0; c < x.size(); ++c) {
+  for (std::size_t c = 0; c < x.size(); ++c)
     y.push_back((x[c] - mean) / std::sqrt(variance + epsilon) * weight[c] + bias[c]);
-  }
   return y;
 }
 

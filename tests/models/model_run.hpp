@@ -36,12 +36,11 @@ ReferenceSamples made_up_samples(const Options& options, std::int64_t first, int
         runtime::philox(key, {static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(position), 0, 0});
     return static_cast<std::int32_t>(bits[0] % static_cast<std::uint32_t>(options.vocab_size));
   };
-  for (int b = 0; b < count; ++b) {
+  for (int b = 0; b < count; ++b)
     for (int t = 0; t < options.sequence_length; ++t) {
       samples.tokens.push_back(draw(first + b, t));
       samples.targets.push_back(draw(first + b, t + 1));
     }
-  }
   return samples;
 }
 
@@ -90,13 +89,12 @@ class ModelRun {
         stream_(device_->make_stream("model", runtime::StreamWidth::whole)) {
     ReferenceParameters drawn;
     std::uint64_t seed = 100;
-    for (const UnitSpec& unit : whole.units()) {
+    for (const UnitSpec& unit : whole.units())
       for (const ParameterSpec& parameter : unit.parameters) {
         const TypedArray values(dtype_, parameter.elements(), ++seed, 0.3);
         const double centre = parameter.initializer.kind == Initializer::Kind::ones ? 1 : 0;
         for (std::size_t i = 0; i < values.size(); ++i) drawn[parameter.name].push_back(centre + values[i]);
       }
-    }
     for (const UnitSpec& unit : model_.units()) parameters_.emplace(unit.name, TypedArray(dtype_, unit.elements()));
     set_parameters(drawn);
     for (const auto& layer : model_.layers) {

@@ -80,8 +80,8 @@ TEST_CASE("deferred weight gradients are a separate pass, and segments are recom
 }
 
 TEST_CASE("arrays in a deferred slot do not overlap") {
-  for (const models::LayerRange layers : {models::LayerRange{0, 9}, {2, 9}, {4, 6}}) {
-    for (const int recompute : {0, 1, 2, 3}) {
+  for (const models::LayerRange layers : {models::LayerRange{0, 9}, {2, 9}, {4, 6}})
+    for (const int recompute : {0, 1, 2, 3})
       for (const int places : {0, 2}) {
         CAPTURE(recompute);
         const StageLayout layout = layout_of(layers, recompute, 3, places, 2);
@@ -108,8 +108,6 @@ TEST_CASE("arrays in a deferred slot do not overlap") {
         }
         CHECK(end <= layout.sizes().deferred);
       }
-    }
-  }
 }
 
 TEST_CASE("in any order of passes, the inputs of a step are in the slot or in the recompute buffer") {

@@ -22,9 +22,8 @@ inline std::size_t or_tight(std::size_t stride, std::size_t row) { return stride
 inline std::vector<double> in_double(const TypedArray& array, std::size_t rows, std::size_t columns,
                                      std::size_t row_step, std::size_t column_step) {
   std::vector<double> values(rows * columns);
-  for (std::size_t r = 0; r < rows; ++r) {
+  for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t c = 0; c < columns; ++c) values[r * columns + c] = array[r * row_step + c * column_step];
-  }
   return values;
 }
 

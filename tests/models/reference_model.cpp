@@ -163,7 +163,7 @@ class SampleLoss : ReferenceForm {
   /// Queries or keys [T, heads, D], as attention reads them.
   Values turned(Values x, std::size_t heads, const std::string& block_name, const std::string& norm) const {
     if (!norm.empty()) x = normed(std::move(x), block_name + norm, D);
-    for (std::size_t row = 0; row < T * heads && turns; ++row) {
+    for (std::size_t row = 0; row < T * heads && turns; ++row)
       for (std::size_t pair = 0; pair < D / 2; ++pair) {
         double &a = x[row * D + pair], &b = x[row * D + pair + D / 2];
         const double angle = static_cast<double>(row / heads) * turns(static_cast<int>(pair));
@@ -171,7 +171,6 @@ class SampleLoss : ReferenceForm {
         b = b * std::cos(angle) + a * std::sin(angle);
         a = turned_a;
       }
-    }
     return x;
   }
 

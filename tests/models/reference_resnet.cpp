@@ -30,13 +30,12 @@ class ResnetLoss {
     x = relu(x);
     if (!options_.small_images()) x = max_pool(x);
     keep(x);
-    for (std::size_t row = 0; row < options_.blocks.size(); ++row) {
+    for (std::size_t row = 0; row < options_.blocks.size(); ++row)
       for (int block = 0; block < options_.blocks[row]; ++block) {
         x = bottleneck(x, "layer" + std::to_string(row + 1) + "." + std::to_string(block),
                        row > 0 && block == 0 ? 2 : 1);
         keep(x);
       }
-    }
     return head(x, samples);
   }
 

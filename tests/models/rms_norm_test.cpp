@@ -120,12 +120,11 @@ TEST_CASE("RMS norm equals the formula, for rows and heads in wider rows, with a
                    std::abs(exact) * unit * 1.01 + 1e-5 + 1e-6 * static_cast<double>(first->rstd[i]));
       }
     }
-    for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t row = 0; row < rows; ++row)
       for (std::size_t k = c.groups * c.channels; k < shape.y_row(); ++k) {
         wrong += first->y[row * shape.y_row() + k] != 0;
         wrong += first->dx[row * shape.y_row() + k] != dy[row * shape.y_row() + k];
       }
-    }
     CHECK(wrong == 0);
     for (std::size_t k = 0; k < c.channels; ++k)
       CHECK(first->weight_sums[k] == doctest::Approx(d_weight[k]).epsilon(1e-5).scale(10));

@@ -188,9 +188,8 @@ struct SmallTokenizer {
     std::vector<std::int32_t> result;
     for (const auto& word : words(text, kinds)) {
       const auto [entry, is_new] = known.try_emplace(word);
-      if (is_new) {
+      if (is_new)
         for (const auto& part : merged(word)) entry->second.push_back(numbers.at(part));
-      }
       result.insert(result.end(), entry->second.begin(), entry->second.end());
     }
     return result;

@@ -17,12 +17,11 @@ using Tokens = std::vector<std::int32_t>;
 Tokens some_targets(const TargetRows& shape, std::size_t most) {
   Tokens targets(shape.all(), no_target);
   const auto key = runtime::philox_key(9, runtime::RandomPurpose::test);
-  for (std::size_t b = 0; b < shape.samples; ++b) {
+  for (std::size_t b = 0; b < shape.samples; ++b)
     for (std::uint32_t i = 0; i < (b == 1 ? most / 2 : most); ++i) {
       const auto bits = runtime::philox(key, {i, static_cast<std::uint32_t>(b), 0, 0});
       targets[b * shape.positions + bits[0] % shape.positions] = static_cast<std::int32_t>(bits[1] % 1000);
     }
-  }
   return targets;
 }
 

@@ -19,10 +19,9 @@ namespace {
 
 std::set<std::string> names_of(const Architecture& model, bool trained) {
   std::set<std::string> names;
-  for (const UnitSpec& unit : model.units()) {
+  for (const UnitSpec& unit : model.units())
     for (const ParameterSpec& parameter : unit.parameters)
       if (unit.trained == trained) names.insert(parameter.name);
-  }
   return names;
 }
 
@@ -177,7 +176,7 @@ TEST_CASE("trained parameters have the gradients that they have if everything is
     }
   }
   const auto gpt = [](const GptOptions& options, const Tuning& tuning) { return make_gpt(options, tuning); };
-  for (const int tile : {1, 2}) {
+  for (const int tile : {1, 2})
     for (const char* train : {"^h.1|ln_f.weight", "wpe", "wte|ln_f.bias", "c_attn.weight|mlp.c_proj.bias",
                               "ln_1.bias|c_fc|attn.c_proj"}) {
       CAPTURE_ALL(tile, train);
@@ -190,5 +189,4 @@ TEST_CASE("trained parameters have the gradients that they have if everything is
                                  .tile = tile},
                       make_tuning(train, ""), gpt);
     }
-  }
 }

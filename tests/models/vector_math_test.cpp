@@ -90,9 +90,8 @@ TEST_CASE("registers round to half precision like single conversions") {
     CAPTURE(bits);
     CHECK(check(bits));
   }
-  for (std::uint64_t bits = 0; bits < 0x100000000u; bits += 9973) {
+  for (std::uint64_t bits = 0; bits < 0x100000000u; bits += 9973)
     if (!check(static_cast<std::uint32_t>(bits))) FAIL("bits ", bits);
-  }
 }
 
 TEST_CASE("partial loads fill up with zeros and partial stores change no other element") {

@@ -8,7 +8,7 @@ using namespace ranvier;
 using namespace ranvier::offload;
 
 TEST_CASE("buckets cover the elements once, and their arrays and records do not overlap") {
-  for (const std::size_t elements : {0, 1, 63, 64, 1000, 1024, 5000}) {
+  for (const std::size_t elements : {0, 1, 63, 64, 1000, 1024, 5000})
     for (const std::size_t bucket_elements : {1, 16, 100, 1024, 4999, 5000, 1 << 24}) {
       const BucketLayout layout(elements, bucket_elements, {4, 2, 8});
       std::size_t covered = 0, used = 0;
@@ -32,7 +32,6 @@ TEST_CASE("buckets cover the elements once, and their arrays and records do not 
       CHECK(covered == elements);
       CHECK(layout.region_bytes() == used);
     }
-  }
 }
 
 TEST_CASE("a slot costs nothing besides its states if the bucket fills its blocks") {

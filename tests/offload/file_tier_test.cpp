@@ -64,9 +64,9 @@ Error error_of_round_trip(const TemporaryFolder& folder, const Faults& faults) {
 }  // namespace
 
 TEST_CASE("a file tier returns what was stored, on io_uring and on threads, past the cache and through it") {
-  for (const std::uint64_t seed : test::seeds(2)) {
-    for (const int directories : {1, 2, 3}) {
-      for (const bool uring : {true, false}) {
+  for (const std::uint64_t seed : test::seeds(2))
+    for (const int directories : {1, 2, 3})
+      for (const bool uring : {true, false})
         for (const bool direct : {true, false}) {
           CAPTURE_ALL(uring, direct);
           const TemporaryFolder folder;
@@ -79,13 +79,10 @@ TEST_CASE("a file tier returns what was stored, on io_uring and on threads, past
           FileTier tier(loop, options);
           keeps_what_was_stored(loop, tier, [&] { memory.start(tier); }, seed);
         }
-      }
-    }
-  }
 }
 
 TEST_CASE("a file tier completes transfers despite short transfers, interruptions and temporary refusals") {
-  for (const std::uint64_t seed : test::seeds(6)) {
+  for (const std::uint64_t seed : test::seeds(6))
     for (const bool uring : {true, false}) {
       const TemporaryFolder folder;
       AsioLoop loop;
@@ -114,7 +111,6 @@ TEST_CASE("a file tier completes transfers despite short transfers, interruption
       CHECK(log.faults > 20);
       CHECK(log.outstanding == 0);
     }
-  }
 }
 
 TEST_CASE("a file tier keeps its depth of requests in flight, never more, while there is work") {
@@ -226,7 +222,7 @@ TEST_CASE("with checksums a damaged file is detected before its contents are use
 }
 
 TEST_CASE("checksums take eight bytes of planned memory per block, for any number of directories") {
-  for (const bool checksums : {false, true}) {
+  for (const bool checksums : {false, true})
     for (const int directories : {1, 2, 3}) {
       const TemporaryFolder folder;
       AsioLoop loop;
@@ -242,7 +238,6 @@ TEST_CASE("checksums take eight bytes of planned memory per block, for any numbe
       CHECK(file_bytes == 8 * 4096 + mib);
       CHECK(memory.plan().bytes(runtime::MemorySpace::host) == (checksums ? file_bytes / 4096 * 8 : 0));
     }
-  }
 }
 
 TEST_CASE("if io_uring is refused, threads do its work, and the description gives the reason") {

@@ -5,7 +5,7 @@ using namespace ranvier::offload;
 
 TEST_CASE(
     "pieces of a range cover it once, each in one stripe, round-robin over the directories and inside the files") {
-  for (const std::size_t directories : {1, 2, 3}) {
+  for (const std::size_t directories : {1, 2, 3})
     for (const std::uint64_t end : {1u, 9u, 10u, 11u, 59u, 60u, 61u, 95u}) {
       const Stripes stripes(directories, 10);
       std::uint64_t sum = 0;
@@ -27,7 +27,6 @@ TEST_CASE(
       }
       CHECK(taken.size() == end);
     }
-  }
 }
 
 TEST_CASE("large regions start on a stripe, small ones in the first free space") {

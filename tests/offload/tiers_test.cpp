@@ -39,11 +39,9 @@ TEST_CASE("tiers return what was stored from scattered runs of memory, in host m
       MemoryPlan plan;
       std::vector<TierRegion> regions;
       const std::vector<std::size_t> sizes = {1, 4096, 40960, std::size_t{3} << 20, 5000001};
-      for (const TierKind kind : {TierKind::host, TierKind::nvme}) {
-        for (const std::size_t bytes : sizes) {
+      for (const TierKind kind : {TierKind::host, TierKind::nvme})
+        for (const std::size_t bytes : sizes)
           regions.push_back(tier_plan.reserve(kind, MemoryKind::optimizer, "states", bytes, plan));
-        }
-      }
       const FileOptions files{.directories = {folder.path()}, .checksums = true};
       tier_plan.finish(files, plan);
       CHECK(plan.bytes(MemorySpace::nvme) == tier_plan.bytes(TierKind::nvme));

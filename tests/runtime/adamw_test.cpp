@@ -20,7 +20,7 @@ struct State {
 void reference(std::vector<double>& w, std::vector<double>& m, std::vector<double>& v, const std::vector<float>& g,
                const std::vector<DecaySegment>& segments, const AdamWOptions& o) {
   const double bias1 = 1 - std::pow(o.beta1, o.step), bias2 = 1 - std::pow(o.beta2, o.step);
-  for (const DecaySegment& segment : segments) {
+  for (const DecaySegment& segment : segments)
     for (std::size_t i = segment.begin; i < segment.end; ++i) {
       const double gradient = g[i] * o.gradient_scale;
       if (segment.decays) w[i] *= 1 - o.learning_rate * o.weight_decay;
@@ -28,7 +28,6 @@ void reference(std::vector<double>& w, std::vector<double>& m, std::vector<doubl
       v[i] = o.beta2 * v[i] + (1 - o.beta2) * gradient * gradient;
       w[i] -= o.learning_rate * (m[i] / bias1) / (std::sqrt(v[i] / bias2) + o.epsilon);
     }
-  }
 }
 
 /// A step on the device; the state and the working copy are copied back to the host.

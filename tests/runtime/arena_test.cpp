@@ -61,7 +61,7 @@ TEST_CASE("slots are zero, aligned, apart from each other and in bounds; large i
     ids.push_back(plan.add({MemoryKind::workspace, i % 3 == 1 ? MemorySpace::host : MemorySpace::device, "item",
                             sizes[i], 1 + i % 2}));
   const Arena arena(*device, plan);
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
+  for (std::size_t i = 0; i < sizes.size(); ++i)
     for (std::size_t slot = 0; slot < 1 + i % 2; ++slot) {
       std::byte* data = arena.slot(ids[i], slot);
       CHECK(reinterpret_cast<std::uintptr_t>(data) % 64 == 0);
@@ -70,7 +70,6 @@ TEST_CASE("slots are zero, aligned, apart from each other and in bounds; large i
       CHECK(data[sizes[i] - 1] == std::byte{0});  // not overwritten by an earlier slot
       std::memset(data, static_cast<int>(1 + i), sizes[i]);
     }
-  }
   for (std::size_t i = 0; i < sizes.size(); ++i)  // nor by a later one
     for (std::size_t slot = 0; slot < 1 + i % 2; ++slot)
       CHECK(arena.slot(ids[i], slot)[sizes[i] - 1] == static_cast<std::byte>(1 + i));
@@ -161,9 +160,8 @@ TEST_CASE("the table shows every item and the sums, in aligned columns") {
 
 TEST_CASE("items that differ only in numbers share a line of the table") {
   MemoryPlan plan;
-  for (int unit = 0; unit < 12; ++unit) {
+  for (int unit = 0; unit < 12; ++unit)
     plan.add({MemoryKind::parameters, MemorySpace::device, fmt::format("h.{}.mlp.3 fp32", unit), 1024, 2});
-  }
   plan.add({MemoryKind::parameters, MemorySpace::device, "h.12.mlp.3 fp32", 2048, 2});
   plan.add({MemoryKind::gradients, MemorySpace::device, "h.12.mlp.3 fp32", 1024, 2});
   plan.add({MemoryKind::gradients, MemorySpace::device, "h.12.mlp", 1024, 2});

@@ -10,8 +10,8 @@ using namespace ranvier;
 using namespace ranvier::runtime;
 
 TEST_CASE("shares cover all items once, in order, split at the grain and even within one grain") {
-  for (const std::size_t items : {0, 1, 63, 64, 65, 1000, 4096}) {
-    for (const int threads : {1, 2, 3, 7, 64}) {
+  for (const std::size_t items : {0, 1, 63, 64, 65, 1000, 4096})
+    for (const int threads : {1, 2, 3, 7, 64})
       for (const std::size_t grain : {1, 16, 64}) {
         CAPTURE_ALL(items, threads, grain);
         std::size_t next = 0, least = items, most = 0;
@@ -26,8 +26,6 @@ TEST_CASE("shares cover all items once, in order, split at the grain and even wi
         CHECK(next == items);
         CHECK(most - least <= grain + (items % grain == 0 ? 0 : grain));
       }
-    }
-  }
 }
 
 TEST_CASE("a pool calls every thread once per run, the caller as number 0") {

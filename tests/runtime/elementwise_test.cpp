@@ -168,10 +168,9 @@ TEST_CASE_TEMPLATE("sums of squares are right and have the same bits for any num
       const auto total = bench.place(std::vector<double>{-1});
       // All at once, or this many blocks at a time.
       const std::size_t at_a_time = threads == 1 ? n : static_cast<std::size_t>(threads) * squares_block_elements;
-      for (std::size_t begin = 0; begin < n; begin += at_a_time) {
+      for (std::size_t begin = 0; begin < n; begin += at_a_time)
         sums_of_squares(*bench.stream, sums.data() + begin / squares_block_elements, placed.data() + begin,
                         dtype_of<T>, std::min(at_a_time, n - begin));
-      }
       sum(*bench.stream, total.data(), sums.data(), blocks);
       CHECK(total.read()[0] == doctest::Approx(expected).epsilon(1e-5));
       if (threads == 1) first = sums.read();
@@ -218,7 +217,7 @@ TEST_CASE_TEMPLATE("parts of arrays with any start are computed like those that 
 
 TEST_CASE_TEMPLATE("infinity and NaN at any index appear in the sum of squares", T, float, Bf16, F16) {
   Bench bench(2);
-  for (const std::size_t at : {0, 511, 512, 9999}) {
+  for (const std::size_t at : {0, 511, 512, 9999})
     for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
                             std::numeric_limits<float>::quiet_NaN()}) {
       std::vector<T> values(10000, from_float<T>(1.0f));
@@ -232,7 +231,6 @@ TEST_CASE_TEMPLATE("infinity and NaN at any index appear in the sum of squares",
       CHECK(std::isnan(total) == std::isnan(bad));
       CHECK(std::isinf(total) == std::isinf(bad));
     }
-  }
 }
 
 TEST_CASE("types that a kernel does not support are refused at the call") {
@@ -279,10 +277,9 @@ TEST_CASE_TEMPLATE("elements in runs are computed like contiguous ones", T, floa
     const auto at_once = bench.place(std::vector<float>(of_run * runs));
     const auto one_by_one = bench.place(std::vector<float>(of_run * runs));
     sums_of_squares(*bench.stream, at_once.data(), of_run, there.data(), {run, stride}, dtype_of<T>, n);
-    for (std::size_t r = 0; r < runs; ++r) {
+    for (std::size_t r = 0; r < runs; ++r)
       sums_of_squares(*bench.stream, one_by_one.data() + r * of_run, there.data() + r * stride, dtype_of<T>,
                       std::min(run, n - r * run));
-    }
     CHECK(differences(at_once.read(), one_by_one.read()) == 0);
 
     const auto copied = bench.place(std::vector<T>(run * runs));

@@ -31,12 +31,11 @@ MachineProfile whole_profile() {
                          .links = {{3e-6, 1.2e11, 9.6e11}, {2.5e-5, 1.42857143e9, 5e10}},
                          .price_per_hour = 4.1};
   profile.peak_flops_per_second = {{DType::f32, 1.95e13}, {DType::bf16, 3.12e14}};
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16})
     for (std::size_t kind = 0; kind < work_kinds; ++kind) {
       const auto x = static_cast<double>(kind + 1);
       profile.rates[dtype][kind] = {1e-6 * x, 1e12 / x, 1e11 * x, 1 + 0.25 * x};
     }
-  }
   profile.rates[DType::bf16][kind_of(WorkKind::norm)] = {};
   profile.rates[DType::bf16][kind_of(WorkKind::dropout)] = {0, 0, 7};
   profile.products[DType::bf16] = {{{512, 768, 3072}, 1e14}, {{1, 2, 3}, 0.25}};
@@ -68,14 +67,12 @@ double seconds_of(const ProfileCosts& costs, const WorkCost& cost) { return seco
 /// Measured matrix multiplications whose rates are powers of their sizes.
 MachineProfile measured_products() {
   MachineProfile profile = parse_machine_profile(small(), "a test");
-  for (const std::size_t m : {16, 256, 4096}) {
-    for (const std::size_t n : {64, 1024}) {
+  for (const std::size_t m : {16, 256, 4096})
+    for (const std::size_t n : {64, 1024})
       for (const std::size_t k : {64, 1024}) {
         const double rate = 1e9 * std::pow(static_cast<double>(m * n * k), 0.2);
         profile.products[DType::f32].push_back({{m, n, k}, rate});
       }
-    }
-  }
   return profile;
 }
 
@@ -253,15 +250,13 @@ TEST_CASE("products bound by arithmetic and by memory are predicted between and 
   const auto seconds_of_product = [](double m, double n, double k) {
     return 2e-11 * m * n * k + 3e-10 * m * n + 5e-10 * k * n;
   };
-  for (const std::size_t m : {64, 512, 4096}) {
-    for (const std::size_t n : {256, 1024}) {
+  for (const std::size_t m : {64, 512, 4096})
+    for (const std::size_t n : {256, 1024})
       for (const std::size_t k : {64, 1024}) {
         const double seconds =
             seconds_of_product(static_cast<double>(m), static_cast<double>(n), static_cast<double>(k));
         profile.products[DType::f32].push_back({{m, n, k}, 2 * static_cast<double>(m * n * k) / seconds});
       }
-    }
-  }
   const ProfileCosts costs(profile);
   for (const ProductShape& shape :
        {ProductShape{1024, 384, 1536}, {100, 700, 20}, {1 << 16, 4096, 8192}, {3, 500, 7000}}) {

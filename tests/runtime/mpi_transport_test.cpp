@@ -71,13 +71,12 @@ TEST_CASE("every rank reaches every rank, itself included, with messages of any 
   const int me = rank.transport.rank(), ranks = rank.transport.ranks();
   const std::array<std::size_t, 7> sizes = {0, 1, 5, 4096, 65537, 1 << 20, 3 << 20};
   std::vector<std::vector<std::byte>> sent, received;
-  for (int peer = 0; peer < ranks; ++peer) {
+  for (int peer = 0; peer < ranks; ++peer)
     for (const std::size_t size : sizes) {
       sent.push_back(pattern(size, me, peer));
       received.emplace_back(size);
     }
-  }
-  for (int peer = 0; peer < ranks; ++peer) {
+  for (int peer = 0; peer < ranks; ++peer)
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const std::size_t place = peer * sizes.size() + i;
       const auto index = static_cast<std::uint32_t>(i);
@@ -91,14 +90,11 @@ TEST_CASE("every rank reaches every rank, itself included, with messages of any 
         rank.transport.send(peer, tag(index), split(out, {1, 4000, 4000, 5000}), rank.expected());
       }
     }
-  }
   CHECK(rank.left == 2 * ranks * static_cast<int>(sizes.size()));  // no operation completes inside a call
   rank.run();
-  for (int peer = 0; peer < ranks; ++peer) {
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
+  for (int peer = 0; peer < ranks; ++peer)
+    for (std::size_t i = 0; i < sizes.size(); ++i)
       CHECK(received[peer * sizes.size() + i] == pattern(sizes[i], peer, me));
-    }
-  }
   CHECK(rank.transport.pending().empty());
   CHECK_FALSE(rank.transport.active());
 }
@@ -149,8 +145,8 @@ TEST_CASE("handlers may start further messages: a token goes round a thousand ti
 
 TEST_CASE("a message longer or shorter than its receive names peer, tag and both lengths") {
   // Short messages: Open MPI 4 writes a long message past the end of its receive buffer before it reports the error.
-  for (const std::size_t sent : {8, 2000}) {
-    for (const std::size_t asked : {sent / 2, 2 * sent, std::size_t{0}}) {
+  for (const std::size_t sent : {8, 2000})
+    for (const std::size_t asked : {sent / 2, 2 * sent, std::size_t{0}})
       for (const bool receive_first : {false, true}) {
         Rank rank;
         const int me = rank.transport.rank(), ranks = rank.transport.ranks();
@@ -172,8 +168,6 @@ TEST_CASE("a message longer or shorter than its receive names peer, tag and both
         CHECK(contains(message, fmt::format("message has {} bytes", sent)));
         mpi_session().barrier();
       }
-    }
-  }
 }
 
 TEST_CASE("peers and tags that do not exist are refused") {
@@ -190,17 +184,14 @@ TEST_CASE("the largest tag of every channel is distinct") {
   constexpr std::uint32_t last = (1u << 20) - 1;
   std::vector<std::pair<int, int>> values;
   std::vector<Tag> tags;
-  for (int channel = 0; channel <= static_cast<int>(Channel::user); ++channel) {
+  for (int channel = 0; channel <= static_cast<int>(Channel::user); ++channel)
     for (const std::uint32_t index : {0u, last}) tags.push_back({static_cast<Channel>(channel), index});
-  }
   std::vector<int> out(tags.size()), in(tags.size());
   std::iota(out.begin(), out.end(), 0);
-  for (std::size_t i = tags.size(); i-- > 0;) {
+  for (std::size_t i = tags.size(); i-- > 0;)
     rank.transport.receive(me, tags[i], std::as_writable_bytes(std::span(&in[i], 1)), rank.expected());
-  }
-  for (std::size_t i = 0; i < tags.size(); ++i) {
+  for (std::size_t i = 0; i < tags.size(); ++i)
     rank.transport.send(me, tags[i], std::as_bytes(std::span(&out[i], 1)), rank.expected());
-  }
   rank.run();
   CHECK(in == out);
 }

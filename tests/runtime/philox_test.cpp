@@ -13,14 +13,13 @@ TEST_CASE("Philox4x32-10 gives the published numbers") {  // Random123, kat_vect
 
 TEST_CASE("keys differ by seed and purpose") {
   std::set<std::pair<std::uint32_t, std::uint32_t>> keys;
-  for (const std::uint64_t seed : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 32}) {
+  for (const std::uint64_t seed : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 32})
     for (const RandomPurpose purpose :
          {RandomPurpose::initial_weights, RandomPurpose::dropout, RandomPurpose::sample_order,
           RandomPurpose::sampling, RandomPurpose::test}) {
       const PhiloxKey key = philox_key(seed, purpose);
       keys.insert({key.low, key.high});
     }
-  }
   CHECK(keys.size() == 15);
 }
 

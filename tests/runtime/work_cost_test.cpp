@@ -124,8 +124,8 @@ TEST_CASE("AdamW costs the elements that it updates, with weights and moments co
   Bench bench;
   std::vector<float> m(4096), v(4096);
   const std::vector<DecaySegment> segments{{3, 100, true}, {120, 1000, false}};  // 977 elements
-  for (const DType gradient : float_types) {
-    for (const DType working : float_types) {
+  for (const DType gradient : float_types)
+    for (const DType working : float_types)
       for (const bool copied : {false, true}) {
         std::vector<float> copy(4096);
         const AdamWArrays arrays{.weights = bench.a.data(),
@@ -140,6 +140,4 @@ TEST_CASE("AdamW costs the elements that it updates, with weights and moments co
         CHECK(cost.dtype == gradient);
         CHECK(cost.bytes == 977 * (24 + width(gradient) + (copied ? width(working) : 0)));
       }
-    }
-  }
 }

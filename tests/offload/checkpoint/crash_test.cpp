@@ -52,7 +52,7 @@ void crash_everywhere(const MemoryStorage& storage, std::size_t first, Check&& c
   std::mt19937_64 random(test::random_seed());
   CAPTURE(test::random_seed());
   const int ways = ranvier::tests::effort(6, 60, 3);
-  for (std::size_t count = first; count <= changes.size(); ++count) {
+  for (std::size_t count = first; count <= changes.size(); ++count)
     for (int way = 0; way < ways; ++way) {
       CAPTURE_ALL(count, way);
       const auto crashed = MemoryStorage::after_crash(std::span(changes).first(count), [&](std::size_t) -> double {
@@ -62,7 +62,6 @@ void crash_everywhere(const MemoryStorage& storage, std::size_t first, Check&& c
       });
       check(*crashed, count);
     }
-  }
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ class Reluctant final : public CheckpointStorage {
 
 TEST_CASE(
     "files of a checkpoint are written completely, one after the other, regardless of what the system supports") {
-  for (const bool uring : {true, false}) {
+  for (const bool uring : {true, false})
     for (const bool direct : {true, false}) {
       const TemporaryFolder folder;
       const Reluctant storage(uring, direct);
@@ -93,7 +93,6 @@ TEST_CASE(
       if (!uring) CHECK(writer.description().starts_with("pwrite on threads (io_uring refused: Operation not"));
       if (!direct) CHECK(writer.description().ends_with("(O_DIRECT refused)"));
     }
-  }
 }
 
 TEST_CASE("short, interrupted and postponed writes of a checkpoint add up to a complete file") {

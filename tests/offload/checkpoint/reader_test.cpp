@@ -116,7 +116,7 @@ TEST_CASE("one rank looks up the sizes of files, and the rank that reads a trunc
 }
 
 TEST_CASE("sequential reads read each segment once, and ahead; others read no more than they need") {
-  for (const int ahead : {0, 1, 8}) {
+  for (const int ahead : {0, 1, 8})
     for (const std::uint64_t count : {100u, 1024u, 1500u, 5000u}) {
       MemoryStorage storage;
       write_many(storage);
@@ -136,7 +136,6 @@ TEST_CASE("sequential reads read each segment once, and ahead; others read no mo
       CHECK(reads ==
             std::map<std::string, int>{{"rank-0000.data", 20}, {"rank-0001.data", 20}, {"rank-0002.data", 20}});
     }
-  }
   MemoryStorage storage;
   write_many(storage);
   int reads = 0;
