@@ -22,10 +22,18 @@ template <typename Action>
   std::abort();
 }
 
-[[nodiscard]] inline bool says(const Error& error, std::string_view words) {
-  const bool found = std::string_view(error.what()).find(words) != std::string_view::npos;
+/// Whether the message has all these parts.
+template <typename... Parts>
+[[nodiscard]] bool says(const Error& error, const Parts&... parts) {
+  const bool found = (... && (std::string_view(error.what()).find(parts) != std::string_view::npos));
   if (!found) MESSAGE("the message was: " << std::string(error.what()));
   return found;
+}
+template <typename... Parts>
+[[nodiscard]] bool says(const Error& error, ErrorCode code, const Parts&... parts) {
+  if (error.code() == code) return says(error, parts...);
+  MESSAGE("the error was " << std::string(to_string(error.code())) << ": " << std::string(error.what()));
+  return false;
 }
 
 }  // namespace ranvier::tests

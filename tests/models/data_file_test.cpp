@@ -21,8 +21,7 @@ struct Fixture {
   void refused(std::string_view name, std::string_view content, std::string_view words) const {
     CAPTURE(name);
     const auto error = error_of([&] { seen(name, content); });
-    CHECK(error.code() == ErrorCode::data);
-    CHECK(says(error, std::string(name) + ": "));
+    CHECK(says(error, ErrorCode::data, std::string(name) + ": "));
     CHECK(says(error, words));
     CHECK(says(error, "`token_format` text"));
     // The flag still reads them as bytes.
@@ -123,8 +122,7 @@ TEST_CASE_FIXTURE(Fixture, "text in another encoding than UTF-8 is refused if a 
 TEST_CASE_FIXTURE(Fixture, "a folder is refused if data in unsupported formats outweigh its text") {
   const auto refuses = [&](const char* name, std::string_view words) {
     const auto error = error_of([&] { static_cast<void>(data_files_in(folder.path() / name, {})); });
-    CHECK(error.code() == ErrorCode::data);
-    CHECK(says(error, std::string(name) + ": "));
+    CHECK(says(error, ErrorCode::data, std::string(name) + ": "));
     CHECK(says(error, words));
   };
   folder.write("saved/dataset_info.json", "{\n  \"citation\": \"\"\n}");
@@ -181,8 +179,7 @@ TEST_CASE_FIXTURE(
     Fixture, "a .bin next to a meta.pkl is read as nanoGPT's, with a remark; otherwise its format must be named") {
   const std::string tokens("\x01\0\x02\0\x03\0", 6);
   const auto unknown = error_of([&] { seen("train.bin", tokens); });
-  CHECK(says(unknown, "starts with 131073, not with llm.c's magic number 20240520"));
-  CHECK(says(unknown, "`token_format` uint16"));
+  CHECK(says(unknown, "starts with 131073, not with llm.c's magic number 20240520", "`token_format` uint16"));
   folder.write("meta.pkl", "\x80\x04\x95");
   const DataFile file = seen("train.bin", tokens);
   CHECK(file.format == TokenFormat::uint16);
@@ -220,7 +217,5 @@ TEST_CASE_FIXTURE(Fixture, "skipped files of a folder are listed with the reason
   CHECK(tokens.left_out[0].why == "not named .bin");
   folder.write("images/a.png", "\x89PNG\r\n");
   const auto none = error_of([&] { static_cast<void>(data_files_in(folder.path() / "images", {})); });
-  CHECK(none.code() == ErrorCode::data);
-  CHECK(says(none, "images: the folder has no text files"));
-  CHECK(says(none, "1 file: a.png (an image (PNG))"));
+  CHECK(says(none, ErrorCode::data, "images: the folder has no text files", "1 file: a.png (an image (PNG))"));
 }

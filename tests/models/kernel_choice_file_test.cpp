@@ -179,9 +179,7 @@ TEST_CASE_FIXTURE(Fixture, "a file in another format is refused, and not changed
   refused(R"({"ranvier_products": 1, "measured": {}})", ErrorCode::data, "'measured' that is no list");
   std::filesystem::remove(path);
   std::filesystem::create_directory(path);
-  const Error error = error_of([&] { static_cast<void>(open()); });
-  CHECK(error.code() == ErrorCode::io);
-  CHECK(says(error, "--products-file"));
+  CHECK(says(error_of([&] { static_cast<void>(open()); }), ErrorCode::io, "--products-file"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a file with any damaged byte is refused") {
@@ -207,6 +205,5 @@ TEST_CASE_FIXTURE(Fixture, "a file with any damaged byte is refused") {
 TEST_CASE("a file that cannot be created is refused before the measurement") {
   const Error error =
       error_of([] { static_cast<void>(KernelChoiceFile("/nowhere/products.json", "--products-file")); });
-  CHECK(error.code() == ErrorCode::io);
-  CHECK(says(error, "--products-file /nowhere/products.json"));
+  CHECK(says(error, ErrorCode::io, "--products-file /nowhere/products.json"));
 }

@@ -118,8 +118,7 @@ TEST_CASE("invalid labelled texts are refused with the reason") {
   };
   CHECK(says(refusal("a.txt", "some words"), "`label_field` kind needs JSON lines"));
   const Error unknown = refusal("b.jsonl", R"({"text": "a", "kind": "wild"})");
-  CHECK(unknown.code() == ErrorCode::data);
-  CHECK(says(unknown, "label 'wild' is not one of the model's 2 classes, 'calm', 'loud'"));
+  CHECK(says(unknown, ErrorCode::data, "label 'wild' is not one of the model's 2 classes, 'calm', 'loud'"));
   CHECK(says(
       refusal("c.jsonl", R"({"text": "a", "class": "loud"})"),
       "line 1: field 'kind' is missing, found 'text', 'class'; name the field of the label with `label_field`"));

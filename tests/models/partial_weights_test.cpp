@@ -162,9 +162,9 @@ TEST_CASE_FIXTURE(Fixture, "weights that cannot be renamed are kept completely, 
     PartialWeights partial(model, Kind::folder, path, layout);
     write(layout, path, 3);
     const Error error = error_of([&] { partial.commit(); });
-    CHECK(error.code() == ErrorCode::io);
-    CHECK(says(error, "cannot rename the new weights to " + (model / "model.safetensors.index.json").string()));
-    CHECK(says(error, "move them from there to " + model.string()));
+    CHECK(says(error, ErrorCode::io,
+               "cannot rename the new weights to " + (model / "model.safetensors.index.json").string(),
+               "move them from there to " + model.string()));
     message = error.what();
   }
   constexpr std::string_view before = " complete in ";

@@ -94,8 +94,7 @@ TEST_CASE("answers use only a few sample sizes") {
 TEST_CASE_FIXTURE(Fixture, "damaged question files are refused with file, offset and reason") {
   const auto refused = [&](const Error& error, std::string_view offset, std::string_view reason) {
     INFO(error.what());
-    CHECK(error.code() == ErrorCode::data);
-    CHECK(says(error, "changed.bin"));
+    CHECK(says(error, ErrorCode::data, "changed.bin"));
     CHECK(says(error, offset));
     CHECK(says(error, reason));
   };

@@ -88,8 +88,7 @@ TEST_CASE("a range too short for a sequence is refused") {
   const auto path = folder.write("short.txt", counting(8));
   CHECK(source_of(path, {.range = {0, 8}, .sequence_length = 7}).samples() == 1);
   const auto error = error_of([&] { source_of(path, {.range = {0, 8}, .sequence_length = 8}); });
-  CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "short.txt: 8 tokens are too few for `sequence_length` 8, which needs 9"));
+  CHECK(says(error, ErrorCode::data, "short.txt: 8 tokens are too few for `sequence_length` 8, which needs 9"));
 }
 
 TEST_CASE("the validation split is the end of the data, in file order, and disjoint from training") {
@@ -172,8 +171,7 @@ TEST_CASE("weights are read from the words of `data`, and what makes no sense of
   CHECK(says(refused((path + ",b").c_str()), "add a weight to each: " + path + ":1,b:1"));
   CHECK(parse_weighted_paths(folder.write("a,b", "").string()).size() == 1);
   const auto tiny = refusal_of({.mixture = {{path, 1}, {path, 1e-9}}, .sequence_length = 4});
-  CHECK(tiny.code() == ErrorCode::usage);
-  CHECK(says(tiny, "less than one of 65536 samples"));
+  CHECK(says(tiny, ErrorCode::usage, "less than one of 65536 samples"));
 }
 
 TEST_CASE("the end of each file of a mixture is kept for validation") {
@@ -255,9 +253,9 @@ TEST_CASE("compressed text beyond the memory limit of a rank is refused before i
   for (int i = 0; i < 12; ++i) bomb += member;
   const auto path = folder.write("bomb.txt.gz", bomb);
   const auto error = refusal_of({.path = path, .sequence_length = 4});
-  CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "bomb.txt.gz: text for a tokenizer, compressed or in JSON lines exceeds 268435456 bytes"));
-  CHECK(says(error, "ranvier-tokenize"));
+  CHECK(says(error, ErrorCode::data,
+             "bomb.txt.gz: text for a tokenizer, compressed or in JSON lines exceeds 268435456 bytes",
+             "ranvier-tokenize"));
 }
 
 TEST_CASE("invalid UTF-8 bytes are reported with their number and first offset, compressed or not") {

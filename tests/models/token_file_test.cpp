@@ -100,9 +100,7 @@ TEST_CASE("uint16 tokens without a header are read if the format is given") {
   const TemporaryFolder folder;
   const auto path = folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 40000}));
   CHECK(read(open_file(path, TokenFormat::uint16), 0, 2) == std::vector<std::int32_t>{1, 40000});
-  const auto untold = refusal(path);
-  CHECK(untold.code() == ErrorCode::data);
-  CHECK(says(untold, "`token_format` uint16"));
+  CHECK(says(refusal(path), ErrorCode::data, "`token_format` uint16"));
   CHECK(says(refusal(folder.write("b.bin", "abc"), TokenFormat::uint16), "truncated"));
 }
 
@@ -135,17 +133,13 @@ TEST_CASE("uint16 tokens that are wider ones, or too narrow for their tokenizer,
                                       .sequence_length = 4,
                                       .vocab_size = 70'002}));
   });
-  CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "65536 tokens of uint16: 70002"));
+  CHECK(says(error, ErrorCode::data, "65536 tokens of uint16: 70002"));
 }
 
 TEST_CASE("files that are missing, empty or of another kind are refused by name") {
   const TemporaryFolder folder;
-  CHECK(refusal(folder.path() / "none").code() == ErrorCode::io);
-  CHECK(says(refusal(folder.path() / "none"), "none: cannot open: No such file"));
-  const auto empty = refusal(folder.write("empty.txt", ""));
-  CHECK(empty.code() == ErrorCode::data);
-  CHECK(says(empty, "empty.txt: the file is empty"));
+  CHECK(says(refusal(folder.path() / "none"), ErrorCode::io, "none: cannot open: No such file"));
+  CHECK(says(refusal(folder.write("empty.txt", "")), ErrorCode::data, "empty.txt: the file is empty"));
   CHECK(says(refusal(folder.write("text.txt", std::string(2000, 'a')), TokenFormat::llmc), "magic"));
 }
 
@@ -185,9 +179,8 @@ TEST_CASE("a token outside the vocabulary is named with file, offset and remedy"
   file.check_vocabulary(0, file.tokens(), 60001);
   file.check_vocabulary(0, 150'001, 8);
   const auto error = error_of([&] { file.check_vocabulary(0, file.tokens(), 50257); });
-  CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "a.bin: token 50304 at offset 301026 is outside `vocab_size` 50257"));
-  CHECK(says(error, "at least 50305"));
+  CHECK(says(error, ErrorCode::data, "a.bin: token 50304 at offset 301026 is outside `vocab_size` 50257",
+             "at least 50305"));
   CHECK(says(error_of([&] { file.check_vocabulary(0, 200'000, 7); }), "token 7 at offset 1024 "));
 
   const TokenFile text = open_file(folder.write("a.txt", "ascii \xc3"));
@@ -212,8 +205,7 @@ TEST_CASE("a folder is read as its text files in the order of their paths, witho
   CHECK(error_of([&] { read(tokens, 3, 2); }).code() == ErrorCode::internal);
   CHECK(says(error_of([&] { tokens.check_vocabulary(60); }), "b.txt: token 66"));
   const auto none = error_of([&] { TokenSequence(folder.path(), {.format = TokenFormat::llmc}); });
-  CHECK(none.code() == ErrorCode::data);
-  CHECK(says(none, "no .bin files"));
+  CHECK(says(none, ErrorCode::data, "no .bin files"));
 }
 
 TEST_CASE("a folder of token files is read if the format is given") {
@@ -240,9 +232,7 @@ TEST_CASE("llm.c's files with wide tokens are read, and their versions distingui
   // As an int32 this would be the token that means no target.
   const TokenFile largest = open_file(folder.write("c.bin", wide_llmc_file({1, 4294967295})));
   const auto error = error_of([&] { read(largest, 0, 2); });
-  CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "token 4294967295 at offset 1028"));
-  CHECK(says(error, "no vocabulary is that large"));
+  CHECK(says(error, ErrorCode::data, "token 4294967295 at offset 1028", "no vocabulary is that large"));
 }
 
 TEST_CASE("Megatron's tokens of every integer type are read in the order of its index") {
@@ -266,8 +256,7 @@ TEST_CASE("Megatron's tokens of every integer type are read in the order of its 
       file.check_vocabulary(0, 5, 9);
       file.check_vocabulary(2, 3, 4);
       const auto error = error_of([&] { file.check_vocabulary(0, 5, 8); });
-      CHECK(says(error, "a.bin: token 8 at offset " + std::to_string(6 * width)));
-      CHECK(says(error, "at least 9"));
+      CHECK(says(error, "a.bin: token 8 at offset " + std::to_string(6 * width), "at least 9"));
     }
   };
   check(1, std::uint8_t{});
@@ -309,8 +298,7 @@ TEST_CASE("an index that is damaged, or of floating-point numbers, is refused wi
   const auto refused = [&](const std::string& bytes) {
     folder.write("a.idx", bytes);
     const auto error = refusal(folder.path() / "a.bin");
-    CHECK(error.code() == ErrorCode::data);
-    CHECK(says(error, "a.idx: "));
+    CHECK(says(error, ErrorCode::data, "a.idx: "));
     return error;
   };
   const auto changed = [&](auto&& change) {

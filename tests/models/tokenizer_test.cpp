@@ -215,9 +215,7 @@ TEST_CASE("splitting a text at allowed offsets never changes a word") {
 
 TEST_CASE_FIXTURE(Fixture, "tokens of another tokenizer are not decoded") {
   const BpeVocabulary vocabulary = openai();
-  const auto error = error_of([&] { decode(vocabulary, {0, vocabulary.size()}); });
-  CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "encoder.json"));
+  CHECK(says(error_of([&] { decode(vocabulary, {0, vocabulary.size()}); }), ErrorCode::data, "encoder.json"));
   CHECK(error_of([&] { decode(vocabulary, {-1}); }).code() == ErrorCode::data);
 }
 

@@ -159,10 +159,8 @@ TEST_CASE("a failed read or write ends the loop with file, offset and cause") {
   };
   {
     const Error error = error_of_round_trip(folder, fail_at(IoKind::read, 4 * 8 * 4096, EIO));
-    CHECK(error.code() == ErrorCode::io);
-    CHECK(says(error, "/disk0/ranvier-offload."));
-    CHECK(says(error, ".rank3."));
-    CHECK(says(error, "/states: cannot read 32768 bytes at offset 131072: Input/output error"));
+    CHECK(says(error, ErrorCode::io, "/disk0/ranvier-offload.", ".rank3.",
+               "/states: cannot read 32768 bytes at offset 131072: Input/output error"));
   }
   std::filesystem::remove_all(folder.path() / "disk0");
   const Error error = error_of_round_trip(folder, fail_at(IoKind::write, 8 * 4096, ENOSPC));

@@ -136,9 +136,7 @@ TEST_CASE("a plan that exceeds the system's memory is refused with its table") {
   MemoryPlan plan;
   plan.add({MemoryKind::messages, MemorySpace::pinned, "more than there is", std::size_t{1} << 48, 1});
   const Error error = error_of([&] { const Arena arena(*device, plan); });
-  CHECK(error.code() == ErrorCode::memory);
-  CHECK(says(error, "more than there is"));
-  CHECK(says(error, "the system refused"));
+  CHECK(says(error, ErrorCode::memory, "more than there is", "the system refused"));
 }
 
 TEST_CASE("the table shows every item and the sums, in aligned columns") {

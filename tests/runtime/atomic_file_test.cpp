@@ -52,8 +52,7 @@ TEST_CASE("a full disk is reported with file and offset") {
   if (!std::filesystem::exists("/dev/full")) return;
   AtomicFile file("/dev/full");
   const auto error = error_of([&] { file.append("x", 1); });
-  CHECK(error.code() == ErrorCode::io);
-  CHECK(says(error, "cannot write /dev/full at offset 0: No space left"));
+  CHECK(says(error, ErrorCode::io, "cannot write /dev/full at offset 0: No space left"));
 }
 
 TEST_CASE("the next writer removes a killed writer's partial file, and leaves all other files alone") {
@@ -131,9 +130,6 @@ TEST_CASE("a path can be checked for writing beforehand, and the check changes n
   CHECK_FALSE(std::filesystem::exists(folder.path() / "new"));
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 
-  const auto is_folder = error_of([&] { check_writable(folder.path(), "--save"); });
-  CHECK(is_folder.code() == ErrorCode::io);
-  CHECK(says(is_folder, "--save"));
-  CHECK(says(is_folder, "is a folder"));
+  CHECK(says(error_of([&] { check_writable(folder.path(), "--save"); }), ErrorCode::io, "--save", "is a folder"));
   CHECK(says(error_of([&] { check_writable(folder.path() / "none" / "f", "--trace"); }), "No such file"));
 }

@@ -57,8 +57,7 @@ TEST_CASE("a record file that cannot be opened is refused by name") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "none" / "log";
   const auto error = error_of([&] { RecordFile("--metrics", path, Start::from_scratch); });
-  CHECK(error.code() == ErrorCode::io);
-  CHECK(says(error, "--metrics: No such file or directory"));
+  CHECK(says(error, ErrorCode::io, "--metrics: No such file or directory"));
 }
 
 TEST_CASE("records that a full disk refuses are held, and written once there is space") {

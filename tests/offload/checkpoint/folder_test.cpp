@@ -90,9 +90,7 @@ TEST_CASE("a folder that cannot be written is refused by name") {
   for (const char* refused : {"make_folder", "open", "truncate", "write"}) {
     storage.refuse = [&](const std::string& call, const fs::path&) { return call == refused ? -EROFS : 0; };
     const Error error = error_of([&] { CheckpointFolder("/run", storage).lock("aaaa"); });
-    CHECK(error.code() == ErrorCode::io);
-    CHECK(says(error, "/run"));
-    CHECK(says(error, "Read-only file system"));
+    CHECK(says(error, ErrorCode::io, "/run", "Read-only file system"));
     storage.refuse = nullptr;
   }
   const TemporaryFolder parent;

@@ -78,9 +78,7 @@ TEST_CASE("every changed byte of a manifest and every truncation is refused") {
     for (const auto& bad : {changed, text.substr(0, i), text.substr(0, i) + text.substr(i + 1)}) {
       CAPTURE(i);
       const Error error = error_of([&] { static_cast<void>(parse_manifest(bad, "DIR/manifest.json")); });
-      CHECK(error.code() == ErrorCode::data);
-      CHECK(says(error, "DIR/manifest.json: "));
-      CHECK(says(error, "changed after it was written"));
+      CHECK(says(error, ErrorCode::data, "DIR/manifest.json: ", "changed after it was written"));
     }
   }
   CHECK(says(error_of([&] { static_cast<void>(parse_manifest(text + "\n", "x")); }), "no checksum at the end"));
@@ -91,8 +89,7 @@ TEST_CASE("a manifest that does not describe a complete checkpoint is refused wi
     Manifest manifest = small();
     change(manifest);
     const Error error = refusal(manifest);
-    CHECK(error.code() == ErrorCode::data);
-    CHECK(says(error, "DIR/manifest.json: "));
+    CHECK(says(error, ErrorCode::data, "DIR/manifest.json: "));
     CHECK(says(error, words));
   };
   check([](Manifest& m) { m.step = -1; }, "step -1 is not an integer");

@@ -111,8 +111,7 @@ TEST_CASE("one rank looks up the sizes of files, and the rank that reads a trunc
   std::vector<float> values(2 * per_piece);
   reader.read("h.0", "weights", 0, values);
   const Error error = error_of([&] { reader.read("h.0", "weights", 4 * per_piece, values); });
-  CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "truncated"));
+  CHECK(says(error, ErrorCode::data, "truncated"));
 }
 
 TEST_CASE("sequential reads read each segment once, and ahead; others read no more than they need") {
