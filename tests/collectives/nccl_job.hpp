@@ -4,11 +4,7 @@
 #include "collectives/nccl/nccl_column.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/collectives/nccl_world.hpp"
-
-#include <array>
-#include <memory>
-#include <numeric>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::test {
 

@@ -2,20 +2,13 @@
 // promises.
 #pragma once
 
-#include <array>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <random>
-#include <string_view>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/tree.hpp"
 #include "runtime/base/dtype.hpp"
+#include "tests/test.hpp"
+
+#include <bit>
+#include <type_traits>
 
 namespace ranvier::test {
 

@@ -1,7 +1,5 @@
 #include "models/ops/batch_norm.hpp"
-#include "tests/models/device_copies.hpp"
-#include "tests/models/every_device.hpp"
-#include "tests/models/typed_array.hpp"
+#include "tests/models/operator_check.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -16,10 +14,8 @@ struct Case {
   bool adds, relu, fixed;
 };
 
-struct Result {
-  TypedArray y, dx, d_addend;
-  std::vector<float> statistics, sums;
-};
+/// Outputs of both passes.
+enum Output { y, dx, d_addend, statistics, sums };
 
 /// y of one channel; `statistics`: fixed mean and variance, or empty for the statistics of x.
 std::vector<double> plain(const std::vector<double>& x, double weight, double bias,
@@ -49,7 +45,7 @@ std::vector<double> column(const TypedArray& values, std::size_t c, std::size_t 
 
 TEST_CASE("batch norm and its gradients equal the formula, with and without fused operations, fixed or not") {
   std::vector<Case> cases;
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+  for (const DType dtype : float_types)
     for (const std::size_t rows : {1, 7, 65, 200})
       for (const bool relu : {false, true})
         cases.push_back({dtype, rows, 1 + rows % 37, rows % 2 == 0, relu, rows == 65});
@@ -65,43 +61,39 @@ TEST_CASE("batch norm and its gradients equal the formula, with and without fuse
     const TypedArray addend(c.dtype, n, 32), dy(c.dtype, n, 33), weight(c.dtype, C, 34), bias(c.dtype, C, 36),
         mean(c.dtype, C, 37);
 
-    std::optional<Result> first;
-    on_every_device([&](runtime::StreamView stream) {
-      Result r{TypedArray(c.dtype, n), dy, TypedArray(c.dtype, n), std::vector<float>(3 * C),
-               std::vector<float>(2 * C)};
-      DeviceCopies at(stream);
-      std::vector<std::byte> workspace(batch_norm_workspace_bytes(shape), std::byte{0xff});
-      if (c.fixed) {
-        batch_norm_fixed_statistics(stream, shape, c.dtype, at(r.statistics), at(mean), at(variance));
-      } else {
-        batch_norm_statistics(stream, shape, c.dtype, at(r.statistics), at(x), at(workspace));
-      }
-      const BatchNormValues values{.x = at(x),
-                                   .statistics = at(r.statistics),
-                                   .weight = at(weight),
-                                   .bias = at(bias),
-                                   .addend = c.adds ? at(addend) : nullptr,
-                                   .relu = c.relu};
-      batch_norm_forward(stream, shape, c.dtype, at(r.y), values);
-      batch_norm_backward(stream, shape, c.dtype,
-                          {.dx = at(r.dx),  // in place
-                           .d_addend = c.adds ? at(r.d_addend) : nullptr,
-                           .sums = at(r.sums),
-                           .dy = at(r.dx),
-                           .fixed = c.fixed,
-                           .workspace = at(workspace)},
-                          values);
-      at.fetch();
-      if (!first) {
-        first = r;
-      } else {  // any number of threads
-        CHECK(same_bits(r.y, first->y));
-        CHECK(same_bits(r.dx, first->dx));
-        CHECK(same_bits(r.d_addend, first->d_addend));
-        CHECK(r.statistics == first->statistics);
-        CHECK(r.sums == first->sums);
-      }
-    });
+    const Outputs r = check_operator(
+        {.name = "batch norm",
+         .outputs = {{"y", TypedArray(c.dtype, n)},
+                     {"dx", dy},
+                     {"d_addend", TypedArray(c.dtype, n)},
+                     {"statistics", TypedArray(DType::f32, 3 * C)},
+                     {"sums", TypedArray(DType::f32, 2 * C)}},
+         .call =
+             [&](runtime::StreamView stream, DeviceCopies& at, Outputs& out) {
+               std::byte* const workspace = at.scratch(batch_norm_workspace_bytes(shape));
+               float* const of_rows = at.floats(out[statistics]);
+               if (c.fixed) {
+                 batch_norm_fixed_statistics(stream, shape, c.dtype, of_rows, at(mean), at(variance));
+               } else {
+                 batch_norm_statistics(stream, shape, c.dtype, of_rows, at(x), workspace);
+               }
+               const BatchNormValues values{.x = at(x),
+                                            .statistics = of_rows,
+                                            .weight = at(weight),
+                                            .bias = at(bias),
+                                            .addend = c.adds ? at(addend) : nullptr,
+                                            .relu = c.relu};
+               batch_norm_forward(stream, shape, c.dtype, at(out[y]), values);
+               batch_norm_backward(stream, shape, c.dtype,
+                                   {.dx = at(out[dx]),  // in place
+                                    .d_addend = c.adds ? at(out[d_addend]) : nullptr,
+                                    .sums = at.floats(out[sums]),
+                                    .dy = at(out[dx]),
+                                    .fixed = c.fixed,
+                                    .workspace = workspace},
+                                   values);
+             },
+         .repeats = true});
 
     const double unit = 1.01 * half_unit(c.dtype);
     std::size_t wrong = 0;
@@ -113,31 +105,31 @@ TEST_CASE("batch norm and its gradients equal the formula, with and without fuse
                      c.fixed ? std::vector{mean[k], variance[k]} : std::vector<double>());
       };
       const auto loss = [&](const std::vector<double>& input, double w, double b) {
-        const std::vector<double> y = of(input, w, b);
+        const std::vector<double> moved = of(input, w, b);
         double sum = 0;
-        for (std::size_t row = 0; row < c.rows; ++row) sum += y[row] * gradient[row];
+        for (std::size_t row = 0; row < c.rows; ++row) sum += moved[row] * gradient[row];
         return sum;
       };
       const double step = 1e-7;
       const auto slope = [&](auto move) { return (move(step) - move(-step)) / (2 * step); };
       const std::vector<double> expected = of(values, weight[k], bias[k]);
-      const double rstd = first->statistics[2 * C + k];
+      const double rstd = r[statistics][2 * C + k];
       const double of_weight = slope([&](double by) { return loss(values, weight[k] + by, bias[k]); });
       const double of_bias = slope([&](double by) { return loss(values, weight[k], bias[k] + by); });
       const auto close = [&](double ours, double exact, double error) {
         wrong += !(std::abs(ours - exact) <= std::abs(exact) * unit + error);
       };
-      close(first->sums[k], of_weight, 2e-5 * static_cast<double>(c.rows));
-      close(first->sums[C + k], of_bias, 1e-6 * static_cast<double>(c.rows));
+      close(r[sums][k], of_weight, 2e-5 * static_cast<double>(c.rows));
+      close(r[sums][C + k], of_bias, 1e-6 * static_cast<double>(c.rows));
       for (std::size_t row = 0; row < c.rows; ++row) {
-        close(first->y[row * C + k], expected[row], 2e-5);
+        close(r[y][row * C + k], expected[row], 2e-5);
         const double exact = slope([&](double by) {
           std::vector<double> moved = values;
           moved[row] += by;
           return loss(moved, weight[k], bias[k]);
         });
-        close(first->dx[row * C + k], exact, 1e-4 * std::max(1.0, rstd / 10));
-        if (c.adds) close(first->d_addend[row * C + k], c.relu && expected[row] == 0 ? 0 : gradient[row], 0);
+        close(r[dx][row * C + k], exact, 1e-4 * std::max(1.0, rstd / 10));
+        if (c.adds) close(r[d_addend][row * C + k], c.relu && expected[row] == 0 ? 0 : gradient[row], 0);
       }
     }
     CHECK(wrong == 0);
@@ -149,17 +141,17 @@ TEST_CASE("the variance of batch norm stays accurate with a large mean") {
   TypedArray x(DType::f32, 3000, 41);
   for (std::size_t i = 0; i < x.size(); ++i) x.set(i, x[i] + 3000);
   on_every_device([&](runtime::StreamView stream) {
-    std::vector<float> statistics(9);
-    std::vector<std::byte> workspace(batch_norm_workspace_bytes(shape));
+    std::vector<float> found(9);
     DeviceCopies at(stream);
-    batch_norm_statistics(stream, shape, DType::f32, at(statistics), at(x), at(workspace));
+    batch_norm_statistics(stream, shape, DType::f32, at(found), at(x),
+                          at.scratch(batch_norm_workspace_bytes(shape)));
     at.fetch();
     for (std::size_t c = 0; c < 3; ++c) {
       double mean = 0, variance = 0;
       for (std::size_t row = 0; row < 1000; ++row) mean += x[row * 3 + c] / 1000;
       for (std::size_t row = 0; row < 1000; ++row) variance += std::pow(x[row * 3 + c] - mean, 2) / 1000;
-      CHECK(statistics[c] == doctest::Approx(mean).epsilon(1e-7));
-      CHECK(statistics[3 + c] == doctest::Approx(variance).epsilon(1e-4));
+      CHECK(found[c] == doctest::Approx(mean).epsilon(1e-7));
+      CHECK(found[3 + c] == doctest::Approx(variance).epsilon(1e-4));
     }
   });
 }

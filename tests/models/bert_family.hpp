@@ -4,10 +4,7 @@
 #include "models/families/bert.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "tests/models/model_run.hpp"
-
-#include <string>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::models {
 

@@ -8,12 +8,9 @@
 #include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/models/typed_array.hpp"
+#include "tests/test.hpp"
 
-#include <cstddef>
 #include <deque>
-#include <map>
-#include <utility>
-#include <vector>
 
 namespace ranvier::models {
 

@@ -6,11 +6,7 @@
 #include "tests/models/every_device.hpp"
 #include "tests/models/reference_model.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <algorithm>
-#include <cmath>
-#include <memory>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::models {
 
@@ -33,6 +29,14 @@ inline double norm(const std::vector<double>& values) {
   return std::sqrt(sum);
 }
 
+/// √Σ (a - b)² is at most `error` times the norm of b, plus `absolute`.
+inline void check_close(const std::vector<double>& a, const std::vector<double>& b, double error,
+                        double absolute = 0) {
+  std::vector<double> apart;
+  for (std::size_t i = 0; i < b.size(); ++i) apart.push_back(a[i] - b[i]);
+  CHECK(norm(apart) <= error * norm(b) + absolute);
+}
+
 /// Gradients of the mean loss by central differences of the reference, for every `stride`th element.
 template <typename Reference, typename Options>
 ReferenceParameters differences(const Options& options, ReferenceParameters parameters,
@@ -40,15 +44,8 @@ ReferenceParameters differences(const Options& options, ReferenceParameters para
   const Reference reference(options, parameters);
   ReferenceParameters slopes;
   for (auto& [name, values] : parameters)
-    for (std::size_t i = 0; i < values.size(); i += stride) {
-      const double keep = values[i], step = 1e-5;
-      values[i] = keep + step;
-      const double above = reference.loss(samples);
-      values[i] = keep - step;
-      const double below = reference.loss(samples);
-      values[i] = keep;
-      slopes[name].push_back((above - below) / (2 * step) * factor);
-    }
+    for (std::size_t i = 0; i < values.size(); i += stride)
+      slopes[name].push_back(slope_in(values[i], 1e-5, [&] { return reference.loss(samples); }) * factor);
   return slopes;
 }
 

@@ -1,7 +1,5 @@
 #include "models/ops/layer_norm.hpp"
-#include "tests/models/device_copies.hpp"
-#include "tests/models/every_device.hpp"
-#include "tests/models/typed_array.hpp"
+#include "tests/models/operator_check.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -28,24 +26,13 @@ std::vector<double> row_of(const TypedArray& x, std::size_t row, std::size_t cha
   return values;
 }
 
-struct Result {
-  Result(DType dtype, std::size_t rows, std::size_t channels)
-      : y(dtype, rows * channels),
-        again(dtype, rows * channels),
-        sum(dtype, rows * channels),
-        dx(dtype, rows * channels),
-        mean(rows),
-        rstd(rows),
-        sums(2 * channels) {}
-
-  TypedArray y, again, sum, dx;
-  std::vector<float> mean, rstd, sums;
-};
+/// Outputs of both passes.
+enum Output { y, again, sum, dx, mean, rstd, sums };
 
 }  // namespace
 
 TEST_CASE("layer norm equals the formula, forward and backward, with and without a residual") {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType dtype : float_types) {
     for (const std::size_t channels : {1, 5, 16, 40, 100}) {
       for (const bool with_branch : {false, true}) {
         CAPTURE_ALL(to_string(dtype), channels, with_branch);
@@ -56,55 +43,53 @@ TEST_CASE("layer norm equals the formula, forward and backward, with and without
             residual(dtype, rows * channels, 34), weight(dtype, channels, 35), bias(dtype, channels, 36);
 
         const float epsilon = with_branch ? 0.03f : LayerNormShape().epsilon;
-        std::optional<Result> first;
-        on_every_device([&](runtime::StreamView stream) {
-          Result r(dtype, rows, channels);
-          const LayerNormShape shape{rows, channels, epsilon};
-          DeviceCopies at(stream);
-          LayerNormForward forward{.y = at(r.y),
-                                   .mean = at(r.mean),
-                                   .rstd = at(r.rstd),
-                                   .x = at(x),
-                                   .weight = at(weight),
-                                   .bias = at(bias)};
-          if (with_branch) {
-            const bool in_place = channels % 2 == 0;
-            if (in_place) r.sum = branch;
-            forward.sum = at(r.sum);
-            forward.branch = in_place ? forward.sum : at(branch);
-          } else {
-            r.sum = x;
-          }
-          layer_norm_forward(stream, shape, dtype, forward);
-          layer_norm_again(stream, shape, dtype, at(r.again), at(r.mean), at(r.rstd), at(r.sum), at(weight),
-                           at(bias));
-          std::vector<std::byte> workspace(layer_norm_workspace_bytes(shape), std::byte{0xff});
-          layer_norm_backward(stream, shape, dtype,
-                              {.dx = at(r.dx),
-                               .sums = at(r.sums),
-                               .dy = at(dy),
-                               .x = at(r.sum),
-                               .mean = at(r.mean),
-                               .rstd = at(r.rstd),
-                               .weight = at(weight),
-                               .residual = with_branch ? at(residual) : nullptr,
-                               .workspace = at(workspace)});
-          at.fetch();
-          CHECK(same_bits(r.y, r.again));
-          if (!first) {
-            first = r;
-          } else {  // any number of threads
-            CHECK(same_bits(r.y, first->y));
-            CHECK(same_bits(r.dx, first->dx));
-            CHECK(r.sums == first->sums);
-          }
-        });
+        const LayerNormShape shape{rows, channels, epsilon};
+        const bool in_place = channels % 2 == 0;
+        const TypedArray zeros(dtype, rows * channels), of_rows(DType::f32, rows);
+        const Outputs r =
+            check_operator({.name = "layer norm",
+                            .outputs = {{"y", zeros},
+                                        {"y again", zeros, nullptr, y},
+                                        {"sum", !with_branch ? x
+                                                : in_place   ? branch
+                                                             : zeros},
+                                        {"dx", zeros},
+                                        {"mean", of_rows},
+                                        {"rstd", of_rows},
+                                        {"sums", TypedArray(DType::f32, 2 * channels)}},
+                            .call =
+                                [&](runtime::StreamView stream, DeviceCopies& at, Outputs& out) {
+                                  LayerNormForward forward{.y = at(out[y]),
+                                                           .mean = at.floats(out[mean]),
+                                                           .rstd = at.floats(out[rstd]),
+                                                           .x = at(x),
+                                                           .weight = at(weight),
+                                                           .bias = at(bias)};
+                                  if (with_branch) {
+                                    forward.sum = at(out[sum]);
+                                    forward.branch = in_place ? forward.sum : at(branch);
+                                  }
+                                  layer_norm_forward(stream, shape, dtype, forward);
+                                  layer_norm_again(stream, shape, dtype, at(out[again]), forward.mean, forward.rstd,
+                                                   at(out[sum]), at(weight), at(bias));
+                                  layer_norm_backward(stream, shape, dtype,
+                                                      {.dx = at(out[dx]),
+                                                       .sums = at.floats(out[sums]),
+                                                       .dy = at(dy),
+                                                       .x = at(out[sum]),
+                                                       .mean = forward.mean,
+                                                       .rstd = forward.rstd,
+                                                       .weight = at(weight),
+                                                       .residual = with_branch ? at(residual) : nullptr,
+                                                       .workspace = at.scratch(layer_norm_workspace_bytes(shape))});
+                                },
+                            .repeats = true});
 
         const double unit = half_unit(dtype);
         std::vector<double> d_weight(channels), d_bias(channels);
         std::size_t wrong = 0;
         for (std::size_t row = 0; row < rows; ++row) {
-          auto values = row_of(first->sum, row, channels);
+          auto values = row_of(r[sum], row, channels);
           if (with_branch) {
             for (std::size_t c = 0; c < channels; ++c) {
               const double exact = x[row * channels + c] + branch[row * channels + c];
@@ -112,32 +97,25 @@ TEST_CASE("layer norm equals the formula, forward and backward, with and without
             }
           }
           const auto expected = plain_row(values, weight, bias, static_cast<double>(epsilon));
-          const auto loss = [&](const std::vector<double>& at) {
-            const auto y = plain_row(at, weight, bias, static_cast<double>(epsilon));
-            double sum = 0;
-            for (std::size_t c = 0; c < channels; ++c) sum += y[c] * dy[row * channels + c];
-            return sum;
+          const auto loss = [&] {
+            const auto moved = plain_row(values, weight, bias, static_cast<double>(epsilon));
+            double total = 0;
+            for (std::size_t c = 0; c < channels; ++c) total += moved[c] * dy[row * channels + c];
+            return total;
           };
           for (std::size_t c = 0; c < channels; ++c) {
             const std::size_t i = row * channels + c;
-            wrong += !(std::abs(first->y[i] - expected[c]) <= std::abs(expected[c]) * unit * 1.01 + 2e-6);
+            wrong += !(std::abs(r[y][i] - expected[c]) <= std::abs(expected[c]) * unit * 1.01 + 2e-6);
             d_bias[c] += dy[i];
             d_weight[c] += dy[i] * (expected[c] - bias[c]) / weight[c];
-            const double step = 1e-5, keep = values[c];
-            values[c] = keep + step;
-            double slope = loss(values);
-            values[c] = keep - step;
-            slope = (slope - loss(values)) / (2 * step);
-            values[c] = keep;
-            const double exact = slope + (with_branch ? residual[i] : 0);
-            wrong +=
-                !(std::abs(first->dx[i] - exact) <= std::abs(exact) * unit * 1.01 + 1e-5 + 1e-7 * first->rstd[row]);
+            const double exact = slope_in(values[c], 1e-5, loss) + (with_branch ? residual[i] : 0);
+            wrong += !(std::abs(r[dx][i] - exact) <= std::abs(exact) * unit * 1.01 + 1e-5 + 1e-7 * r[rstd][row]);
           }
         }
         CHECK(wrong == 0);
         for (std::size_t c = 0; c < channels; ++c) {
-          CHECK(first->sums[c] == doctest::Approx(d_weight[c]).epsilon(1e-5).scale(10));
-          CHECK(first->sums[channels + c] == doctest::Approx(d_bias[c]).epsilon(1e-5).scale(10));
+          CHECK(r[sums][c] == doctest::Approx(d_weight[c]).epsilon(1e-5).scale(10));
+          CHECK(r[sums][channels + c] == doctest::Approx(d_bias[c]).epsilon(1e-5).scale(10));
         }
       }
     }
@@ -151,14 +129,19 @@ TEST_CASE("a row far from zero keeps its variance") {
     x.set(c, x[c] + 300);
     weight.set(c, 1);
   }
-  Result r(DType::f32, 1, channels);
+  TypedArray result(DType::f32, channels);
   on_one_device([&](runtime::StreamView stream) {
     DeviceCopies at(stream);
-    layer_norm_forward(
-        stream, {1, channels}, DType::f32,
-        {.y = at(r.y), .mean = at(r.mean), .rstd = at(r.rstd), .x = at(x), .weight = at(weight), .bias = at(bias)});
+    float saved[2] = {};
+    layer_norm_forward(stream, {1, channels}, DType::f32,
+                       {.y = at(result),
+                        .mean = at(saved, 1),
+                        .rstd = at(saved + 1, 1),
+                        .x = at(x),
+                        .weight = at(weight),
+                        .bias = at(bias)});
     at.fetch();
   });
   const auto expected = plain_row(row_of(x, 0, channels), weight, bias);
-  for (std::size_t c = 0; c < channels; ++c) CHECK(std::abs(r.y[c] - expected[c]) < 1e-3);
+  for (std::size_t c = 0; c < channels; ++c) CHECK(std::abs(result[c] - expected[c]) < 1e-3);
 }

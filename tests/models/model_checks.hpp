@@ -10,13 +10,6 @@
 
 namespace ranvier::models {
 
-/// √Σ (a - b)² is at most `error` times the norm of b.
-inline void check_close(const std::vector<double>& a, const std::vector<double>& b, double error) {
-  std::vector<double> apart;
-  for (std::size_t i = 0; i < b.size(); ++i) apart.push_back(a[i] - b[i]);
-  CHECK(norm(apart) <= error * norm(b));
-}
-
 /// The greatest difference from logits of the reference, as a share of their size.
 inline double logit_error(std::span<const float> logits, const double* expected) {
   double error = 0, size = 0;
@@ -101,22 +94,12 @@ void check_tiles(const Options& tiled_options, const std::vector<ReferenceSample
     tiled.backward(accumulate);
     accumulate = true;
   }
-  for (std::size_t layer = 0; layer <= static_cast<std::size_t>(tiled_options.layers); ++layer) {
-    const TypedArray expected = whole.output(layer), output = tiled.output(layer);
-    std::vector<double> error, values;
-    for (std::size_t i = 0; i < output.size(); ++i) {
-      error.push_back(output[i] - expected[i]);
-      values.push_back(expected[i]);
-    }
-    CHECK(norm(error) <= allowed(1e-6) * norm(values));
-  }
+  for (std::size_t layer = 0; layer <= static_cast<std::size_t>(tiled_options.layers); ++layer)
+    check_close(doubles(tiled.output(layer)), doubles(whole.output(layer)), allowed(1e-6));
   const auto gradients = tiled.gradients_by_name();
   for (const auto& [name, expected] : whole.gradients_by_name()) {
     CAPTURE(name);
-    if (skips && skips(name)) continue;
-    std::vector<double> error;
-    for (std::size_t i = 0; i < expected.size(); ++i) error.push_back(gradients.at(name)[i] - expected[i]);
-    CHECK(norm(error) <= allowed(4e-6) * norm(expected) + 1e-9);
+    if (!skips || !skips(name)) check_close(gradients.at(name), expected, allowed(4e-6), 1e-9);
   }
 }
 

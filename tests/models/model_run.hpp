@@ -13,16 +13,9 @@
 #include "tests/models/device_copies.hpp"
 #include "tests/models/reference_model.hpp"
 #include "tests/models/typed_array.hpp"
+#include "tests/test.hpp"
 
-#include <algorithm>
-#include <cstring>
-#include <map>
-#include <memory>
 #include <new>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace ranvier::models {
 

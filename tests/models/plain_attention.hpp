@@ -4,12 +4,7 @@
 #include "models/ops/attention.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::models {
 
@@ -126,12 +121,6 @@ struct PlainAttention {
     return d_qkv;
   }
 };
-
-inline Doubles doubles(const TypedArray& array) {
-  Doubles values(array.size());
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = array[i];
-  return values;
-}
 
 /// Root mean square of the difference, relative to `expected`.
 inline double relative_error(const TypedArray& values, const Doubles& expected) {

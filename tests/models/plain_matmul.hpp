@@ -3,10 +3,7 @@
 
 #include "models/ops/matmul.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <cmath>
-#include <cstddef>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::models {
 

@@ -43,9 +43,7 @@ void check_gradients(const Options& options, const Tuning& tuning, Make make) {
   for (const auto& [tensor, gradient] : part.gradients_by_name()) {
     CAPTURE(tensor);
     names.insert(tensor);
-    std::vector<double> error;
-    for (std::size_t i = 0; i < gradient.size(); ++i) error.push_back(gradient[i] - expected.at(tensor)[i]);
-    CHECK(norm(error) <= 1e-5 * norm(expected.at(tensor)));
+    check_close(gradient, expected.at(tensor), 1e-5);
   }
   CHECK(names == names_of(make(options, tuning), true));
 }

@@ -3,14 +3,7 @@
 
 #include "runtime/base/dtype.hpp"
 #include "runtime/base/philox.hpp"
-
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <numbers>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::models {
 
@@ -79,6 +72,24 @@ inline bool same_bits(const TypedArray& a, const TypedArray& b) {
 /// Maximum relative change of a value by rounding to `dtype` (normal numbers).
 inline double half_unit(runtime::DType dtype) {
   return dtype == runtime::DType::bf16 ? 0x1p-8 : dtype == runtime::DType::f16 ? 0x1p-11 : 0x1p-24;
+}
+
+inline std::vector<double> doubles(const TypedArray& array) {
+  std::vector<double> values(array.size());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = array[i];
+  return values;
+}
+
+/// Slope of f() in `x` by central differences.
+template <typename Function>
+double slope_in(double& x, double step, Function f) {
+  const double keep = x;
+  x = keep + step;
+  const double above = f();
+  x = keep - step;
+  const double below = f();
+  x = keep;
+  return (above - below) / (2 * step);
 }
 
 /// The greater of two errors, or NaN if either is: std::max would lose it.

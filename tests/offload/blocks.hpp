@@ -2,14 +2,7 @@
 #pragma once
 
 #include "offload/tier.hpp"
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <memory>
-#include <random>
-#include <span>
+#include "tests/test.hpp"
 
 namespace ranvier::offload::tests {
 

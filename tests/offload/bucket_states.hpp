@@ -5,10 +5,7 @@
 #include "offload/bucket_layout.hpp"
 #include "offload/bucket_pipeline.hpp"
 #include "offload/tier.hpp"
-
-#include <span>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::offload::tests {
 

@@ -6,12 +6,7 @@
 #include "runtime/files/xxh3.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/offload/blocks.hpp"
-
-#include <cstdint>
-#include <functional>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::offload::tests {
 
