@@ -38,7 +38,7 @@ std::vector<AttentionShape> shapes() {
 }  // namespace
 
 TEST_CASE("attention costs two products forward and five backward, over the pairs that its mask allows") {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+  for (const DType dtype : float_types)
     for (const AttentionShape& shape : shapes()) {
       CAPTURE_ALL(shape.key_heads, shape.window);
       const auto B = static_cast<std::size_t>(shape.samples), T = static_cast<std::size_t>(shape.positions);
@@ -65,7 +65,7 @@ TEST_CASE("attention costs two products forward and five backward, over the pair
 TEST_CASE("cached attention costs two products over the existing positions") {
   constexpr int T = 9, H = 4, K = 2, D = 6;
   constexpr std::size_t cache = K * T * D;
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+  for (const DType dtype : float_types)
     for (const int window : {0, 2, 5, 20})
       for (const int past : {0, 1, 4})
         for (const int queries : {1, 3}) {

@@ -16,8 +16,6 @@ using runtime::DType;
 
 namespace {
 
-constexpr DType all_dtypes[] = {DType::f32, DType::bf16, DType::f16};
-
 double worst_error(const TypedArray& values, const Doubles& expected) {
   double worst = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) worst = worse(worst, std::abs(values[i] - expected[i]));
@@ -155,7 +153,7 @@ TEST_CASE("the plain attention's gradients equal finite differences") {
 
 TEST_CASE("attention equals its definition for any length and width") {
   ranvier::tests::Share share(1, 8);
-  for (const DType dtype : all_dtypes)
+  for (const DType dtype : float_types)
     for (const auto arithmetic : arithmetics()) {
       for (const int positions : {1, 2, 7, 16, 33, 64, 100, 257}) {
         if (!share.takes()) continue;
@@ -172,7 +170,7 @@ TEST_CASE("attention equals its definition for any length and width") {
 
 TEST_CASE("attention drops the weights that the counters select") {
   ranvier::tests::Share share(1, 2);
-  for (const DType dtype : all_dtypes)
+  for (const DType dtype : float_types)
     for (const int positions : {1, 7, 64, 70, 129}) {
       if (!share.takes()) continue;
       check_against_plain({.samples = 2, .positions = positions, .heads = 3, .channels = 8}, dtype, 0.25f,
@@ -182,7 +180,7 @@ TEST_CASE("attention drops the weights that the counters select") {
 
 TEST_CASE("attention equals its definition with shared key heads, windows, documents and padding") {
   ranvier::tests::Share share(on_gpu_here() ? 9 : 3, 30);
-  for (const DType dtype : all_dtypes)
+  for (const DType dtype : float_types)
     for (const auto arithmetic : arithmetics())
       for (const auto& [heads, key_heads, positions, channels] :
            {std::tuple{4, 2, 150, 8}, {3, 1, 67, 5}, {2, 2, 131, 20}, {2, 1, 70, 72}}) {
@@ -211,7 +209,7 @@ TEST_CASE("attention equals its definition with shared key heads, windows, docum
 TEST_CASE("attention with bounds and windows that hide nothing has the bits of attention without them") {
   const int positions = on_gpu_here() ? 70 : 150;
   AttentionShape shape{.samples = 1, .positions = positions, .heads = 2, .channels = 16};
-  for (const DType dtype : all_dtypes) {
+  for (const DType dtype : float_types) {
     const Inputs inputs(shape, dtype, 23);
     for (const bool causal : {true, false}) {
       shape.causal = causal;
@@ -260,7 +258,7 @@ TEST_CASE("attention refuses heads that do not divide, windows that look ahead, 
 
 TEST_CASE("attention has the same bits for any number of threads") {
   AttentionShape shape{.samples = 2, .positions = 150, .heads = 3, .channels = 16};
-  for (const DType dtype : all_dtypes)
+  for (const DType dtype : float_types)
     for (const float rate : {0.0f, 0.1f}) {
       shape.key_heads = rate == 0 ? 1 : 3;
       const Inputs inputs(shape, dtype, 11);
@@ -279,7 +277,7 @@ TEST_CASE("attention computes a sample with the same bits, in a microbatch of an
   const AttentionShape plain{.samples = on_gpu_here() ? 10 : 16, .positions = 90, .heads = 2, .channels = 20};
   AttentionShape grouped = plain;
   grouped.key_heads = 1;
-  for (const DType dtype : all_dtypes)
+  for (const DType dtype : float_types)
     for (const auto& [shape, bounds] : {std::pair{plain, HostBounds{}}, {grouped, documents(grouped, 25, true)}}) {
       const Inputs inputs(shape, dtype, 13);
       const Dropout dropout = some_dropout(0.1f);
@@ -311,7 +309,7 @@ TEST_CASE("attention computes a sample with the same bits, in a microbatch of an
 
 TEST_CASE("attention handles large scores and propagates NaN") {
   const AttentionShape shape{.samples = 1, .positions = 130, .heads = 1, .channels = 16};
-  for (const DType dtype : all_dtypes) {
+  for (const DType dtype : float_types) {
     Inputs inputs(shape, dtype, 17);
     for (std::size_t i = 0; i < inputs.qkv.size(); ++i) inputs.qkv.set(i, 20 * inputs.qkv[i]);
     Results results = run(shape, dtype, inputs.qkv, inputs.d_out, {}, 1);

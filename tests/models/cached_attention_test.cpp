@@ -87,7 +87,7 @@ TEST_CASE("attention to a cache equals attention to all positions, for any numbe
                                                               {4, 16, 21, 2, 0},
                                                               {3, 5, 40, 1, 7},
                                                               {2, 64, 70, 2, 33}}) {
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const DType dtype : float_types) {
       if (!share.takes()) continue;
       const CachedAttentionShape shape{
           .capacity = n, .heads = heads, .channels = channels, .key_heads = key_heads, .window = window};

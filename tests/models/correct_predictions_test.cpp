@@ -23,7 +23,7 @@ double count(runtime::StreamView stream, const CrossEntropyShape& shape, DType d
 }  // namespace
 
 TEST_CASE("correct predictions are rows with the greatest logit at the target, regardless of padding") {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+  for (const DType dtype : float_types)
     for (const std::size_t V : {1, 2, 10, 33, 1000})
       for (const std::size_t rows : {1, 45}) {
         CAPTURE_ALL(to_string(dtype), V, rows);
@@ -48,7 +48,7 @@ TEST_CASE("correct predictions are rows with the greatest logit at the target, r
 
 TEST_CASE("the first of equal logits is the prediction, and rows without a target or with NaN are not correct") {
   const std::size_t V = 70, stride = 128, rows = 7;
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType dtype : float_types) {
     CAPTURE(to_string(dtype));
     TypedArray logits(dtype, rows * stride);
     const auto set = [&](std::size_t row, std::size_t i, double value) { logits.set(row * stride + i, value); };

@@ -1,8 +1,6 @@
 #include "models/ops/cross_entropy.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/models/device_copies.hpp"
-#include "tests/models/every_device.hpp"
-#include "tests/models/typed_array.hpp"
+#include "tests/models/operator_check.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -21,7 +19,7 @@ double plain_loss(const TypedArray& logits, std::size_t begin, std::size_t V, st
 }  // namespace
 
 TEST_CASE("cross entropy and its gradient equal the formula, with any contents of the padding") {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType dtype : float_types) {
     for (const std::size_t V : {1, 7, 64, 2500}) {
       CAPTURE_ALL(to_string(dtype), V);
       const std::size_t rows = 13, stride = (V + 63) / 64 * 64;
@@ -35,56 +33,51 @@ TEST_CASE("cross entropy and its gradient equal the formula, with any contents o
       }
       expected /= 1000;
 
-      std::optional<TypedArray> first;
-      on_every_device([&](runtime::StreamView stream) {
-        double loss = -1, loss_alone = -1;
-        std::vector<double> row_losses(rows);
-        std::vector<float> exponentials(static_cast<std::size_t>(stream.device().threads()) * stride);
-        TypedArray d = logits, untouched = logits;
-        DeviceCopies at(stream);
-        CrossEntropyArrays arrays{.logits = at(d),
-                                  .targets = at(std::as_const(targets)),
-                                  .loss = at(&loss, 1),
-                                  .loss_factor = 1e-3,
-                                  .gradient = true,
-                                  .gradient_factor = 1e-3f * 1024,
-                                  .row_losses = at(row_losses),
-                                  .exponentials = at(exponentials)};
-        cross_entropy(stream, {rows, V, stride}, dtype, arrays);
-        arrays.logits = at(untouched);
-        arrays.loss = at(&loss_alone, 1);
-        arrays.gradient = false;
-        cross_entropy(stream, {rows, V, stride}, dtype, arrays);
-        at.fetch();
-        CHECK(loss == doctest::Approx(expected).epsilon(on_gpu_here() ? 6e-7 : 2e-7).scale(1e-3));
-        CHECK(loss == loss_alone);
-        CHECK(same_bits(untouched, logits));
-        if (!first) first = d;
-        CHECK(same_bits(d, *first));
-      });
-
-      std::size_t wrong = 0;
-      for (std::size_t row = 0; row < rows; ++row) {
+      const auto bound = [&](std::size_t row, std::size_t i) {
         const auto target = static_cast<std::size_t>(targets[row]);
         const double at_target = plain_loss(logits, row * stride, V, target);
-        for (std::size_t i = 0; i < stride; ++i) {
-          const double p =
-              i >= V ? 0 : std::exp(logits[row * stride + i] - logits[row * stride + target] - at_target);
-          const double exact = (p - (i == target ? 1 : 0)) * 1.024;
-          const double smallest = dtype == DType::f16 ? 3e-8 : 1e-12;
-          wrong += !(std::abs((*first)[row * stride + i] - exact) <=
-                     std::abs(exact) * (half_unit(dtype) + (on_gpu_here() ? 3e-6 : 1e-6)) +
-                         (i == target ? 2e-7 : smallest));
-        }
-      }
-      CHECK(wrong == 0);
+        const double p =
+            i >= V ? 0 : std::exp(logits[row * stride + i] - logits[row * stride + target] - at_target);
+        return within((p - (i == target ? 1 : 0)) * 1.024, half_unit(dtype) + (on_gpu_here() ? 3e-6 : 1e-6),
+                      i == target           ? 2e-7
+                      : dtype == DType::f16 ? 3e-8
+                                            : 1e-12);
+      };
+      std::vector<Bound> bounds;
+      for (std::size_t i = 0; i < rows * stride; ++i) bounds.push_back(bound(i / stride, i % stride));
+      check_operator(
+          {.name = "cross entropy",
+           .outputs = {{"gradient", logits, given(bounds)}, {"logits", logits, given(logits)}},
+           .call =
+               [&](runtime::StreamView stream, DeviceCopies& at, Outputs& out) {
+                 double loss = -1, loss_alone = -1;
+                 const auto threads = static_cast<std::size_t>(stream.device().threads());
+                 CrossEntropyArrays arrays{
+                     .logits = at(out[0]),
+                     .targets = at(std::as_const(targets)),
+                     .loss = at(&loss, 1),
+                     .loss_factor = 1e-3,
+                     .gradient = true,
+                     .gradient_factor = 1e-3f * 1024,
+                     .row_losses = reinterpret_cast<double*>(at.scratch(rows * sizeof(double))),
+                     .exponentials = reinterpret_cast<float*>(at.scratch(threads * stride * sizeof(float)))};
+                 cross_entropy(stream, {rows, V, stride}, dtype, arrays);
+                 arrays.logits = at(out[1]);
+                 arrays.loss = at(&loss_alone, 1);
+                 arrays.gradient = false;
+                 cross_entropy(stream, {rows, V, stride}, dtype, arrays);
+                 at.fetch();
+                 CHECK(loss == doctest::Approx(expected).epsilon(on_gpu_here() ? 6e-7 : 2e-7).scale(1e-3));
+                 CHECK(loss == loss_alone);
+               },
+           .repeats = true});
     }
   }
 }
 
 TEST_CASE("rows without a target have no loss, a zero gradient, and do not affect the others") {
   const std::size_t rows = 7, V = 100, stride = 128;
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType dtype : float_types) {
     TypedArray logits(dtype, rows * stride, 53, 4.0);
     logits.set(2 * stride + 5, NAN);  // in a row without a target
     logits.set(2 * stride + 120, NAN);
@@ -183,9 +176,8 @@ TEST_CASE("a target outside the vocabulary fails the stream and is named") {
       std::vector<double> row_losses(3);
       std::vector<float> exponentials(static_cast<std::size_t>(stream.device().threads()) * 64);
       double loss = 0;
-      std::string message;
       DeviceCopies at(stream);
-      try {
+      const Error error = tests::error_of([&] {
         cross_entropy(stream, {3, 10, 64}, DType::f32,
                       {.logits = at(logits),
                        .targets = at(targets),
@@ -193,12 +185,8 @@ TEST_CASE("a target outside the vocabulary fails the stream and is named") {
                        .row_losses = at(row_losses),
                        .exponentials = at(exponentials)});
         stream.synchronize();
-      } catch (const Error& error) {
-        CHECK(error.code() == ErrorCode::data);
-        message = error.what();
-      }
-      CHECK(message.find("target token " + std::to_string(bad)) != std::string::npos);
-      CHECK(message.find("vocabulary of 10") != std::string::npos);
+      });
+      CHECK(tests::says(error, ErrorCode::data, "target token " + std::to_string(bad), "vocabulary of 10"));
     });
   }
 }

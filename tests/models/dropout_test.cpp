@@ -17,7 +17,7 @@ bool kept(const Dropout& rule, std::int64_t b, std::size_t i) {
 }  // namespace
 
 TEST_CASE("dropout keeps and scales exactly the elements that their counters select") {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType dtype : float_types) {
     on_every_device([&](runtime::StreamView stream) {
       const std::size_t elements = 1003;
       const int samples = 3;
@@ -40,7 +40,7 @@ TEST_CASE("dropout keeps and scales exactly the elements that their counters sel
 
 TEST_CASE("arrays of any alignment and length have the same dropout") {
   const Dropout rule = make_dropout(0.4f, 1, 2, 3, 7);
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType dtype : float_types) {
     on_every_device([&](runtime::StreamView stream) {
       for (const std::size_t elements : {1, 8, 4096, 4100}) {
         const TypedArray x(dtype, 2 * elements + 1, 14);

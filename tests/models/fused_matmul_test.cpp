@@ -17,7 +17,6 @@ using runtime::DType;
 
 namespace {
 
-constexpr DType all_dtypes[] = {DType::f32, DType::bf16, DType::f16};
 constexpr std::array<std::size_t, 3> all_sizes[] = {{7, 5, 3}, {33, 64, 100}, {64, 128, 64}, {130, 48, 257}};
 
 double gelu(double x) {
@@ -59,7 +58,7 @@ void say(const char* what, const MatmulShape& shape, DType dtype, bool possible)
 
 TEST_CASE("a product with GELU equals both operations, in every dtype") {
   both_ways([](runtime::StreamView stream, bool at_once) {
-    for (const DType dtype : all_dtypes)
+    for (const DType dtype : float_types)
       for (const auto& [m, n, k] : all_sizes) {
         CAPTURE_ALL(to_string(dtype), n, at_once);
         const MatmulShape shape{m, n, k};
@@ -94,7 +93,7 @@ TEST_CASE("a product with GELU equals both operations, in every dtype") {
 
 TEST_CASE("a product with an addend equals both operations, in every dtype") {
   both_ways([](runtime::StreamView stream, bool at_once) {
-    for (const DType dtype : all_dtypes)
+    for (const DType dtype : float_types)
       for (const auto& [m, n, k] : all_sizes) {
         CAPTURE_ALL(to_string(dtype), n, at_once);
         const MatmulShape shape{m, n, k};
@@ -119,7 +118,7 @@ TEST_CASE("a product with an addend equals both operations, in every dtype") {
 
 TEST_CASE("a product with GELU's gradient equals both operations, with or without GELU's value") {
   both_ways([](runtime::StreamView stream, bool at_once) {
-    for (const DType dtype : all_dtypes)
+    for (const DType dtype : float_types)
       for (const auto& [m, n, k] : all_sizes) {
         CAPTURE_ALL(to_string(dtype), n, at_once);
         const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_b = true};
@@ -154,7 +153,7 @@ TEST_CASE("a product with GELU's gradient equals both operations, with or withou
 
 TEST_CASE("the gradients of a weight and its bias are a product and column sums, overwritten and accumulated") {
   both_ways([](runtime::StreamView stream, bool at_once) {
-    for (const DType dtype : all_dtypes)
+    for (const DType dtype : float_types)
       for (const DType gradient_dtype : {DType::f32, dtype})
         for (const auto& [m, n, k] : all_sizes)
           for (const bool accumulate : {false, true}) {
@@ -195,7 +194,7 @@ TEST_CASE("the gradients of a weight and its bias are a product and column sums,
 TEST_CASE("separate sums of a bias's gradient are added later with the bits of one sum") {
   on_every_device([](runtime::StreamView stream) {
     const std::size_t m = 40, n = 48, k = 300;
-    for (const DType dtype : all_dtypes)
+    for (const DType dtype : float_types)
       for (const DType gradient_dtype : {DType::f32, dtype})
         for (const bool accumulate : {false, true}) {
           CAPTURE_ALL(to_string(dtype), to_string(gradient_dtype), accumulate);

@@ -15,8 +15,6 @@ using runtime::DType;
 
 namespace {
 
-constexpr DType all_dtypes[] = {DType::f32, DType::bf16, DType::f16};
-
 using Product = void (*)(runtime::ComputePool&, const MatmulShape&, const MatmulArrays&);
 
 constexpr Product all_products[] = {matmul_cpu, matmul_cpu_widened, vector_matmul_cpu};
@@ -54,7 +52,7 @@ TEST_CASE("columns of wider arrays are multiplied like separate arrays, and thei
   runtime::ComputePool pool(2);
   ranvier::tests::Share share(6, 181);
   for (const Product product : all_products)
-    for (const DType dtype : all_dtypes)
+    for (const DType dtype : float_types)
       for (const auto& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1},
                                     {2, 3, 0},
                                     {33, 64, 100},
@@ -109,7 +107,7 @@ TEST_CASE("columns of wider arrays are multiplied like separate arrays, and thei
 TEST_CASE("rows of columns of wider arrays have the same bits for any number of threads and of rows") {
   constexpr std::size_t m = 520;
   ranvier::tests::Share share(1, 3);
-  for (const DType dtype : all_dtypes)
+  for (const DType dtype : float_types)
     for (const auto& [n, k] : {std::array<std::size_t, 2>{96, 64}, {64, 1000}, {900, 48}})
       for (const bool transpose_b : {false, true})
         for (const std::size_t b_gap : {0, 3}) {
@@ -138,7 +136,7 @@ TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
   runtime::ComputePool pool(2);
   ranvier::tests::Share share(2, 14);
   for (const Product product : all_products)
-    for (const DType dtype : all_dtypes)
+    for (const DType dtype : float_types)
       for (const bool half_result : {false, true})
         for (const auto& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1},
                                       {2, 3, 0},
@@ -164,7 +162,7 @@ TEST_CASE(
     "a product is complete even if it is so wide or deep that rounded pieces leave nothing for the last ones") {
   runtime::ComputePool pool(2);
   ranvier::tests::Share share(1, 3);
-  for (const DType dtype : all_dtypes) {
+  for (const DType dtype : float_types) {
     if (!share.takes()) continue;
     check_against_plain(&matmul_cpu, {.m = 3, .n = 50304, .k = 8, .transpose_b = true}, dtype, dtype, pool);
     check_against_plain(&matmul_cpu, {.m = 3, .n = 8, .k = 50304}, dtype, dtype, pool);
@@ -173,7 +171,7 @@ TEST_CASE(
 
 TEST_CASE("a matrix product has the same bits for any number of threads") {
   ranvier::tests::Share share(1, 3);
-  for (const DType dtype : all_dtypes)
+  for (const DType dtype : float_types)
     for (const auto& [m, n, k] :
          {std::array<std::size_t, 3>{100, 96, 64}, {257, 384, 128}, {33, 64, 1000}, {96, 80, 3000}, {40, 4200, 30}})
       for (const int layout : {0, 1, 2, 3})
@@ -201,7 +199,7 @@ TEST_CASE("a matrix product has the same bits for any number of threads") {
 TEST_CASE("rows of a product have the same bits, regardless of the number of rows") {
   runtime::ComputePool pool(2);
   ranvier::tests::Share share(1, 9);
-  for (const DType dtype : all_dtypes)
+  for (const DType dtype : float_types)
     for (const auto& [n, k] : {std::array<std::size_t, 2>{96, 64},
                                {384, 384},
                                {8, 256},
