@@ -66,9 +66,8 @@ TEST_CASE(
     const std::string name = gzip ? "a.gz" : "a.zst";
     const auto refused = [&](const std::string& bytes, const char* words) {
       const auto error = error_of([&] { content_of(folder.write(name, bytes)); });
-      CHECK(error.code() == ErrorCode::data);
-      CHECK(says(error, name + ": cannot decompress (" + (gzip ? "gzip" : "zstd") + ") before offset "));
-      CHECK(says(error, words));
+      CHECK(says(error, ErrorCode::data,
+                 name + ": cannot decompress (" + (gzip ? "gzip" : "zstd") + ") before offset ", words));
     };
     for (const std::size_t length : {std::size_t{5}, whole.size() / 2, whole.size() - 1})
       refused(whole.substr(0, length), "truncated");

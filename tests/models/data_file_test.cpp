@@ -21,9 +21,7 @@ struct Fixture {
   void refused(std::string_view name, std::string_view content, std::string_view words) const {
     CAPTURE(name);
     const auto error = error_of([&] { seen(name, content); });
-    CHECK(says(error, ErrorCode::data, std::string(name) + ": "));
-    CHECK(says(error, words));
-    CHECK(says(error, "`token_format` text"));
+    CHECK(says(error, ErrorCode::data, std::string(name) + ": ", words, "`token_format` text"));
     // The flag still reads them as bytes.
     CHECK(seen(name, content, {.format = TokenFormat::text}).format == TokenFormat::text);
   }
@@ -110,8 +108,8 @@ TEST_CASE_FIXTURE(Fixture, "text in another encoding than UTF-8 is refused if a 
   const auto error = error_of([&] { seen("latin.txt", latin, utf8); });
   CHECK(says(error,
              "latin.txt: not UTF-8 (Latin-1, for instance): byte 0xf6 at offset 3; use "
-             "iconv -f WINDOWS-1252 -t UTF-8 '"));
-  CHECK(says(error, "`token_format` text"));
+             "iconv -f WINDOWS-1252 -t UTF-8 '",
+             "`token_format` text"));
   CHECK(seen("latin.txt", latin).format == TokenFormat::text);  // bytes are tokens
   CHECK(seen("latin.txt", latin, {.format = TokenFormat::text, .needs_utf8 = true}).format == TokenFormat::text);
   // Damage is accepted: few invalid bytes among plain ones or among characters.
@@ -122,8 +120,7 @@ TEST_CASE_FIXTURE(Fixture, "text in another encoding than UTF-8 is refused if a 
 TEST_CASE_FIXTURE(Fixture, "a folder is refused if data in unsupported formats outweigh its text") {
   const auto refuses = [&](const char* name, std::string_view words) {
     const auto error = error_of([&] { static_cast<void>(data_files_in(folder.path() / name, {})); });
-    CHECK(says(error, ErrorCode::data, std::string(name) + ": "));
-    CHECK(says(error, words));
+    CHECK(says(error, ErrorCode::data, std::string(name) + ": ", words));
   };
   folder.write("saved/dataset_info.json", "{\n  \"citation\": \"\"\n}");
   folder.write("saved/state.json", "{\n  \"_data_files\": [{\"filename\": \"data-00000-of-00001.arrow\"}]\n}");

@@ -27,9 +27,7 @@ struct Fixture {
     return documents;
   }
   void refused(const std::string& content, const std::string& words) const {
-    const auto error = error_of([&] { read("a.jsonl", content); });
-    CHECK(error.code() == ErrorCode::data);
-    CHECK(says(error, words));
+    CHECK(says(error_of([&] { read("a.jsonl", content); }), ErrorCode::data, words));
   }
 };
 

@@ -73,8 +73,7 @@ struct Fixture {
     folder.write("products.json", content);
     const Error error = error_of([&] { static_cast<void>(open()); });
     CHECK(error.code() == code);
-    CHECK(says(error, "--products-file " + path.string()));
-    CHECK(says(error, words));
+    CHECK(says(error, "--products-file " + path.string(), words));
     CHECK(folder.read("products.json") == content);
   }
 };

@@ -41,8 +41,7 @@ TEST_CASE("written tensors read back, rounded to their dtype") {
                                               {"b \"quoted\" \xc3\xa9", DType::bf16, {3}},
                                               {"scalar", DType::f32, {}},
                                               {"c", DType::f16, {5, 1}}};
-  std::vector<float> values(6 + 3 + 1 + 5);
-  std::iota(values.begin(), values.end(), 1.0f);
+  std::vector<float> values = counted_values(6 + 3 + 1 + 5);
   values[7] = 1.00001f;  // not representable in bf16
   {
     SafetensorsWriter writer(path, tensors);
@@ -70,13 +69,8 @@ TEST_CASE("written tensors read back, rounded to their dtype") {
 
 TEST_CASE("a part of a tensor is read without the rest") {
   const TemporaryFolder folder;
-  const auto path = folder.path() / "model.safetensors";
-  SafetensorsWriter writer(path, {{"transformer.wte.weight", DType::f32, {4, 4}}});
-  std::vector<float> values(16);
-  std::iota(values.begin(), values.end(), 0.0f);
-  writer.append(values.data(), values.size());
-  writer.commit();
-  const Safetensors file(path);
+  const Safetensors file(write_tensors(folder.path() / "model.safetensors",
+                                       {{"transformer.wte.weight", DType::f32, {4, 4}}}, counted_values(16, 0)));
   const StoredTensor* const tensor = file.find("wte.weight");
   REQUIRE(tensor != nullptr);
   std::vector<float> part(3);
@@ -89,12 +83,9 @@ TEST_CASE("a part of a tensor is read without the rest") {
 
 TEST_CASE("ignored tensors are treated as missing") {
   const TemporaryFolder folder;
-  const auto path = folder.path() / "model.safetensors";
-  SafetensorsWriter writer(
-      path, {{"h.0.q_norm", DType::f32, {1}}, {"h.0.k_norm", DType::f32, {1}}, {"wte", DType::f32, {1}}});
-  const std::vector<float> values = {1, 2, 3};
-  writer.append(values.data(), values.size());
-  writer.commit();
+  const auto path = write_tensors(
+      folder.path() / "model.safetensors",
+      {{"h.0.q_norm", DType::f32, {1}}, {"h.0.k_norm", DType::f32, {1}}, {"wte", DType::f32, {1}}}, {1, 2, 3});
   const Safetensors file(path, "[qk]_norm$");
   CHECK(file.ignored() == std::vector<std::string>{"h.0.q_norm", "h.0.k_norm"});
   CHECK(file.find("h.0.q_norm") == nullptr);
@@ -118,16 +109,13 @@ TEST_CASE("a regular expression with endless backtracking is refused") {
 
 TEST_CASE("tensors are equal if dtype, shape and every bit are") {
   const TemporaryFolder folder;
-  const auto path = folder.path() / "model.safetensors";
-  SafetensorsWriter writer(path, {{"a", DType::f32, {2}},
-                                  {"same", DType::f32, {2}},
-                                  {"other", DType::f32, {2}},
-                                  {"column", DType::f32, {2, 1}},
-                                  {"half", DType::bf16, {2}}});
-  const std::vector<float> values = {1, 2, 1, 2, 1, 3, 1, 2, 1, 2};
-  writer.append(values.data(), values.size());
-  writer.commit();
-  const Safetensors file(path);
+  const Safetensors file(write_tensors(folder.path() / "model.safetensors",
+                                       {{"a", DType::f32, {2}},
+                                        {"same", DType::f32, {2}},
+                                        {"other", DType::f32, {2}},
+                                        {"column", DType::f32, {2, 1}},
+                                        {"half", DType::bf16, {2}}},
+                                       {1, 2, 1, 2, 1, 3, 1, 2, 1, 2}));
   const auto equals_a = [&](const char* name) { return file.equal(*file.find("a"), *file.find(name)); };
   CHECK(equals_a("same"));
   CHECK_FALSE(equals_a("other"));
@@ -182,10 +170,7 @@ TEST_CASE("damaged headers are refused with file, tensor and offset") {
   };
   for (const auto& [header, data_bytes, words] : cases) {
     CAPTURE(header);
-    const auto error = refusal(folder, file_of(header, data_bytes));
-    CHECK(error.code() == ErrorCode::data);
-    CHECK(says(error, words));
-    CHECK(says(error, "bad.safetensors"));
+    CHECK(says(refusal(folder, file_of(header, data_bytes)), ErrorCode::data, words, "bad.safetensors"));
   }
 }
 
@@ -201,11 +186,9 @@ TEST_CASE("a header longer than the file, and a file without one, are refused") 
 
 TEST_CASE("every truncation of a weights file is refused, and a flipped bit of its header causes no wrong result") {
   const TemporaryFolder folder;
-  const auto path = folder.path() / "model.safetensors";
-  SafetensorsWriter writer(path, {{"wte.weight", DType::f32, {4, 2}}, {"h.0.ln_1.bias", DType::bf16, {3}}});
-  const std::vector<float> values(11, 0.5f);
-  writer.append(values.data(), values.size());
-  writer.commit();
+  write_tensors(folder.path() / "model.safetensors",
+                {{"wte.weight", DType::f32, {4, 2}}, {"h.0.ln_1.bias", DType::bf16, {3}}},
+                std::vector<float>(11, 0.5f));
   const std::string whole = folder.read("model.safetensors");
   const std::size_t header = whole.size() - 4 * 2 * 4 - 3 * 2;
 
@@ -237,10 +220,6 @@ TEST_CASE("every truncation of a weights file is refused, and a flipped bit of i
 
 namespace {
 
-bool says_all(const Error& error, std::initializer_list<std::string_view> words) {
-  return std::all_of(words.begin(), words.end(), [&](std::string_view word) { return says(error, word); });
-}
-
 /// Two shards of one model, "a" and "b" in the first and "c" in the second, with distinct values.
 struct Shards {
   Shards() {
@@ -251,11 +230,7 @@ struct Shards {
   void write(const std::string& name, const std::vector<TensorToStore>& tensors, float first) const {
     std::size_t count = 0;
     for (const auto& tensor : tensors) count += tensor.shape[0];
-    std::vector<float> values(count);
-    std::iota(values.begin(), values.end(), first);
-    SafetensorsWriter writer(folder.path() / name, tensors);
-    writer.append(values.data(), values.size());
-    writer.commit();
+    write_tensors(folder.path() / name, tensors, counted_values(count, first));
   }
 
   [[nodiscard]] std::filesystem::path index(const std::string& map) const {
@@ -273,8 +248,8 @@ struct Shards {
 }  // namespace
 
 TEST_CASE_FIXTURE(Shards, "weights in several files are read as one through their index") {
-  CHECK(says_all(error_of([&] { static_cast<void>(find_weights(folder.path(), "--init-from")); }),
-                 {"--init-from", "model.safetensors.index.json"}));
+  CHECK(says(error_of([&] { static_cast<void>(find_weights(folder.path(), "--init-from")); }), "--init-from",
+             "model.safetensors.index.json"));
   const auto path = index(R"({"a":"model-00001-of-00002.safetensors","b":"model-00001-of-00002.safetensors",)"
                           R"("c":"model-00002-of-00002.safetensors"})");
   CHECK(find_weights(folder.path(), "--init-from") == path);
@@ -294,15 +269,14 @@ TEST_CASE_FIXTURE(Shards, "a tensor of a file that the index does not list is tr
 }
 
 TEST_CASE_FIXTURE(Shards, "an index that contradicts its files is refused") {
-  CHECK(says_all(refusal_of("7"), {"index.json", "weight_map"}));
-  CHECK(says_all(refusal_of("{}"), {"index.json", "weight_map"}));
-  CHECK(says_all(refusal_of(R"({"d":"model-00001-of-00002.safetensors"})"),
-                 {"'d'", "model-00001-of-00002.safetensors"}));
-  CHECK(says_all(refusal_of(R"({"a":"model-00003-of-00003.safetensors"})"), {"model-00003-of-00003.safetensors"}));
+  CHECK(says(refusal_of("7"), "index.json", "weight_map"));
+  CHECK(says(refusal_of("{}"), "index.json", "weight_map"));
+  CHECK(says(refusal_of(R"({"d":"model-00001-of-00002.safetensors"})"), "'d'", "model-00001-of-00002.safetensors"));
+  CHECK(says(refusal_of(R"({"a":"model-00003-of-00003.safetensors"})"), "model-00003-of-00003.safetensors"));
   for (const char* name : {"\"../model.safetensors\"", "\"/etc/passwd\"", "\"\"", "3", "\"..\""}) {
     CAPTURE(name);
-    CHECK(says_all(refusal_of(std::string(R"({"a":)") + name + "}"), {"'a'", "index's folder"}));
+    CHECK(says(refusal_of(std::string(R"({"a":)") + name + "}"), "'a'", "index's folder"));
   }
   const auto path = folder.write("broken.index.json", "{");
-  CHECK(says_all(error_of([&] { Safetensors file(path); }), {"broken.index.json: not JSON", " at offset "}));
+  CHECK(says(error_of([&] { Safetensors file(path); }), "broken.index.json: not JSON", " at offset "));
 }

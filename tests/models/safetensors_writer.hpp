@@ -3,6 +3,8 @@
 //   SafetensorsWriter writer(path, {{"wte.weight", DType::bf16, {256, 384}}, …});
 //   writer.append(values, count);   // rounded to the dtype of their tensor; in as many calls as needed
 //   writer.commit();
+//
+// write_tensors() does this in one call.
 #pragma once
 
 #include "models/weights/safetensors_header.hpp"
@@ -10,6 +12,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -44,5 +47,22 @@ class SafetensorsWriter {
   std::vector<runtime::DType> dtypes_;  // dtype of each value
   std::size_t next_ = 0;
 };
+
+/// Returns the path.
+inline std::filesystem::path write_tensors(const std::filesystem::path& path,
+                                           const std::vector<models::TensorToStore>& tensors,
+                                           const std::vector<float>& values) {
+  SafetensorsWriter writer(path, tensors);
+  writer.append(values.data(), values.size());
+  writer.commit();
+  return path;
+}
+
+/// `count` values from `first` on: first, first + 1, …
+inline std::vector<float> counted_values(std::size_t count, float first = 1) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
 
 }  // namespace ranvier::tests

@@ -48,6 +48,13 @@ void save(const std::filesystem::path& path, const std::vector<UnitSpec>& units,
   partial.commit();
 }
 
+std::vector<float> read_in_pieces(const Safetensors& file, const UnitSpec& unit, std::size_t piece = 1 << 20) {
+  std::vector<float> values(unit.elements(), -1);
+  for (std::size_t begin = 0; begin < values.size(); begin += piece)
+    read_unit(file, unit, begin, std::min(values.size(), begin + piece), values.data() + begin);
+  return values;
+}
+
 }  // namespace
 
 TEST_CASE("a unit saved in pieces of any size reads back in pieces of any size, without gaps and padding") {
@@ -65,31 +72,22 @@ TEST_CASE("a unit saved in pieces of any size reads back in pieces of any size, 
     const Safetensors file(path);
     CHECK(file.find("wte.weight")->shape == std::vector<std::size_t>{3, 7});
     check_weights(file, units);
-    for (const auto& unit : units) {
-      std::vector<float> values(unit.elements(), -1.0f);
-      for (std::size_t begin = 0; begin < values.size(); begin += piece) {
-        const std::size_t end = std::min(values.size(), begin + piece);
-        read_unit(file, unit, begin, end, values.data() + begin);
-      }
-      CHECK(values == flattened(unit));
-    }
+    for (const auto& unit : units) CHECK(read_in_pieces(file, unit, piece) == flattened(unit));
   }
 }
 
 TEST_CASE("frozen tensors keep type and bits through a half-precision run") {
   const TemporaryFolder folder;
-  const auto path = folder.path() / "base.safetensors";
   std::vector<UnitSpec> units = {padded_unit(), other_unit, {"head", {{.name = "head.weight", .shape = {3}}}}};
   units[0].trained = units[2].trained = false;
-  SafetensorsWriter writer(path, {{"wte.weight", DType::f32, {3, 7}},
-                                  {"wte.bias", DType::f16, {5}},
-                                  {"ln_f.weight", DType::bf16, {4}},
-                                  {"head.weight", DType::bf16, {3}}});
   std::vector<float> values(33);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1 / (static_cast<float>(i) - 7.3f);
-  writer.append(values.data(), values.size());
-  writer.commit();
-  const Safetensors base(path);
+  const Safetensors base(write_tensors(folder.path() / "base.safetensors",
+                                       {{"wte.weight", DType::f32, {3, 7}},
+                                        {"wte.bias", DType::f16, {5}},
+                                        {"ln_f.weight", DType::bf16, {4}},
+                                        {"head.weight", DType::bf16, {3}}},
+                                       values));
   const TensorTypes types = untrained_types(base, units);
   CHECK(types == TensorTypes{{"head.weight", DType::bf16}, {"wte.bias", DType::f16}, {"wte.weight", DType::f32}});
 
@@ -100,8 +98,7 @@ TEST_CASE("frozen tensors keep type and bits through a half-precision run") {
       save(
           saved, units, piece,
           [&](const UnitSpec& unit) {
-            std::vector<float> in_training(unit.elements());
-            read_unit(base, unit, 0, in_training.size(), in_training.data());
+            std::vector<float> in_training = read_in_pieces(base, unit);
             for (float& value : in_training)
               runtime::with_float_type(
                   held, [&](auto type) { value = runtime::to_float(runtime::from_float<decltype(type)>(value)); });
@@ -167,11 +164,7 @@ TEST_CASE("tiles of a tensor are saved like the undivided tensor, in any order, 
       for (const auto& read : cuts) {
         check_weights(file, read);
         for (const UnitSpec& unit : read) {
-          std::vector<float> values(unit.elements(), -1);
-          for (std::size_t begin = 0; begin < values.size(); begin += piece) {
-            const std::size_t end = std::min(values.size(), begin + piece);
-            read_unit(file, unit, begin, end, values.data() + begin);
-          }
+          const std::vector<float> values = read_in_pieces(file, unit, piece);
           for (std::size_t i = 0; i < values.size(); ++i) CHECK(values[i] == value_of(unit, i));
         }
       }
@@ -183,16 +176,10 @@ namespace {
 /// A file whose values count up from 1, tensor after tensor.
 Safetensors counted(const TemporaryFolder& folder, const std::vector<TensorToStore>& tensors,
                     const std::string& ignored = {}) {
-  const auto path = folder.path() / "counted.safetensors";
   std::size_t count = 0;
   for (const auto& tensor : tensors)
     count += std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::size_t{1}, std::multiplies<>());
-  std::vector<float> values(count);
-  std::iota(values.begin(), values.end(), 1.0f);
-  SafetensorsWriter writer(path, tensors);
-  writer.append(values.data(), values.size());
-  writer.commit();
-  return Safetensors(path, ignored);
+  return Safetensors(write_tensors(folder.path() / "counted.safetensors", tensors, counted_values(count)), ignored);
 }
 
 }  // namespace
@@ -200,20 +187,15 @@ Safetensors counted(const TemporaryFolder& folder, const std::vector<TensorToSto
 TEST_CASE("attention masks and a head that equals the embedding need no unit, with or without a prefix") {
   const TemporaryFolder folder;
   const std::vector<UnitSpec> units = {other_unit, {"wte", {{.name = "wte.weight", .shape = {1}}}}};
-  const auto path = folder.path() / "model.safetensors";
-  SafetensorsWriter writer(path, {{"transformer.h.0.attn.bias", DType::f32, {2}},
-                                  {"h.11.attn.masked_bias", DType::f32, {}},
-                                  {"transformer.ln_f.weight", DType::bf16, {4}},
-                                  {"transformer.wte.weight", DType::f32, {1}},
-                                  {"lm_head.weight", DType::f32, {1}}});
-  const std::vector<float> values = {9, 9, 9, 1, 2, 3, 4, 7, 7};
-  writer.append(values.data(), values.size());
-  writer.commit();
-  const Safetensors file(path);
+  const Safetensors file(write_tensors(folder.path() / "model.safetensors",
+                                       {{"transformer.h.0.attn.bias", DType::f32, {2}},
+                                        {"h.11.attn.masked_bias", DType::f32, {}},
+                                        {"transformer.ln_f.weight", DType::bf16, {4}},
+                                        {"transformer.wte.weight", DType::f32, {1}},
+                                        {"lm_head.weight", DType::f32, {1}}},
+                                       {9, 9, 9, 1, 2, 3, 4, 7, 7}));
   check_weights(file, units);
-  std::vector<float> read(other_unit.elements());
-  read_unit(file, other_unit, 0, read.size(), read.data());
-  CHECK(read == flattened(other_unit));
+  CHECK(read_in_pieces(file, other_unit) == flattened(other_unit));
 }
 
 TEST_CASE("tensors that the model does not use are refused by name, unless they are ignored") {
@@ -252,8 +234,7 @@ TEST_CASE("other heads of a BERT checkpoint need no unit, and older names of its
                                         {"cls.seq_relationship.bias", DType::f32, {2}}};
   const Safetensors file = counted(folder, tensors);
   check_weights(file, units);
-  std::vector<float> norm(units[2].elements());
-  read_unit(file, units[2], 0, norm.size(), norm.data());
+  const std::vector<float> norm = read_in_pieces(file, units[2]);
   CHECK(norm[0] == 3);
   CHECK(norm[units[2].offset(1)] == 1);
 
@@ -272,9 +253,7 @@ TEST_CASE("a larger table of positions is truncated to its first rows, and no ot
   const Safetensors positions = counted(folder, {{"wpe.weight", DType::f32, {5, 3}}});
   const auto first = table("wpe.weight", 2, 3);
   check_weights(positions, first);
-  std::vector<float> read(first[0].elements(), -1);
-  read_unit(positions, first[0], 0, read.size(), read.data());
-  CHECK(read == flattened(first[0]));
+  CHECK(read_in_pieces(positions, first[0]) == flattened(first[0]));
   const auto refused = [&](const Safetensors& file, const std::vector<UnitSpec>& units) {
     return error_of([&] { check_weights(file, units); });
   };
@@ -286,12 +265,8 @@ TEST_CASE("a larger table of positions is truncated to its first rows, and no ot
 
 TEST_CASE("weights of another model are refused with file, tensor and both shapes") {
   const TemporaryFolder folder;
-  const auto path = folder.path() / "model.safetensors";
-  SafetensorsWriter writer(path, {{"wte.weight", DType::f32, {7, 3}}});
-  const std::vector<float> values(21);
-  writer.append(values.data(), values.size());
-  writer.commit();
-  const Safetensors file(path);
+  const Safetensors file(write_tensors(folder.path() / "model.safetensors", {{"wte.weight", DType::f32, {7, 3}}},
+                                       std::vector<float>(21)));
 
   const auto shape = error_of([&] { check_weights(file, std::vector<UnitSpec>{padded_unit()}); });
   CHECK(shape.code() == ErrorCode::data);

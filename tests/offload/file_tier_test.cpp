@@ -213,9 +213,8 @@ TEST_CASE("with checksums a damaged file is detected before its contents are use
       tier.fetch(region, 0, memory.span(), [&] { loop.stop(); });
       loop.run();
     });
-    CHECK(error.code() == ErrorCode::data);
-    CHECK(says(error, tier.files().front().c_str()));
-    CHECK(says(error, fmt::format("at offset {} have changed", offset / 4096 * 4096)));
+    CHECK(says(error, ErrorCode::data, tier.files().front().c_str(),
+               fmt::format("at offset {} have changed", offset / 4096 * 4096)));
   }
 }
 
@@ -270,11 +269,8 @@ TEST_CASE("a disk without space is refused at startup with folder, needed and fr
       FileTier tier(loop, small_requests(folder), with(faults));
       tier.reserve(MemoryKind::optimizer, "states", 7 * mib);
       const Error error = error_of([&] { tier.start(); });
-      CHECK(error.code() == ErrorCode::io);
-      CHECK(says(error, (folder.path() / "disk0").c_str()));
-      CHECK(says(error, "rank 3: 7.0 MiB"));
-      CHECK(says(error, only_when_taken ? "100.0 MiB free" : "3.0 MiB free"));
-      CHECK(says(error, "`nvme`"));
+      CHECK(says(error, ErrorCode::io, (folder.path() / "disk0").c_str(), "rank 3: 7.0 MiB",
+                 only_when_taken ? "100.0 MiB free" : "3.0 MiB free", "`nvme`"));
     }
     CHECK(std::filesystem::is_empty(folder.path() / "disk0"));
   }
@@ -296,10 +292,7 @@ TEST_CASE("folders that are missing, are files, or cannot be written are refused
     AsioLoop loop;
     FileTier tier(loop, {.directories = {bad}});
     tier.reserve(MemoryKind::optimizer, "states", 4096);
-    const Error error = error_of([&] { tier.start(); });
-    CHECK(error.code() == ErrorCode::io);
-    CHECK(says(error, bad.c_str()));
-    CHECK(says(error, "`nvme`"));
+    CHECK(says(error_of([&] { tier.start(); }), ErrorCode::io, bad.c_str(), "`nvme`"));
   }
 }
 

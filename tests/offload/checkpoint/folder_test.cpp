@@ -56,10 +56,10 @@ TEST_CASE("a folder that another job writes to is refused by that job's host and
   CheckpointFolder first(parent.path()), second(parent.path());
   first.lock("aaaa");
   const Error error = error_of([&] { second.lock("bbbb"); });
-  CHECK(error.code() == ErrorCode::io);
-  CHECK(says(error, fmt::format("{}: another job writes checkpoints there: job aaaa, process {} on ",
-                                parent.path().string(), ::getpid())));
-  CHECK(says(error, "`checkpoint`"));
+  CHECK(says(error, ErrorCode::io,
+             fmt::format("{}: another job writes checkpoints there: job aaaa, process {} on ",
+                         parent.path().string(), ::getpid()),
+             "`checkpoint`"));
 }
 
 TEST_CASE("the lock is removed with its folder object, and the next job writes its own identity") {

@@ -200,9 +200,7 @@ TEST_CASE(
         CHECK(damages[0].what.find(fmt::format("bytes at offset {}, elements ", at / 4096 * 4096)) !=
               std::string::npos);
       if (at % 16 == 0 || at + 1 == size) {
-        const Error error = error_of(read_all);
-        CHECK(error.code() == ErrorCode::data);
-        CHECK(says(error, file.c_str()));
+        CHECK(says(error_of(read_all), ErrorCode::data, file.c_str()));
         CHECK(folder.newest_whole()->step == (data ? 600 : 500));  // data are not looked at
       }
       storage->damage(file,
@@ -251,8 +249,7 @@ TEST_CASE("damage is reported with file, offset and elements by any number of th
     const auto read = [&] { reader.read("h.0", "weights", piece * per_piece, values); };
     if (piece == 5 || piece == 9) {
       const Error error = error_of(read);
-      CHECK(error.code() == ErrorCode::data);
-      CHECK(says(error,
+      CHECK(says(error, ErrorCode::data,
                  piece == 9 ? "/run/step-00000001/rank-0000.data: the 4096 bytes at offset 12288" : "rank-0002"));
     } else {
       read();
@@ -267,8 +264,7 @@ TEST_CASE("a disk that fails a read is distinguished from damage") {
   storage->refuse = [](const std::string& call, const fs::path&) { return call == "read" ? -EIO : 0; };
   std::vector<float> values(10);
   const Error error = error_of([&] { reader.read("ln", "weights", 0, values); });
-  CHECK(error.code() == ErrorCode::io);
-  CHECK(says(error,
+  CHECK(says(error, ErrorCode::io,
              "rank-0000.data: the 4096 bytes at offset 4096, elements 0 to 10 of weights of ln, cannot be read: "
              "Input/output error"));
   CHECK(verify_checkpoint(small_path, 1, nullptr, *storage).size() == 1);  // the manifest
