@@ -13,6 +13,9 @@ constexpr std::size_t elements = 16;
 
 Plan ring() { return ring_all_reduce(ranks, elements); }
 
+constexpr auto gathers = [](const Plan& plan) { check_all_gather(plan); };
+constexpr auto scatters = [](const Plan& plan) { check_reduce_scatter(plan); };
+
 /// Error message of the checker; empty if it finds nothing.
 template <typename Check>
 std::string fault(const Plan& plan, Check check) {
@@ -41,26 +44,52 @@ Operation& send(Plan& plan, int rank, int step) { return plan.ranks[rank][step][
 
 }  // namespace
 
-TEST_CASE("a dropped send leaves its receiver waiting forever") {
-  Plan plan = ring();
-  plan.ranks[2][1].pop_back();
-  contains(fault(plan), "matches a send of elements");  // the next send of rank 2 arrives instead
-
-  Plan last = ring();
-  last.ranks[2].back().pop_back();
-  contains(fault(last), "rank 3, step 5: receive from rank 2");
-}
-
-TEST_CASE("a dropped receive leaves its sender waiting forever") {
-  Plan plan = ring();
-  plan.ranks[2].back().erase(plan.ranks[2].back().begin());
-  contains(fault(plan), "rank 1, step 5: send to rank 2");
-}
-
-TEST_CASE("a missing step of all ranks leaves contributions missing") {
-  Plan plan = ring();
-  for (auto& steps : plan.ranks) steps.pop_back();
-  contains(fault(plan), "0 contributions of rank");
+TEST_CASE("a mistake in a ring's plan is found and named") {
+  struct Mistake {
+    const char* name;
+    std::function<void(Plan&)> make;
+    const char* words;
+  };
+  const Mistake mistakes[] = {
+      {"a dropped send leaves its receiver waiting forever: the next send arrives instead",
+       [](Plan& plan) { plan.ranks[2][1].pop_back(); }, "matches a send of elements"},
+      {"a dropped last send leaves its receiver waiting forever",
+       [](Plan& plan) { plan.ranks[2].back().pop_back(); }, "rank 3, step 5: receive from rank 2"},
+      {"a dropped receive leaves its sender waiting forever",
+       [](Plan& plan) { plan.ranks[2].back().erase(plan.ranks[2].back().begin()); },
+       "rank 1, step 5: send to rank 2"},
+      {"a missing step of all ranks leaves contributions missing",
+       [](Plan& plan) {
+         for (auto& steps : plan.ranks) steps.pop_back();
+       },
+       "0 contributions of rank"},
+      {"a value added where it should replace is counted twice",
+       [](Plan& plan) { receive(plan, 1, 3).action = Action::receive_add; }, "contributions of rank"},
+      {"a value that replaces where it should be added loses contributions",
+       [](Plan& plan) { receive(plan, 1, 0).action = Action::receive; }, "0 contributions of rank 1"},
+      {"a send is matched by a receive of another step",
+       [](Plan& plan) { plan.ranks[1].insert(plan.ranks[1].begin(), Step{}); }, "matches a send of step 0"},
+      {"swapped ranges", [](Plan& plan) { std::swap(send(plan, 1, 0).range, receive(plan, 1, 0).range); },
+       "matches a send of elements"},
+      {"a shifted range", [](Plan& plan) { ++send(plan, 1, 0).range.begin; }, "matches a send of elements"},
+      {"a shorter range", [](Plan& plan) { --send(plan, 1, 1).range.count; }, "matches a send of elements"},
+      {"a range that is wrong on both sides, so that only the sums reveal it",
+       [](Plan& plan) { send(plan, 1, 1).range = receive(plan, 2, 1).range = {0, 1}; }, ""},
+      {"a wrong peer", [](Plan& plan) { send(plan, 0, 0).peer = 2; }, "never completes"},
+      {"a peer past the ranks", [](Plan& plan) { send(plan, 0, 0).peer = ranks; }, "unknown rank"},
+      {"a negative peer", [](Plan& plan) { send(plan, 0, 0).peer = -1; }, "unknown rank"},
+      {"the rank as its own peer", [](Plan& plan) { send(plan, 0, 0).peer = 0; }, "the rank itself"},
+      {"a range outside the buffer", [](Plan& plan) { send(plan, 0, 0).range = {elements - 1, 2}; },
+       "is outside the buffer"},
+      {"a range whose end overflows",
+       [](Plan& plan) { send(plan, 0, 0).range = {static_cast<std::size_t>(-1), 2}; }, "is outside the buffer"}};
+  for (const auto& [name, make, words] : mistakes) {
+    CAPTURE(name);
+    Plan plan = ring();
+    make(plan);
+    CHECK(fault(plan) != "");
+    contains(fault(plan), words);
+  }
 }
 
 TEST_CASE("a missing step of one rank is found") {
@@ -72,73 +101,15 @@ TEST_CASE("a missing step of one rank is found") {
     }
 }
 
-TEST_CASE("a value added where it should replace is counted twice") {
-  Plan plan = ring();
-  receive(plan, 1, 3).action = Action::receive_add;
-  contains(fault(plan), "contributions of rank");
-}
-
-TEST_CASE("a value that replaces where it should be added loses contributions") {
-  Plan plan = ring();
-  receive(plan, 1, 0).action = Action::receive;
-  contains(fault(plan), "0 contributions of rank 1");
-}
-
 TEST_CASE("an addition that is done twice is counted twice") {
   Plan plan = ring_reduce_scatter(ranks, elements);
   // One additional exchange of the last piece between neighbors.
   plan.ranks[0].push_back({{Action::send, 1, {0, 4}}});
   plan.ranks[1].push_back({{Action::receive_add, 0, {0, 4}}});
-  CHECK(fault(plan, [](const Plan& wrong) { check_reduce_scatter(wrong); }) == "");  // rank 1 does not own piece 0
+  CHECK(fault(plan, scatters) == "");  // rank 1 does not own piece 0
   plan.ranks[1].push_back({{Action::send, 0, {0, 4}}});
   plan.ranks[0].push_back({{Action::receive_add, 1, {0, 4}}});
-  contains(fault(plan, [](const Plan& wrong) { check_reduce_scatter(wrong); }), "rank 0 ends with");
-}
-
-TEST_CASE("a send that is matched by a receive of another step is found") {
-  Plan plan = ring();
-  auto& steps = plan.ranks[1];
-  steps.insert(steps.begin(), Step{});
-  contains(fault(plan), "matches a send of step 0");
-}
-
-TEST_CASE("swapped and shifted ranges are found") {
-  Plan swapped = ring();
-  std::swap(send(swapped, 1, 0).range, receive(swapped, 1, 0).range);
-  contains(fault(swapped), "matches a send of elements");
-
-  Plan shifted = ring();
-  ++send(shifted, 1, 0).range.begin;
-  contains(fault(shifted), "matches a send of elements");
-
-  Plan shorter = ring();
-  --send(shorter, 1, 1).range.count;
-  contains(fault(shorter), "matches a send of elements");
-
-  // Consistent on both sides, so that only the sums reveal it.
-  Plan both = ring();
-  send(both, 1, 1).range = receive(both, 2, 1).range = {0, 1};
-  CHECK(fault(both) != "");
-}
-
-TEST_CASE("a wrong peer is found") {
-  Plan plan = ring();
-  send(plan, 0, 0).peer = 2;
-  contains(fault(plan), "never completes");
-  send(plan, 0, 0).peer = ranks;
-  contains(fault(plan), "unknown rank");
-  send(plan, 0, 0).peer = -1;
-  contains(fault(plan), "unknown rank");
-  send(plan, 0, 0).peer = 0;
-  contains(fault(plan), "the rank itself");
-}
-
-TEST_CASE("a range outside the buffer is found, also if its end overflows") {
-  Plan plan = ring();
-  send(plan, 0, 0).range = {elements - 1, 2};
-  contains(fault(plan), "is outside the buffer");
-  send(plan, 0, 0).range = {static_cast<std::size_t>(-1), 2};
-  contains(fault(plan), "is outside the buffer");
+  contains(fault(plan, scatters), "rank 0 ends with");
 }
 
 TEST_CASE("a range that a step reads and writes is a conflict, as is a range written twice") {
@@ -157,10 +128,10 @@ TEST_CASE("ranks that all receive before they send wait forever") {
     const Range mine{static_cast<std::size_t>(rank), 1}, other{1 - mine.begin, 1};
     plan.ranks.push_back({{{Action::receive, 1 - rank, other}}, {{Action::send, 1 - rank, mine}}});
   }
-  contains(fault(plan, [](const Plan& wrong) { check_all_gather(wrong); }), "never completes");
+  contains(fault(plan, gathers), "never completes");
   // Sending first would block as well: a long message needs its receive.
   for (auto& steps : plan.ranks) std::swap(steps[0], steps[1]);
-  contains(fault(plan, [](const Plan& wrong) { check_all_gather(wrong); }), "never completes");
+  contains(fault(plan, gathers), "never completes");
   for (auto& steps : plan.ranks) steps = {{steps[0][0], steps[1][0]}};
   check_all_gather(plan);
 }
@@ -176,15 +147,14 @@ TEST_CASE("a chunk's plan must not touch elements outside its chunk") {
 TEST_CASE("a plan passes only the check of its collective") {
   CHECK(fault(ring_reduce_scatter(ranks, elements)) != "");
   CHECK(fault(ring_all_gather(ranks, elements)) != "");
-  CHECK(fault(ring(), [](const Plan& wrong) { check_all_gather(wrong); }) != "");
-  CHECK(fault(tree_all_reduce(ranks, elements), [](const Plan& right) { check_reduce_scatter(right); }) == "");
+  CHECK(fault(ring(), gathers) != "");
+  CHECK(fault(tree_all_reduce(ranks, elements), scatters) == "");
 }
 
 TEST_CASE("a plan declares which piece each rank owns, and is checked for it") {
   Plan plan = ring_all_gather(Topology::regular(2, 2), elements);
   CHECK(plan.pieces == std::vector{0, 2, 1, 3});
   check_all_gather(plan);
-  const auto gathers = [](const Plan& wrong) { check_all_gather(wrong); };
   plan.pieces = {};
   contains(fault(plan, gathers), "contributions of rank");
   plan.pieces = {0, 1, 2, 2};
@@ -193,7 +163,6 @@ TEST_CASE("a plan declares which piece each rank owns, and is checked for it") {
   contains(fault(plan, gathers), "one piece each");
 
   Plan scatter = ring_reduce_scatter(Topology::regular(2, 2), elements);
-  const auto scatters = [](const Plan& wrong) { check_reduce_scatter(wrong); };
   CHECK(fault(scatter, scatters) == "");
   std::swap(scatter.pieces[1], scatter.pieces[2]);
   contains(fault(scatter, scatters), "contributions of rank");

@@ -172,6 +172,13 @@ TEST_CASE("several parts are one launch") {
 
 namespace {
 
+/// Message of the error that ends the job.
+std::string transport_error(NcclJob& job) {
+  const ranvier::Error error = ranvier::tests::error_of([&] { job.simulation.run(); });
+  CHECK(error.code() == ranvier::ErrorCode::transport);
+  return error.what();
+}
+
 /// Two ranks, of which only the first starts an operation; it is stopped if an error is thrown.
 std::string message_of_failure(NcclJob& job, const std::function<void()>& meanwhile) {
   const std::size_t communicator = job.add_communicator(0, {});
@@ -185,13 +192,7 @@ std::string message_of_failure(NcclJob& job, const std::function<void()>& meanwh
       meanwhile();
     });
   }
-  try {
-    job.simulation.run();
-  } catch (const ranvier::Error& error) {
-    CHECK(error.code() == ranvier::ErrorCode::transport);
-    return error.what();
-  }
-  return {};
+  return transport_error(job);
 }
 
 }  // namespace
@@ -242,13 +243,7 @@ TEST_CASE("a peer that ends during operations on both lanes is one message, and 
       });
     });
   }
-  std::string message;
-  try {
-    job.simulation.run();
-  } catch (const ranvier::Error& error) {
-    CHECK(error.code() == ranvier::ErrorCode::transport);
-    message = error.what();
-  }
+  const std::string message = transport_error(job);
   CAPTURE(message);
   CHECK(message.find("rank 3: sum inside on inline, 1 thread: NCCL, with ranks 3, 2: remote process exited") == 0);
   for (NcclRank& rank : job.ranks) rank.column->close();
@@ -263,13 +258,7 @@ TEST_CASE("a rank that does not connect is named, or the ranks that may be missi
     NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
     (void)job.add_communicator(0, {});
     job.ranks[static_cast<std::size_t>(1 - silent)].column->connect([] {});
-    std::string message;
-    try {
-      job.simulation.run();
-    } catch (const ranvier::Error& error) {
-      CHECK(error.code() == ranvier::ErrorCode::transport);
-      message = error.what();
-    }
+    const std::string message = transport_error(job);
     CAPTURE(message);
     if (silent == 0) {
       CHECK(message.find("rank 1 has not sent its NCCL address: rank 0 has waited 2 s to connect "
