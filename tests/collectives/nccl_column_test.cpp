@@ -1,6 +1,7 @@
 #include "collectives/nccl/nccl_column.hpp"
 
 #include "runtime/base/error.hpp"
+#include "tests/collectives/calls.hpp"
 #include "tests/collectives/nccl_job.hpp"
 #include "tests/test.hpp"
 
@@ -10,16 +11,6 @@ using namespace ranvier::test;
 
 namespace {
 
-struct Call {
-  Collective collective = Collective::all_gather;
-  std::vector<std::size_t> lengths;   ///< length of a piece, for each part
-  std::vector<GappedRuns> runs = {};  ///< run layout of each part; empty: all are contiguous
-
-  [[nodiscard]] GappedRuns runs_of(std::size_t part) const { return runs.empty() ? GappedRuns{} : runs[part]; }
-};
-
-enum class Numbers { any, whole };  ///< sums of small integers are the same in any order
-
 /// Runs all calls concurrently and compares the bits of each with the sums of the named algorithm.
 template <typename T>
 void run_calls(const Topology& topology, NcclMode way, const PlanChoice& choice, const std::vector<Call>& calls,
@@ -28,55 +19,19 @@ void run_calls(const Topology& topology, NcclMode way, const PlanChoice& choice,
   std::mt19937_64 random(seed);
   NcclJob job(topology, seed, way, choice);
   const int ranks = topology.ranks();
-  std::vector<OperationShape> shapes;
-  for (const Call& call : calls) {
-    OperationShape shape{call.collective, {}, dtype};
-    for (std::size_t part = 0; part < call.lengths.size(); ++part) {
-      shape.parts.push_back(call.lengths[part] * static_cast<std::size_t>(ranks));
-      if (!call.runs.empty()) shape.runs.push_back(call.runs[part].run);
-    }
-    shapes.push_back(shape);
-  }
-  const std::size_t communicator = job.add_communicator(7, shapes);
-
-  const auto case_of = [&](const Call& call, std::size_t part) {
-    return Case{call.collective,
-                choice.algorithm_of(call.collective).name,
-                topology,
-                call.lengths[part] * static_cast<std::size_t>(ranks),
-                1,
-                1,
-                dtype};
-  };
-  std::vector<std::vector<std::vector<std::vector<T>>>> before;  // [call][part][rank]
-  std::vector<std::vector<std::vector<InRuns<T>>>> memory;       // [call][part][rank]
-  for (const Call& call : calls) {
-    auto& parts = before.emplace_back();
-    auto& places = memory.emplace_back();
-    for (std::size_t part = 0; part < call.lengths.size(); ++part) {
-      parts.push_back(random_buffers<T>(case_of(call, part), random));
-      for (auto& values : parts.back()) {
-        if (numbers == Numbers::any) continue;
-        for (T& value : values) value = from_float<T>(static_cast<float>(random() % 16));
-      }
-      auto& of_ranks = places.emplace_back();
-      for (const auto& values : parts.back()) of_ranks.emplace_back(values, call.runs_of(part), random);
-    }
-  }
+  const Program program{.topology = topology, .choice = choice, .dtype = dtype, .calls = calls};
+  const std::size_t communicator = job.add_communicator(7, program.shapes());
+  ProgramMemory<T> memory(program, random, numbers);
   std::vector<std::size_t> left(static_cast<std::size_t>(ranks), calls.size());
   for (int me = 0; me < ranks; ++me) {
     NcclRank& rank = job.ranks[static_cast<std::size_t>(me)];
     rank.column->connect([&, me] {
       for (std::size_t number = 0; number < calls.size(); ++number) {
-        std::vector<Communicator::Operand> parts;
-        for (std::size_t part = 0; part < calls[number].lengths.size(); ++part) {
-          const GappedRuns runs = calls[number].runs_of(part);
-          parts.push_back({memory[number][part][static_cast<std::size_t>(me)].data(),
-                           before[number][part][static_cast<std::size_t>(me)].size(), runs.run, runs.stride()});
-        }
-        rank.communicators[communicator]->run(calls[number].collective, parts, dtype, "call", [&, me] {
-          if (--left[static_cast<std::size_t>(me)] == 0) job.loop(me).stop();
-        });
+        rank.communicators[communicator]->run(calls[number].collective,
+                                              memory.operands(number, static_cast<std::size_t>(me)), dtype, "call",
+                                              [&, me] {
+                                                if (--left[static_cast<std::size_t>(me)] == 0) job.loop(me).stop();
+                                              });
       }
     });
   }
@@ -85,17 +40,7 @@ void run_calls(const Topology& topology, NcclMode way, const PlanChoice& choice,
     CHECK(rank.communicators[communicator]->running().empty());
     CHECK(rank.column->waited_for().empty());
   }
-  for (std::size_t number = 0; number < calls.size(); ++number)
-    for (std::size_t part = 0; part < calls[number].lengths.size(); ++part) {
-      const Case c = case_of(calls[number], part);
-      const auto expected = promised(c, before[number][part]);
-      std::vector<std::vector<T>> after;
-      for (const InRuns<T>& of_rank : memory[number][part]) {
-        after.push_back(of_rank.values());
-        CHECK(of_rank.gaps_untouched());
-      }
-      for (int rank = 0; rank < ranks; ++rank) CHECK(as_promised(c, expected, after, rank));
-    }
+  memory.check();
 }
 
 std::vector<Call> calls_of_all_kinds() {

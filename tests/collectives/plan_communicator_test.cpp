@@ -2,7 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/simulation/simulation.hpp"
-#include "tests/collectives/reference.hpp"
+#include "tests/collectives/calls.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier::collectives;
@@ -11,54 +11,13 @@ using namespace ranvier::test;
 
 namespace {
 
-struct Call {
-  Collective collective = Collective::all_gather;
-  std::vector<std::size_t> lengths;   ///< length of a piece, for each part
-  std::vector<GappedRuns> runs = {};  ///< run layout of each part; empty: all are contiguous
-
-  [[nodiscard]] GappedRuns runs_of(std::size_t part) const { return runs.empty() ? GappedRuns{} : runs[part]; }
-};
-
-/// The operations that all members of a team run.
-struct Program {
-  Topology topology = Topology::regular(1, 1);
-  PlanChoice choice;
-  DType dtype = DType::f32;
-  int places = 1;
-  std::vector<Call> calls;
-
-  [[nodiscard]] int ranks() const { return topology.ranks(); }
-
-  [[nodiscard]] std::vector<OperationShape> shapes() const {
-    std::vector<OperationShape> all;
-    for (const Call& call : calls) {
-      OperationShape shape{call.collective, {}, dtype};
-      for (std::size_t part = 0; part < call.lengths.size(); ++part) {
-        shape.parts.push_back(call.lengths[part] * ranks());
-        if (!call.runs.empty()) shape.runs.push_back(call.runs[part].run);
-      }
-      all.push_back(shape);
-    }
-    return all;
-  }
-
-  /// The minimum number of tag indices that the communicator allows, so that they are reused soon.
-  [[nodiscard]] std::uint32_t indices() const {
-    int most = 1;
-    for (const OperationShape& shape : shapes()) most = std::max(most, choice.chunks(ranks(), shape.parts, dtype));
-    return most * (2 * places + 2);
-  }
-
-  [[nodiscard]] Case case_of(const Call& call, std::size_t part) const {
-    return {call.collective,
-            choice.algorithm_of(call.collective).name,
-            topology,
-            call.lengths[part] * ranks(),
-            1,
-            1,
-            dtype};
-  }
-};
+/// The minimum number of tag indices that the communicator allows, so that they are reused soon.
+std::uint32_t indices_of(const Program& program) {
+  int most = 1;
+  for (const OperationShape& shape : program.shapes())
+    most = std::max(most, program.choice.chunks(program.ranks(), shape.parts, program.dtype));
+  return most * (2 * program.places + 2);
+}
 
 /// One member: its communicator and that communicator's memory.
 struct Member {
@@ -80,7 +39,7 @@ struct Member {
                                                                                 .ranks = std::move(ranks),
                                                                                 .choice = program.choice,
                                                                                 .first_index = 1000,
-                                                                                .indices = program.indices(),
+                                                                                .indices = indices_of(program),
                                                                                 .staging = std::move(places),
                                                                                 .staging_bytes = bytes});
   }
@@ -100,18 +59,7 @@ void run_program(const Program& program, std::uint64_t seed) {
 
   const auto device = make_inline_device();
   const auto stream = device->make_stream("add", StreamWidth::one);
-  std::vector<std::vector<std::vector<std::vector<T>>>> before;  // [call][part][rank]
-  std::vector<std::vector<std::vector<InRuns<T>>>> memory;       // [call][part][rank]
-  for (const Call& call : program.calls) {
-    auto& parts = before.emplace_back();
-    auto& places = memory.emplace_back();
-    for (std::size_t part = 0; part < call.lengths.size(); ++part) {
-      parts.push_back(random_buffers<T>(program.case_of(call, part), random));
-      auto& of_ranks = places.emplace_back();
-      for (const auto& values : parts.back()) of_ranks.emplace_back(values, call.runs_of(part), random);
-    }
-  }
-
+  ProgramMemory<T> memory(program, random);
   std::vector<Member> all;
   std::vector<std::size_t> left(ranks, program.calls.size());
   std::vector<bool> starts(ranks, false);
@@ -123,35 +71,19 @@ void run_program(const Program& program, std::uint64_t seed) {
     EventLoop& loop = simulation.loop(members[me]);
     for (std::size_t number = 0; number < program.calls.size(); ++number) {
       loop.post([&, me, number] {
-        const Call& call = program.calls[number];
-        std::vector<Communicator::Operand> parts;
-        for (std::size_t part = 0; part < call.lengths.size(); ++part) {
-          const GappedRuns runs = call.runs_of(part);
-          parts.push_back(
-              {memory[number][part][me].data(), before[number][part][me].size(), runs.run, runs.stride()});
-        }
         starts[me] = true;
-        all[me].communicator->run(call.collective, parts, program.dtype, "call " + std::to_string(number), [&, me] {
-          CHECK(!starts[me]);
-          if (--left[me] == 0) simulation.loop(members[me]).stop();
-        });
+        all[me].communicator->run(program.calls[number].collective, memory.operands(number, me), program.dtype,
+                                  "call " + std::to_string(number), [&, me] {
+                                    CHECK(!starts[me]);
+                                    if (--left[me] == 0) simulation.loop(members[me]).stop();
+                                  });
         starts[me] = false;
       });
     }
   }
   simulation.run();
   for (const Member& member : all) CHECK(member.communicator->running().empty());
-  for (std::size_t number = 0; number < program.calls.size(); ++number)
-    for (std::size_t part = 0; part < program.calls[number].lengths.size(); ++part) {
-      const Case c = program.case_of(program.calls[number], part);
-      const auto expected = promised(c, before[number][part]);
-      std::vector<std::vector<T>> after;
-      for (const InRuns<T>& of_rank : memory[number][part]) {
-        after.push_back(of_rank.values());
-        CHECK(of_rank.gaps_untouched());
-      }
-      for (int rank = 0; rank < ranks; ++rank) CHECK(as_promised(c, expected, after, rank));
-    }
+  memory.check();
 }
 
 void run_program_of_any_type(const Program& program, std::uint64_t seed) {
