@@ -61,4 +61,38 @@ inline double worst(const TypedArray& c, const Expected& expected) {
   return worst;
 }
 
+/// Checks a product of each kind: plain, with bias, accumulating. `multiply(c, a, b, bias, accumulate)` computes it;
+/// `bias` may be null. Gaps between rows of c must not change. `most`: allowed error in units of the tolerance.
+template <typename Multiply>
+void check_product(const MatmulShape& shape, runtime::DType dtype, runtime::DType c_dtype, double most,
+                   Multiply multiply) {
+  CAPTURE_ALL(to_string(dtype), to_string(c_dtype), shape.m, shape.n, shape.k, shape.transpose_a, shape.transpose_b,
+              shape.a_stride, shape.b_stride, shape.c_stride);
+  const std::size_t a_rows = shape.transpose_a ? shape.k : shape.m, b_rows = shape.transpose_b ? shape.n : shape.k;
+  const std::size_t a_stride = or_tight(shape.a_stride, shape.transpose_a ? shape.m : shape.k);
+  const std::size_t b_stride = or_tight(shape.b_stride, shape.transpose_b ? shape.k : shape.n);
+  const std::size_t c_stride = or_tight(shape.c_stride, shape.n);
+  const TypedArray a(dtype, a_rows * a_stride, 1), b(dtype, b_rows * b_stride, 2), bias(dtype, shape.n, 3);
+  for (const int kind : {0, 1, 2}) {
+    CAPTURE(kind);
+    TypedArray c(c_dtype, shape.m * c_stride, 4);
+    const TypedArray before = c;
+    const auto expected = plain_matmul(shape, a, b, kind == 1 ? &bias : nullptr, kind == 2 ? &c : nullptr, c_dtype);
+    multiply(c, a, b, kind == 1 ? &bias : nullptr, kind == 2);
+    double worst = 0;
+    bool stays = true;
+    for (std::size_t i = 0; i < shape.m; ++i)
+      for (std::size_t j = 0; j < c_stride; ++j) {
+        const std::size_t place = i * c_stride + j, e = i * shape.n + j;
+        if (j >= shape.n) {
+          stays = stays && c[place] == before[place];
+        } else {
+          worst = worse(worst, std::abs(c[place] - expected.value[e]) / expected.tolerance[e]);
+        }
+      }
+    CHECK(worst <= most);
+    CHECK(stays);
+  }
+}
+
 }  // namespace ranvier::models
