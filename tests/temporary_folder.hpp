@@ -47,6 +47,11 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+/// For TEST_CASE_FIXTURE.
+struct InFolder {
+  TemporaryFolder folder;
+};
+
 /// Changes one byte of a file in place: fast enough to do it for every byte.
 inline void overwrite(const std::filesystem::path& path, std::size_t offset, char byte) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);

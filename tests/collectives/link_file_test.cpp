@@ -24,8 +24,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 }  // namespace
 
-TEST_CASE("a links file has latency and rates of both link classes") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a links file has latency and rates of both link classes") {
   const Links links = read_links(folder.write("links.json", "{" + inter + ",\n" + intra + "}\n"));
   CHECK(links.intra_node == Link{0, 6e9, 12e9});
   CHECK(links.inter_node == Link{4e-5, 2.5e7, 5e7});

@@ -30,8 +30,7 @@ std::string numbers(int count) {
 
 }  // namespace
 
-TEST_CASE("a compressed file is decompressed in pieces of any size, starting at any offset") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a compressed file is decompressed in pieces of any size, starting at any offset") {
   const std::string text = numbers(60'000), zeros(3'000'000, '\0');
   for (const std::string& content : {text, zeros, std::string("x")}) {
     const auto plain = folder.write("plain", content), gzip = folder.write("gzip", gzipped(content)),
@@ -50,8 +49,7 @@ TEST_CASE("a compressed file is decompressed in pieces of any size, starting at 
   }
 }
 
-TEST_CASE("concatenated compressed files, such as logs, have one content") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "concatenated compressed files, such as logs, have one content") {
   CHECK(content_of(folder.write("a.gz", gzipped("one ") + gzipped("") + gzipped("two") + std::string(512, '\0'))) ==
         "one two");
   CHECK(content_of(folder.write("a.zst", zstd_packed("one ") + zstd_packed("two"))) == "one two");
@@ -78,8 +76,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("an unreadable file is refused by name") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "an unreadable file is refused by name") {
   CHECK(says(error_of([&] { ByteStream stream(folder.path() / "none"); }), "none: cannot open: No such file"));
   const auto error = error_of([&] { ByteStream stream(folder.path()); });
   CHECK(says(error, ErrorCode::io, "cannot open: not a regular file"));

@@ -48,8 +48,7 @@ TEST_CASE(
   CHECK(source.losses_per_sample() == 8);
 }
 
-TEST_CASE("examples longer than a sample are truncated, and skipped if no completion is left") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "examples longer than a sample are truncated, and skipped if no completion is left") {
   const auto path = folder.write("a.jsonl", line("xy", "ABCDEF") + line("uvwxyz", "G") + line("p", "Q"));
   const auto data = open_text_data(options_of(path, 4));
   CHECK(inputs(*data.training, 0, 2) == Tokens{'x', 'y', 'A', 'B', 'p', 'Q', 0, 0});

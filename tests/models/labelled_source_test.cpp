@@ -58,8 +58,7 @@ TEST_CASE("labelled texts are a sample each, truncated and padded, with the numb
             "44.4% of all positions are padding; truncated at `sequence_length` 6: 1 of 3") != std::string::npos);
 }
 
-TEST_CASE("the last labelled texts are kept for validation, in order, and others are shuffled") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "the last labelled texts are kept for validation, in order, and others are shuffled") {
   std::string text;
   for (int n = 0; n < 40; ++n)
     text += "{\"text\": \"" + std::string(1, static_cast<char>('0' + n)) +
@@ -87,8 +86,7 @@ TEST_CASE("the last labelled texts are kept for validation, in order, and others
   CHECK(std::find(seen.begin(), seen.end(), false) == seen.end());
 }
 
-TEST_CASE("labels are names or numbers of classes") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "labels are names or numbers of classes") {
   const auto labels = [&](const std::string& text) {
     return labels_in(folder.write("texts.jsonl", text), {.label_field = "kind"}, 20);
   };
@@ -109,8 +107,7 @@ TEST_CASE("labels are names or numbers of classes") {
   CHECK_FALSE(class_of("Good", names).has_value());
 }
 
-TEST_CASE("invalid labelled texts are refused with the reason") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "invalid labelled texts are refused with the reason") {
   const auto refusal = [&](const std::string& name, const std::string& text, int length = T) {
     TextDataOptions options = options_of(folder.write(name, text), {"calm", "loud"});
     options.sequence_length = length;

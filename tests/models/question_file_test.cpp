@@ -82,8 +82,7 @@ TEST_CASE_FIXTURE(Fixture, "only the end of an answer longer than the context is
   CHECK(shorter.scored(2).end == 1);
 }
 
-TEST_CASE("answers use only a few sample sizes") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "answers use only a few sample sizes") {
   SmallExample longer{.context = std::vector<std::uint16_t>(40, 1), .completions = {{2}, {3}}, .right = 1};
   const auto path = folder.write("questions.bin", question_file({examples[0], longer}));
   const QuestionSource source(std::make_shared<const QuestionFile>(path, 20), 100);

@@ -33,8 +33,7 @@ std::vector<float> values_of(const Safetensors& file, const StoredTensor& tensor
 
 }  // namespace
 
-TEST_CASE("written tensors read back, rounded to their dtype") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "written tensors read back, rounded to their dtype") {
   const auto path = folder.path() / "model.safetensors";
   const std::vector<TensorToStore> tensors = {{"a", DType::f32, {2, 3}},
                                               {"empty", DType::f32, {0, 4}},
@@ -67,8 +66,7 @@ TEST_CASE("written tensors read back, rounded to their dtype") {
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 }
 
-TEST_CASE("a part of a tensor is read without the rest") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a part of a tensor is read without the rest") {
   const Safetensors file(write_tensors(folder.path() / "model.safetensors",
                                        {{"transformer.wte.weight", DType::f32, {4, 4}}}, counted_values(16, 0)));
   const StoredTensor* const tensor = file.find("wte.weight");
@@ -81,8 +79,7 @@ TEST_CASE("a part of a tensor is read without the rest") {
   CHECK(file.find("wpe.weight") == nullptr);
 }
 
-TEST_CASE("ignored tensors are treated as missing") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "ignored tensors are treated as missing") {
   const auto path = write_tensors(
       folder.path() / "model.safetensors",
       {{"h.0.q_norm", DType::f32, {1}}, {"h.0.k_norm", DType::f32, {1}}, {"wte", DType::f32, {1}}}, {1, 2, 3});
@@ -107,8 +104,7 @@ TEST_CASE("a regular expression with endless backtracking is refused") {
   CHECK(NamePattern("(a+)+$", "--ignore-tensors").matches_in(name));
 }
 
-TEST_CASE("tensors are equal if dtype, shape and every bit are") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "tensors are equal if dtype, shape and every bit are") {
   const Safetensors file(write_tensors(folder.path() / "model.safetensors",
                                        {{"a", DType::f32, {2}},
                                         {"same", DType::f32, {2}},
@@ -123,8 +119,7 @@ TEST_CASE("tensors are equal if dtype, shape and every bit are") {
   CHECK_FALSE(equals_a("half"));
 }
 
-TEST_CASE("unaligned tensors are read") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "unaligned tensors are read") {
   const std::string header = R"({"m":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]},)"
                              R"("h":{"dtype":"F16","shape":[1],"data_offsets":[3,5]}})";
   std::string content = file_of(header, 3);
@@ -135,8 +130,7 @@ TEST_CASE("unaligned tensors are read") {
   CHECK(says(error, ErrorCode::data, "'m' has unsupported dtype BOOL"));
 }
 
-TEST_CASE("damaged headers are refused with file, tensor and offset") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "damaged headers are refused with file, tensor and offset") {
   struct Case {
     std::string header;
     std::size_t data_bytes;
@@ -174,8 +168,7 @@ TEST_CASE("damaged headers are refused with file, tensor and offset") {
   }
 }
 
-TEST_CASE("a header longer than the file, and a file without one, are refused") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a header longer than the file, and a file without one, are refused") {
   CHECK(says(refusal(folder, ""), "too short"));
   CHECK(says(refusal(folder, std::string(8, '\xff')), "but the file has 8"));
   CHECK(says(refusal(folder, std::string("\x03\0\0\0\0\0\0\0{}", 10)),

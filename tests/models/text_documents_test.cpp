@@ -34,8 +34,7 @@ TEST_CASE("positions store the first one of their document, and no target crosse
   CHECK(source.losses(2, 1) == 3);
 }
 
-TEST_CASE("losses are counted by targets, with any order, weights and excluded samples") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "losses are counted by targets, with any order, weights and excluded samples") {
   std::vector<std::uint16_t> tokens;
   for (std::uint16_t i = 0; i < 400; ++i) tokens.push_back(i * i % 11 == 4 || i % 29 < 3 ? 7 : 1);
   const auto a = folder.write("a.bin", shorts(tokens)).string();
@@ -83,8 +82,7 @@ TEST_CASE("in token files without an index documents end with a token, which mus
   CHECK(says(refusal_of(options), "a.bin: `documents` mask", "add `document_end` TOKEN", "50256"));
 }
 
-TEST_CASE("tokenized text ends with the end of text, which belongs to the preceding document") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "tokenized text ends with the end of text, which belongs to the preceding document") {
   const tests::SmallTokenizer small;
   folder.write("texts/a.txt", "in the end");
   folder.write("texts/b.txt", "the world");

@@ -29,8 +29,7 @@ TextSource source_of(const std::filesystem::path& path, const TextSourceOptions&
 
 }  // namespace
 
-TEST_CASE("in file order sample n has tokens n·T to n·T+T, wrapping at the end") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "in file order sample n has tokens n·T to n·T+T, wrapping at the end") {
   const auto source = source_of(folder.write("a", counting(10)), {.range = {0, 10}, .sequence_length = 4});
   CHECK(source.samples() == 2);
   CHECK(source.input_bytes() == 16);
@@ -42,16 +41,14 @@ TEST_CASE("in file order sample n has tokens n·T to n·T+T, wrapping at the end
   CHECK(inputs(source, 1'000'000'000'003, 1) == Tokens{2, 3, 4, 5});
 }
 
-TEST_CASE("a window longer than the rest of a short range wraps as often as needed") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a window longer than the rest of a short range wraps as often as needed") {
   const auto source = source_of(folder.write("a", counting(20)), {.range = {5, 10}, .sequence_length = 4});
   CHECK(source.samples() == 1);
   CHECK(inputs(source, 0, 3) == Tokens{5, 6, 7, 8, 9, 5, 6, 7, 8, 9, 5, 6});
   CHECK(targets(source, 1, 1) == Tokens{5, 6, 7, 8});
 }
 
-TEST_CASE("shuffled epochs have each complete window once, and inputs and targets agree") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "shuffled epochs have each complete window once, and inputs and targets agree") {
   const auto source =
       source_of(folder.write("a", counting(202)), {.range = {1, 202}, .sequence_length = 10, .shuffle_seed = 5});
   CHECK(source.samples() == 20);
@@ -73,8 +70,7 @@ TEST_CASE("shuffled epochs have each complete window once, and inputs and target
   CHECK(inputs(source, 0, 20) != inputs(source, 20, 20));
 }
 
-TEST_CASE("samples read together equal samples read one by one") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "samples read together equal samples read one by one") {
   const auto source =
       source_of(folder.write("a", counting(100)), {.range = {0, 100}, .sequence_length = 7, .shuffle_seed = 1});
   Tokens single;
@@ -83,8 +79,7 @@ TEST_CASE("samples read together equal samples read one by one") {
   CHECK(inputs(source, 3, 27) == single);
 }
 
-TEST_CASE("a range too short for a sequence is refused") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a range too short for a sequence is refused") {
   const auto path = folder.write("short.txt", counting(8));
   CHECK(source_of(path, {.range = {0, 8}, .sequence_length = 7}).samples() == 1);
   const auto error = error_of([&] { source_of(path, {.range = {0, 8}, .sequence_length = 8}); });
@@ -114,8 +109,7 @@ TEST_CASE("data that cannot be split, or whose tokens do not fit the model, are 
   CHECK(open_text_data({.path = path, .vocab_size = 100}).training->samples() == 99);
 }
 
-TEST_CASE("each of several files has its share of every round, with consecutive samples") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "each of several files has its share of every round, with consecutive samples") {
   const auto a = folder.write("a", std::string(401, 'a')), b = folder.write("b", std::string(41, 'b')),
              c = folder.write("c", std::string(5, 'c'));
   for (const bool shuffled : {false, true}) {
@@ -174,8 +168,7 @@ TEST_CASE("weights are read from the words of `data`, and what makes no sense of
   CHECK(says(tiny, ErrorCode::usage, "less than one of 65536 samples"));
 }
 
-TEST_CASE("the end of each file of a mixture is kept for validation") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "the end of each file of a mixture is kept for validation") {
   const auto a = folder.write("a", counting(100)).string(), b = folder.write("b", counting(50)).string();
   const auto data = open_text_data(
       {.mixture = {{a, 1}, {b, 1}}, .sequence_length = 4, .shuffle_seed = 1, .validation_split = 0.2});
@@ -272,8 +265,7 @@ TEST_CASE("invalid UTF-8 bytes are reported with their number and first offset, 
             .remarks.empty());
 }
 
-TEST_CASE("all data can be used for validation") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "all data can be used for validation") {
   const auto path = folder.write("a", std::string(100, 'a'));
   const auto data = open_text_data({.path = path, .sequence_length = 4, .shuffle_seed = 1, .validates_all = true});
   REQUIRE(data.validation);

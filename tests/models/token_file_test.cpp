@@ -65,8 +65,7 @@ Error refusal(const std::filesystem::path& path, TokenFormat format = TokenForma
 
 }  // namespace
 
-TEST_CASE("each byte of a text is a token") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "each byte of a text is a token") {
   const TokenFile file = open_file(folder.write("a.txt", "ab\xff"));
   CHECK(file.format() == TokenFormat::text);
   CHECK(file.tokens() == 3);
@@ -76,15 +75,13 @@ TEST_CASE("each byte of a text is a token") {
   CHECK(error_of([&] { read(file, 2, 2); }).code() == ErrorCode::internal);
 }
 
-TEST_CASE("llm.c's files are recognized by their magic number") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "llm.c's files are recognized by their magic number") {
   const TokenFile file = open_file(folder.write("a.bin", llmc_file({5, 50256, 65535})));
   CHECK(file.format() == TokenFormat::llmc);
   CHECK(read(file, 0, 3) == std::vector<std::int32_t>{5, 50256, 65535});
 }
 
-TEST_CASE("tokens are recognized by format, name or first bytes") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "tokens are recognized by format, name or first bytes") {
   CHECK(holds_tokens(folder.path() / "nothing.bin", TokenFormat::automatic));
   CHECK_FALSE(holds_tokens(folder.path() / "nothing.bin", TokenFormat::text));
   CHECK(holds_tokens(folder.path() / "nothing", TokenFormat::uint16));
@@ -96,16 +93,14 @@ TEST_CASE("tokens are recognized by format, name or first bytes") {
   CHECK_FALSE(holds_tokens(folder.path() / "prefix", TokenFormat::automatic));
 }
 
-TEST_CASE("uint16 tokens without a header are read if the format is given") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "uint16 tokens without a header are read if the format is given") {
   const auto path = folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 40000}));
   CHECK(read(open_file(path, TokenFormat::uint16), 0, 2) == std::vector<std::int32_t>{1, 40000});
   CHECK(says(refusal(path), ErrorCode::data, "`token_format` uint16"));
   CHECK(says(refusal(folder.write("b.bin", "abc"), TokenFormat::uint16), "truncated"));
 }
 
-TEST_CASE("uint16 tokens that are wider ones, or too narrow for their tokenizer, are refused") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "uint16 tokens that are wider ones, or too narrow for their tokenizer, are refused") {
   std::vector<std::uint32_t> wide;
   std::vector<std::uint16_t> narrow, characters;
   std::mt19937 random(5);
@@ -136,8 +131,7 @@ TEST_CASE("uint16 tokens that are wider ones, or too narrow for their tokenizer,
   CHECK(says(error, ErrorCode::data, "65536 tokens of uint16: 70002"));
 }
 
-TEST_CASE("files that are missing, empty or of another kind are refused by name") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "files that are missing, empty or of another kind are refused by name") {
   CHECK(says(refusal(folder.path() / "none"), ErrorCode::io, "none: cannot open: No such file"));
   CHECK(says(refusal(folder.write("empty.txt", "")), ErrorCode::data, "empty.txt: the file is empty"));
   CHECK(says(refusal(folder.write("text.txt", std::string(2000, 'a')), TokenFormat::llmc), "magic"));
@@ -170,8 +164,7 @@ TEST_CASE("every truncation of an llm.c file is refused, and a flipped bit of it
   }
 }
 
-TEST_CASE("a token outside the vocabulary is named with file, offset and remedy") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a token outside the vocabulary is named with file, offset and remedy") {
   std::vector<std::uint16_t> tokens(200'000, 7);
   tokens[150'001] = 50304;
   tokens[150'002] = 60000;
@@ -208,8 +201,7 @@ TEST_CASE("a folder is read as its text files in the order of their paths, witho
   CHECK(says(none, ErrorCode::data, "no .bin files"));
 }
 
-TEST_CASE("a folder of token files is read if the format is given") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a folder of token files is read if the format is given") {
   folder.write("1.bin", llmc_file({1, 2}));
   folder.write("2.bin", llmc_file({3}));
   folder.write("readme.txt", "not tokens");
@@ -217,8 +209,7 @@ TEST_CASE("a folder of token files is read if the format is given") {
   CHECK(read(tokens, 0, 3) == std::vector<std::int32_t>{1, 2, 3});
 }
 
-TEST_CASE("llm.c's files with wide tokens are read, and their versions distinguished") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "llm.c's files with wide tokens are read, and their versions distinguished") {
   const TokenFile file = open_file(folder.write("a.bin", wide_llmc_file({5, 128'255})));
   CHECK(file.format() == TokenFormat::llmc);
   CHECK(read(file, 0, 2) == std::vector<std::int32_t>{5, 128'255});
@@ -235,8 +226,7 @@ TEST_CASE("llm.c's files with wide tokens are read, and their versions distingui
   CHECK(says(error, ErrorCode::data, "token 4294967295 at offset 1028", "no vocabulary is that large"));
 }
 
-TEST_CASE("Megatron's tokens of every integer type are read in the order of its index") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "Megatron's tokens of every integer type are read in the order of its index") {
   const auto check = [&]<typename T>(std::uint8_t code, T) {
     CAPTURE(static_cast<int>(code));
     const auto width = static_cast<std::int64_t>(sizeof(T));
@@ -267,8 +257,7 @@ TEST_CASE("Megatron's tokens of every integer type are read in the order of its 
   check(8, std::uint16_t{});
 }
 
-TEST_CASE("documents start as in Megatron's index, without empty ones") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "documents start as in Megatron's index, without empty ones") {
   folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3, 4, 5, 6, 7, 8}));
   const Index index{
       .sizes = {2, 1, 0, 3, 0, 2, 0}, .begins = {0, 4, 6, 6, 12, 12, 16}, .documents = {0, 2, 2, 3, 5, 6, 7}};
@@ -282,8 +271,7 @@ TEST_CASE("documents start as in Megatron's index, without empty ones") {
   CHECK(plain.document_begins(8, 100) == std::vector<std::int64_t>{0});
 }
 
-TEST_CASE("negative tokens are refused with any vocabulary") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "negative tokens are refused with any vocabulary") {
   folder.write("a.bin", bytes_of(std::vector<std::int64_t>{3, -1, std::int64_t{1} << 40}));
   folder.write("a.idx", Index{5, {3}, {0}, {0, 1}}.bytes());
   const TokenFile file = open_file(folder.path() / "a.bin", TokenFormat::megatron);

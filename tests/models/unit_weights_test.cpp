@@ -76,8 +76,7 @@ TEST_CASE("a unit saved in pieces of any size reads back in pieces of any size, 
   }
 }
 
-TEST_CASE("frozen tensors keep type and bits through a half-precision run") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "frozen tensors keep type and bits through a half-precision run") {
   std::vector<UnitSpec> units = {padded_unit(), other_unit, {"head", {{.name = "head.weight", .shape = {3}}}}};
   units[0].trained = units[2].trained = false;
   std::vector<float> values(33);
@@ -198,8 +197,7 @@ TEST_CASE("attention masks and a head that equals the embedding need no unit, wi
   CHECK(read_in_pieces(file, other_unit) == flattened(other_unit));
 }
 
-TEST_CASE("tensors that the model does not use are refused by name, unless they are ignored") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "tensors that the model does not use are refused by name, unless they are ignored") {
   const std::vector<UnitSpec> units = {{"wte", {{.name = "wte.weight", .shape = {1}}}}};
   for (const char* name : {"h.0.attn.q_norm.weight", "transformer.h.0.crossattention.c_attn.weight",
                            "h.1.ln_1.bias", "h.0.attn.c_attn.bias", "h.attn.bias", "h..attn.bias", "score.weight",
@@ -245,8 +243,7 @@ TEST_CASE("other heads of a BERT checkpoint need no unit, and older names of its
   check_weights(counted(folder, tensors, "decoder"), units);
 }
 
-TEST_CASE("a larger table of positions is truncated to its first rows, and no other table is") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a larger table of positions is truncated to its first rows, and no other table is") {
   const auto table = [](const char* name, std::size_t rows, std::size_t columns) {
     return std::vector<UnitSpec>{{name, {{.name = name, .shape = {rows, columns}}}}};
   };
@@ -263,8 +260,7 @@ TEST_CASE("a larger table of positions is truncated to its first rows, and no ot
              "has shape [5, 3], but the model needs [2, 3]"));
 }
 
-TEST_CASE("weights of another model are refused with file, tensor and both shapes") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "weights of another model are refused with file, tensor and both shapes") {
   const Safetensors file(write_tensors(folder.path() / "model.safetensors", {{"wte.weight", DType::f32, {7, 3}}},
                                        std::vector<float>(21)));
 

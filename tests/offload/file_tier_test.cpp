@@ -113,8 +113,7 @@ TEST_CASE("a file tier completes transfers despite short transfers, interruption
     }
 }
 
-TEST_CASE("a file tier keeps its depth of requests in flight, never more, while there is work") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a file tier keeps its depth of requests in flight, never more, while there is work") {
   QueueLog log;
   {
     AsioLoop loop;
@@ -128,8 +127,7 @@ TEST_CASE("a file tier keeps its depth of requests in flight, never more, while 
   CHECK(log.max_outstanding == 5);
 }
 
-TEST_CASE("starting a transfer does not wait until the system accepts it") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "starting a transfer does not wait until the system accepts it") {
   AsioLoop loop;
   std::promise<void> taken;
   FileTier tier(loop, small_requests(folder),
@@ -150,8 +148,7 @@ TEST_CASE("starting a transfer does not wait until the system accepts it") {
   CHECK(stored);
 }
 
-TEST_CASE("a failed read or write ends the loop with file, offset and cause") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a failed read or write ends the loop with file, offset and cause") {
   const auto fail_at = [](IoKind kind, std::uint64_t offset, int error) {
     return Faults{.on_request = [=](const IoRequest& request) -> Fault {
       return request.kind == kind && request.offset == offset ? Fault{.result = -error} : Fault{};
@@ -168,8 +165,7 @@ TEST_CASE("a failed read or write ends the loop with file, offset and cause") {
   CHECK(std::filesystem::is_empty(folder.path() / "disk0"));  // removed with the tier, also after a failure
 }
 
-TEST_CASE("a transfer that is always postponed fails in the end") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a transfer that is always postponed fails in the end") {
   CHECK(says(error_of_round_trip(folder, {.on_request = [](const IoRequest&) { return Fault{.result = -EAGAIN}; }}),
              "Resource temporarily unavailable"));
   std::filesystem::remove_all(folder.path() / "disk0");
@@ -178,8 +174,7 @@ TEST_CASE("a transfer that is always postponed fails in the end") {
            "less than a block"));
 }
 
-TEST_CASE("a truncated file is detected, not read as zeros") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a truncated file is detected, not read as zeros") {
   AsioLoop loop;
   FileTier tier(loop, small_requests(folder));
   const Region region = tier.reserve(MemoryKind::optimizer, "states", mib);
@@ -276,16 +271,14 @@ TEST_CASE("a disk without space is refused at startup with folder, needed and fr
   }
 }
 
-TEST_CASE("a real disk with too little space is refused") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a real disk with too little space is refused") {
   AsioLoop loop;
   FileTier tier(loop, small_requests(folder));
   tier.reserve(MemoryKind::optimizer, "states", std::size_t{1} << 50);
   CHECK(says(error_of([&] { tier.start(); }), "1.0 PiB needed"));
 }
 
-TEST_CASE("folders that are missing, are files, or cannot be written are refused by name") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "folders that are missing, are files, or cannot be written are refused by name") {
   folder.write("file", "");
   for (const std::filesystem::path& bad :
        {folder.path() / "none", folder.path() / "file", std::filesystem::path("/proc/self")}) {

@@ -110,8 +110,8 @@ TEST_CASE("tiers return what was stored from scattered runs of memory, in host m
   }
 }
 
-TEST_CASE("complete blocks are read into pinned memory directly from either tier") {
-  const ranvier::tests::TemporaryFolder folder;
+TEST_CASE_FIXTURE(ranvier::tests::InFolder,
+                  "complete blocks are read into pinned memory directly from either tier") {
   const auto device = make_cpu_device({});
   TierPlan tier_plan;
   MemoryPlan plan;
@@ -135,8 +135,8 @@ TEST_CASE("complete blocks are read into pinned memory directly from either tier
   CHECK(std::memcmp(arena.slot(ahead, 1), stored.data(), 8192) == 0);
 }
 
-TEST_CASE("transfers to and from files have spans, and those in memory have none") {
-  const ranvier::tests::TemporaryFolder folder;
+TEST_CASE_FIXTURE(ranvier::tests::InFolder,
+                  "transfers to and from files have spans, and those in memory have none") {
   const auto device = make_cpu_device({});
   TierPlan tier_plan;
   MemoryPlan plan;

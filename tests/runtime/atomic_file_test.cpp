@@ -11,8 +11,7 @@ using namespace ranvier;
 using namespace ranvier::runtime;
 using namespace ranvier::tests;
 
-TEST_CASE("a file appears only when it is committed, and then completely") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a file appears only when it is committed, and then completely") {
   folder.write("f", "before");
   AtomicFile file(folder.path() / "f");
   file.append("af", 2);
@@ -22,16 +21,14 @@ TEST_CASE("a file appears only when it is committed, and then completely") {
   CHECK(folder.read("f") == "after");
 }
 
-TEST_CASE("an abandoned file leaves nothing behind") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "an abandoned file leaves nothing behind") {
   {
     AtomicFile(folder.path() / "f").append("x", 1);
   }
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
-TEST_CASE("a link stays a link when its file is replaced") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a link stays a link when its file is replaced") {
   folder.write("target", "before");
   std::filesystem::create_symlink("target", folder.path() / "link");
   AtomicFile file(folder.path() / "link");
@@ -78,8 +75,7 @@ TEST_CASE("the next writer removes a killed writer's partial file, and leaves al
   CHECK(folder.read("f.77.partial") == "living");
 }
 
-TEST_CASE("a file that another process is writing under the same name is left to that process") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a file that another process is writing under the same name is left to that process") {
   AtomicFile first(folder.path() / "f");
   first.append("first", 5);
   CHECK(says(error_of([&] { const AtomicFile second(folder.path() / "f"); }), "cannot create "));
@@ -87,8 +83,7 @@ TEST_CASE("a file that another process is writing under the same name is left to
   CHECK(folder.read("f") == "first");
 }
 
-TEST_CASE("a complete file that cannot be renamed is kept, and the message says where") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a complete file that cannot be renamed is kept, and the message says where") {
   AtomicFile file(folder.path() / "f");
   file.append("whole", 5);
   std::filesystem::create_directories(folder.path() / "f" / "in the way");
@@ -102,8 +97,7 @@ TEST_CASE("a complete file that cannot be renamed is kept, and the message says 
   CHECK(folder.read(kept) == "whole");
 }
 
-TEST_CASE("creating or extending a file is retried for as long as the caller requests") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "creating or extending a file is retried for as long as the caller requests") {
   int asked = 0;
   AtomicFile file(folder.path() / "not yet" / "f", [&](const std::filesystem::path&, int error) {
     CHECK(error == ENOENT);
@@ -120,8 +114,7 @@ TEST_CASE("creating or extending a file is retried for as long as the caller req
   CHECK(asked == 3);
 }
 
-TEST_CASE("a path can be checked for writing beforehand, and the check changes nothing") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a path can be checked for writing beforehand, and the check changes nothing") {
   const auto path = folder.write("there", "content");
   check_writable(path, "--save");
   check_writable(folder.path() / "new", "--save");

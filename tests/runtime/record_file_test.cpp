@@ -37,8 +37,7 @@ class FullDisk {
 
 }  // namespace
 
-TEST_CASE("a record file starts from scratch or after existing records") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a record file starts from scratch or after existing records") {
   const std::string path = folder.write("log", "one\n").string();
   RecordFile("log", path, Start::after_existing).append("two\n");
   CHECK(folder.read("log") == "one\ntwo\n");
@@ -46,22 +45,19 @@ TEST_CASE("a record file starts from scratch or after existing records") {
   CHECK(folder.read("log") == "three\n");
 }
 
-TEST_CASE("a record file ends an incomplete last line before the first record") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a record file ends an incomplete last line before the first record") {
   const std::string path = folder.write("log", "one\nha").string();
   RecordFile("log", path, Start::after_existing).append("two\n");
   CHECK(folder.read("log") == "one\nha\ntwo\n");
 }
 
-TEST_CASE("a record file that cannot be opened is refused by name") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a record file that cannot be opened is refused by name") {
   const auto path = folder.path() / "none" / "log";
   const auto error = error_of([&] { RecordFile("--metrics", path, Start::from_scratch); });
   CHECK(says(error, ErrorCode::io, "--metrics: No such file or directory"));
 }
 
-TEST_CASE("records that a full disk refuses are held, and written once there is space") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "records that a full disk refuses are held, and written once there is space") {
   RecordFile file("log", folder.path() / "log", Start::from_scratch);
   file.append("0123456789\n");
   CHECK(file.loss().empty());
@@ -98,8 +94,7 @@ TEST_CASE("the last attempt tries again after each refusal, until there is space
   CHECK(folder.read("log") == "0123\n");
 }
 
-TEST_CASE("records beyond the memory limit are lost and counted") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "records beyond the memory limit are lost and counted") {
   RecordFile file("log", folder.path() / "log", Start::from_scratch);
   {
     const FullDisk full(0);

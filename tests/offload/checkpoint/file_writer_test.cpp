@@ -207,8 +207,7 @@ TEST_CASE("insist() asks its callback whether to retry a file that cannot be cre
   CHECK(errors.size() == 5);
 }
 
-TEST_CASE("too little space on a real disk is detected when the file is created") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "too little space on a real disk is detected when the file is created") {
   AsioLoop loop;
   CheckpointFileWriter writer(loop, system_storage(), 2);
   std::string opening, closing;
