@@ -14,9 +14,6 @@ struct Case {
   bool adds, relu, fixed;
 };
 
-/// Outputs of both passes.
-enum Output { y, dx, d_addend, statistics, sums };
-
 /// y of one channel; `statistics`: fixed mean and variance, or empty for the statistics of x.
 std::vector<double> plain(const std::vector<double>& x, double weight, double bias,
                           const std::vector<double>& addend, bool relu, std::vector<double> statistics) {
@@ -61,6 +58,7 @@ TEST_CASE("batch norm and its gradients equal the formula, with and without fuse
     const TypedArray addend(c.dtype, n, 32), dy(c.dtype, n, 33), weight(c.dtype, C, 34), bias(c.dtype, C, 36),
         mean(c.dtype, C, 37);
 
+    enum Output { y, dx, d_addend, statistics, sums };
     const Outputs r = check_operator(
         {.name = "batch norm",
          .outputs = {{"y", TypedArray(c.dtype, n)},

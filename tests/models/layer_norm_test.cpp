@@ -26,9 +26,6 @@ std::vector<double> row_of(const TypedArray& x, std::size_t row, std::size_t cha
   return values;
 }
 
-/// Outputs of both passes.
-enum Output { y, again, sum, dx, mean, rstd, sums };
-
 }  // namespace
 
 TEST_CASE("layer norm equals the formula, forward and backward, with and without a residual") {
@@ -43,6 +40,7 @@ TEST_CASE("layer norm equals the formula, forward and backward, with and without
             residual(dtype, rows * channels, 34), weight(dtype, channels, 35), bias(dtype, channels, 36);
 
         const float epsilon = with_branch ? 0.03f : LayerNormShape().epsilon;
+        enum Output { y, again, sum, dx, mean, rstd, sums };
         const LayerNormShape shape{rows, channels, epsilon};
         const bool in_place = channels % 2 == 0;
         const TypedArray zeros(dtype, rows * channels), of_rows(DType::f32, rows);

@@ -24,9 +24,6 @@ struct Case {
   bool with_branch;
 };
 
-/// Outputs of both passes.
-enum Output { y, again, sum, dx, rstd, weight_sums };
-
 }  // namespace
 
 TEST_CASE("RMS norm equals the formula, for rows and heads in wider rows, with and without a residual") {
@@ -49,6 +46,7 @@ TEST_CASE("RMS norm equals the formula, for rows and heads in wider rows, with a
     const TypedArray x(c.dtype, x_elements, 31, 1.5), branch(c.dtype, x_elements, 32), dy(c.dtype, y_elements, 33),
         residual(c.dtype, y_elements, 34), weight(c.dtype, c.channels, 35);
 
+    enum Output { y, again, sum, dx, rstd, weight_sums };
     // Gaps between the groups stay unchanged.
     const Outputs r = check_operator(
         {.name = "RMS norm",
