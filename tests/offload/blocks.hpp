@@ -2,7 +2,14 @@
 #pragma once
 
 #include "offload/tier.hpp"
-#include "tests/test.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <span>
 
 namespace ranvier::offload::tests {
 
