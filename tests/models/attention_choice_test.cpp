@@ -18,29 +18,22 @@ namespace {
 /// Both passes, and their outputs.
 struct Passes {
   explicit Passes(AttentionShape s, DType type = DType::bf16)
-      : shape(s), dtype(type), qkv(type, rows(s) * s.row_channels(), 1), d_out(type, elements(s), 2) {}
-
-  static std::size_t rows(const AttentionShape& s) {
-    return static_cast<std::size_t>(s.samples) * static_cast<std::size_t>(s.positions);
-  }
-  static std::size_t elements(const AttentionShape& s) {
-    return rows(s) * static_cast<std::size_t>(s.heads) * static_cast<std::size_t>(s.channels);
-  }
+      : shape(s), dtype(type), qkv(type, rows_of(s) * s.row_channels(), 1), d_out(type, elements_of(s), 2) {}
 
   void run(runtime::StreamView stream, const Dropout& dropout = {}) {
     DeviceCopies at(stream);
-    std::vector<std::byte> workspace(attention_workspace_bytes(shape, dtype, 1), std::byte{0xff});
-    attention_forward(stream, shape, dtype, at(out), at.floats(logsumexp), at(qkv), dropout, at(workspace));
+    std::byte* const workspace = at.scratch(attention_workspace_bytes(shape, dtype, 1));
+    attention_forward(stream, shape, dtype, at(out), at.floats(logsumexp), at(qkv), dropout, workspace);
     attention_backward(stream, shape, dtype, at(d_qkv), at(d_out), at(qkv), at(out), at.floats(logsumexp), dropout,
-                       at(workspace));
+                       workspace);
     at.fetch();
   }
 
   AttentionShape shape;
   DType dtype;
   TypedArray qkv, d_out;
-  TypedArray out = TypedArray(dtype, elements(shape)), d_qkv = TypedArray(dtype, qkv.size());
-  TypedArray logsumexp = TypedArray(DType::f32, elements(shape) / static_cast<std::size_t>(shape.channels));
+  TypedArray out = TypedArray(dtype, elements_of(shape)), d_qkv = TypedArray(dtype, qkv.size());
+  TypedArray logsumexp = TypedArray(DType::f32, elements_of(shape) / static_cast<std::size_t>(shape.channels));
 };
 
 bool same(const Passes& a, const Passes& b) {

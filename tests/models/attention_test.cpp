@@ -64,14 +64,7 @@ Results run(const AttentionShape& shape, DType dtype, const TypedArray& qkv, con
 
 struct Inputs {
   Inputs(const AttentionShape& shape, DType dtype, std::uint64_t seed)
-      : qkv(dtype, rows(shape) * shape.row_channels(), seed), d_out(dtype, elements(shape), seed + 1) {}
-
-  static std::size_t rows(const AttentionShape& shape) {
-    return static_cast<std::size_t>(shape.samples * shape.positions);
-  }
-  static std::size_t elements(const AttentionShape& shape) {
-    return static_cast<std::size_t>(shape.samples * shape.positions * shape.heads * shape.channels);
-  }
+      : qkv(dtype, rows_of(shape) * shape.row_channels(), seed), d_out(dtype, elements_of(shape), seed + 1) {}
 
   TypedArray qkv, d_out;
 };
@@ -286,7 +279,7 @@ TEST_CASE("attention computes a sample with the same bits, in a microbatch of an
       AttentionShape alone = shape;
       alone.samples = 1;
       for (const std::size_t b : {0, 9}) {
-        const std::size_t n = Inputs::elements(alone), n_qkv = 90 * alone.row_channels(), rows = 2 * 90;
+        const std::size_t n = elements_of(alone), n_qkv = 90 * alone.row_channels(), rows = 2 * 90;
         TypedArray qkv(dtype, n_qkv), d_out(dtype, n);
         std::copy_n(inputs.qkv.data(n_qkv * b), n_qkv * size_of(dtype), qkv.data());
         std::copy_n(inputs.d_out.data(n * b), n * size_of(dtype), d_out.data());

@@ -10,6 +10,15 @@ namespace ranvier::models {
 
 using Doubles = std::vector<double>;
 
+/// Positions of all samples.
+inline std::size_t rows_of(const AttentionShape& shape) {
+  return static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
+}
+/// Elements of the output.
+inline std::size_t elements_of(const AttentionShape& shape) {
+  return rows_of(shape) * static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.channels);
+}
+
 /// AttentionBounds on the host; empty: null.
 struct HostBounds {
   std::vector<std::int32_t> first_key, end_key;

@@ -109,10 +109,9 @@ TEST_CASE("a selection that trains nothing, or only a part of a unit, is refused
   CHECK_NOTHROW(static_cast<void>(make_model(gpt, make_tuning("ln_f.bias", ""))));
   LlamaOptions tied = small_llama();
   tied.tied = true;
-  for (const auto& [sizes, freeze] : {std::pair<ModelSizes, const char*>{gpt, "q_proj"}, {tied, "^lm_head"}}) {
+  for (const auto& [sizes, freeze] : {std::pair<ModelSizes, const char*>{gpt, "q_proj"}, {tied, "^lm_head"}})
     CHECK(tests::says(refusal_of(sizes, make_tuning("", freeze)), ErrorCode::usage, "`freeze` matches no parameter",
                       freeze[0] == 'q' ? "h.0.attn.c_attn.weight" : "model.embed_tokens.weight"));
-  }
   CHECK_THROWS_AS(static_cast<void>(make_tuning("(", "")), Error);
 }
 
