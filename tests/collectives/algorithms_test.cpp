@@ -1,13 +1,13 @@
 #include "collectives/plans/algorithms.hpp"
 
-#include <bit>
-
 #include "collectives/plans/hierarchical.hpp"
 #include "collectives/plans/ho_ring.hpp"
 #include "collectives/plans/recursive.hpp"
 #include "collectives/plans/traffic.hpp"
 #include "tests/collectives/reference.hpp"
 #include "tests/test.hpp"
+
+#include <bit>
 
 using namespace ranvier::collectives;
 using namespace ranvier::test;
