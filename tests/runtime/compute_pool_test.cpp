@@ -16,7 +16,7 @@ TEST_CASE("shares cover all items once, in order, split at the grain and even wi
         CAPTURE_ALL(items, threads, grain);
         std::size_t next = 0, least = items, most = 0;
         for (int thread = 0; thread < threads; ++thread) {
-          const Share share = share_of(items, thread, threads, grain);
+          const runtime::Share share = share_of(items, thread, threads, grain);
           CHECK(share.begin == next);
           CHECK((share.begin % grain == 0 || share.begin == items));
           next = share.end;
