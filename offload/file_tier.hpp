@@ -7,7 +7,7 @@
 #pragma once
 
 #include "offload/file_system.hpp"
-#include "offload/nvme_tier.hpp"
+#include "offload/tier.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,5 @@
 #include "offload/job_directory.hpp"
 
-#include "offload/host_name.hpp"
 #include "runtime/base/error.hpp"
 
 #include <fcntl.h>

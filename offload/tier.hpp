@@ -10,10 +10,13 @@
 
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/device/arena.hpp"
+#include "runtime/liveness/pending_work.hpp"
 #include "runtime/loop/event_loop.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -89,5 +92,22 @@ class Tier {
   std::uint64_t fetched_ = 0, stored_ = 0;
   bool started_ = false;
 };
+
+// Interface of tiers in files: FileTier, or VirtualFiles in virtual time. Loop thread only.
+
+class NvmeTier : public Tier, public runtime::ProgressSource {
+ public:
+  using Tier::start;
+  /// For checksums that another object added to the plan as `sums`.
+  virtual void start(const runtime::Arena& arena, runtime::MemoryId sums) = 0;
+
+  /// Test only: the next request never completes.
+  virtual void lose_next_request() noexcept = 0;
+  /// Number of leftover folders of dead jobs that start() removed.
+  [[nodiscard]] virtual int cleared() const = 0;
+};
+
+/// Creates the tier of a rank. The loop must outlive it.
+using MakeNvmeTier = std::function<std::unique_ptr<NvmeTier>(runtime::EventLoop& loop, int rank)>;
 
 }  // namespace ranvier::offload

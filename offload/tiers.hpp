@@ -8,7 +8,6 @@
 //   tiers.fetch(moments, 0, {to_device, bytes}, [] { … });
 #pragma once
 
-#include "offload/nvme_tier.hpp"
 #include "offload/staging_pool.hpp"
 #include "offload/tier.hpp"
 #include "runtime/device/device.hpp"

@@ -2,7 +2,7 @@
 // memory stays unchanged. For phantom devices. Loop thread only.
 #pragma once
 
-#include "offload/nvme_tier.hpp"
+#include "offload/tier.hpp"
 #include "runtime/simulation/virtual_disk.hpp"
 
 #include <cstdint>

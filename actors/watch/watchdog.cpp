@@ -1,6 +1,6 @@
 #include "actors/watch/watchdog.hpp"
 
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -7,9 +7,9 @@
 #pragma once
 
 #include "collectives/communicators/communicator.hpp"
-#include "collectives/plans/plan_choice.hpp"
+#include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/rank_schedule.hpp"
-#include "runtime/base/strided_layout.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <cstddef>
 #include <memory>

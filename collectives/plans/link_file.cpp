@@ -1,8 +1,8 @@
 #include "collectives/plans/link_file.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 #include "runtime/files/memory_map.hpp"
-#include "runtime/base/nearest_name.hpp"
 
 #include <boost/json/parse.hpp>
 #include <fmt/format.h>

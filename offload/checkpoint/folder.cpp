@@ -1,6 +1,6 @@
 #include "offload/checkpoint/folder.hpp"
 
-#include "offload/host_name.hpp"
+#include "offload/job_directory.hpp"
 #include "runtime/base/error.hpp"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
-#include "runtime/host/control_group.hpp"
+#include "runtime/host/cores.hpp"
 
 #include <fmt/core.h>
 
@@ -11,10 +11,12 @@
 #include <initializer_list>
 #include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 namespace ranvier::runtime {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -88,6 +90,15 @@ void refuse_allocation(std::size_t bytes, std::size_t used, std::size_t budget) 
        "device memory is exhausted: {} ({} bytes) requested, {} of the budget of {} in use; raise "
        "`device_memory`, or use flags that `dry_run` lists",
        format_bytes(bytes), bytes, format_bytes(used), format_bytes(budget));
+}
+
+std::size_t peak_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string key; status >> key; std::getline(status, key)) {
+    std::size_t kibibytes = 0;
+    if (key == "VmHWM:" && status >> kibibytes) return kibibytes * 1024;
+  }
+  return 0;
 }
 
 }  // namespace ranvier::runtime

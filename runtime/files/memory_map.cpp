@@ -1,7 +1,7 @@
 #include "runtime/files/memory_map.hpp"
 
 #include "runtime/base/console.hpp"
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,8 +1,8 @@
 #include "runtime/machine/machine_profile.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 #include "runtime/files/memory_map.hpp"
-#include "runtime/base/nearest_name.hpp"
 
 #include <fmt/ranges.h>
 

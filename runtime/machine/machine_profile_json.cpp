@@ -1,6 +1,6 @@
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 #include "runtime/machine/machine_profile.hpp"
-#include "runtime/base/nearest_name.hpp"
 
 #include <boost/json/parse.hpp>
 #include <fmt/format.h>

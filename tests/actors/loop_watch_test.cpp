@@ -1,6 +1,6 @@
 // A blocked event loop, in a separate process: the watchdog ends it.
 #include "actors/watch/watchdog.hpp"
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/doubles/transports.hpp"
 #include "tests/temporary_folder.hpp"

@@ -5,9 +5,8 @@
 #include <bit>
 #include <string>
 
-#include "collectives/plans/hierarchical.hpp"
-#include "collectives/plans/ho_ring.hpp"
 #include "collectives/plans/recursive.hpp"
+#include "collectives/plans/ring.hpp"
 #include "collectives/plans/traffic.hpp"
 #include "tests/collectives/reference.hpp"
 #include "tests/errors.hpp"

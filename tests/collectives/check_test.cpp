@@ -1,6 +1,6 @@
 #include "collectives/plans/plan.hpp"
+#include "collectives/plans/recursive.hpp"
 #include "collectives/plans/ring.hpp"
-#include "collectives/plans/tree.hpp"
 #include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>

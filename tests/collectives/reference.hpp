@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "collectives/plans/algorithms.hpp"
-#include "collectives/plans/tree.hpp"
+#include "collectives/plans/recursive.hpp"
 #include "runtime/base/dtype.hpp"
 
 namespace ranvier::test {

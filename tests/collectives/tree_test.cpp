@@ -1,4 +1,4 @@
-#include "collectives/plans/tree.hpp"
+#include "collectives/plans/recursive.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,6 @@
 // a fetched buffer holds noise until completion; a stored one is read at the end.
 #pragma once
 
-#include "offload/nvme_tier.hpp"
 #include "offload/tier.hpp"
 #include "runtime/loop/event_loop.hpp"
 
