@@ -1,4 +1,4 @@
-// Element types of device memory. Bf16 and F16 are storage only: arithmetic is done in float.
+// Element types and strided arrays in device memory. Bf16 and F16 are storage only: arithmetic is done in float.
 #pragma once
 
 #include <bit>
@@ -124,9 +124,8 @@ decltype(auto) with_float_type(DType dtype, F&& f) {
   }
 }
 
-// Layout of an array in runs of equal length and distance: one slice of every row of a larger array. Kernels take it
-// in one call, regardless of the number of runs. Plain data; any thread.
-
+/// Layout of an array in runs of equal length and distance: one slice of every row of a larger array. Kernels take it
+/// in one call, regardless of the number of runs.
 struct StridedLayout {
   std::size_t run = 0;     ///< elements per run; 0: contiguous array
   std::size_t stride = 0;  ///< elements from the start of a run to the start of the next, at least `run`

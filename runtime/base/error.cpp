@@ -1,29 +1,14 @@
 #include "runtime/base/error.hpp"
 
+#include "runtime/base/names.hpp"
+
 #include <new>
 
 namespace ranvier {
 
 const char* to_string(ErrorCode code) noexcept {
-  switch (code) {
-    case ErrorCode::usage:
-      return "usage";
-    case ErrorCode::data:
-      return "data";
-    case ErrorCode::io:
-      return "io";
-    case ErrorCode::memory:
-      return "memory";
-    case ErrorCode::device:
-      return "device";
-    case ErrorCode::transport:
-      return "transport";
-    case ErrorCode::numeric:
-      return "numeric";
-    case ErrorCode::internal:
-      return "internal";
-  }
-  return "?";
+  return runtime::enum_name<ErrorCode::internal>(
+      code, {"usage", "data", "io", "memory", "device", "transport", "numeric", "internal"});
 }
 
 int exit_code(ErrorCode code) noexcept {

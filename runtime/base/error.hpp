@@ -48,7 +48,7 @@ void expect(bool condition, fmt::format_string<Args...> format, Args&&... args) 
 }
 
 // Exit statuses, the same in all programs, for schedulers and scripts that restart a job. Numbers follow sysexits.h if
-// it has a matching meaning. Callable from any thread.
+// it has a matching meaning.
 
 /// Stopped by a signal or a limit before the end; another run can resume it.
 inline constexpr int stopped_exit_code = 75;

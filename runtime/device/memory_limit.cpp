@@ -4,22 +4,20 @@
 #include "runtime/device/arena.hpp"
 #include "runtime/host/cores.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <fstream>
 #include <initializer_list>
 #include <limits>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <utility>
 
 namespace ranvier::runtime {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kibibyte = 1024;
 
 /// File names of one version of control groups.
 struct GroupFiles {
@@ -50,7 +48,6 @@ std::size_t number_after(const fs::path& path, std::string_view key) {
 }
 
 MemoryLimit of_machine(const fs::path& root) {
-  constexpr std::size_t kibibyte = 1024;
   const fs::path info = root / "proc/meminfo";
   const std::size_t available = number_after(info, "MemAvailable:") * kibibyte;
   const std::size_t swap = number_after(info, "SwapFree:") * kibibyte;
@@ -92,13 +89,6 @@ void refuse_allocation(std::size_t bytes, std::size_t used, std::size_t budget) 
        format_bytes(bytes), bytes, format_bytes(used), format_bytes(budget));
 }
 
-std::size_t peak_resident_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string key; status >> key; std::getline(status, key)) {
-    std::size_t kibibytes = 0;
-    if (key == "VmHWM:" && status >> kibibytes) return kibibytes * 1024;
-  }
-  return 0;
-}
+std::size_t peak_resident_bytes() { return number_after("/proc/self/status", "VmHWM:") * kibibyte; }
 
 }  // namespace ranvier::runtime

@@ -30,16 +30,15 @@ namespace ranvier::runtime {
 /// that may use it, and `quota` by all processes.
 [[nodiscard]] int core_share(std::span<const cpu_set_t> masks, std::size_t process, int quota);
 
-// Control groups (cgroups) of this process, from its own up to the machine's. Callable from any thread.
-
+/// Control group (cgroup) of this process.
 struct ControlGroup {
   std::filesystem::path folder;  ///< folder with its files
   std::string name;              ///< "/system.slice/job"
   int version = 2;               ///< version of control groups: 1 or 2
 };
 
-/// Groups of the hierarchy that limits `controller` ("memory", "cpu"). `root` contains /proc and /sys; empty if the
-/// system has no control groups.
+/// Groups of the hierarchy that limits `controller` ("memory", "cpu"), from the process's own up to the machine's.
+/// `root` contains /proc and /sys; empty if the system has no control groups.
 [[nodiscard]] std::vector<ControlGroup> control_groups(std::string_view controller,
                                                        const std::filesystem::path& root);
 

@@ -17,9 +17,7 @@
 
 namespace ranvier::runtime {
 
-// Performance of a cluster's links. Plain data; any thread.
-
-/// One class of links, full duplex; rates are per direction.
+/// One class of a cluster's links, full duplex; rates are per direction.
 struct Link {
   double latency_seconds = 0;        ///< time before the first byte of a message arrives
   double bytes_per_second = 0;       ///< rate of one rank
