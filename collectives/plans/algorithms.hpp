@@ -26,8 +26,6 @@ struct Algorithm {
                           int only = every_rank) const {
     return make(topology, elements, chunks, chunk, only);
   }
-  /// Plans of all chunks.
-  [[nodiscard]] std::vector<Plan> plans(const Topology& topology, std::size_t elements, int chunks) const;
   /// Steps of `rank` in each plan, computed without the other ranks: O(P) time and memory for most algorithms.
   [[nodiscard]] std::vector<RankSchedule> schedules(const Topology& topology, std::size_t elements, int chunks,
                                                     int rank) const;
@@ -43,12 +41,7 @@ struct Algorithm {
 [[nodiscard]] const Algorithm& choose(Collective collective, const Topology& topology, std::size_t elements,
                                       const Conditions& conditions);
 
-// Checks the plan of a collective, see plan.hpp.
-void check(Collective collective, const Plan& plan, int chunks = 1, int chunk = 0);
-
-// Parameters for running a collective, as plain data; any thread.
-
-/// Algorithm, by the names of algorithms.hpp ("auto" is resolved before), and chunking.
+/// Names of algorithms ("auto" is resolved before), and chunking.
 struct PlanChoice {
   std::string all_gather = "ring", reduce_scatter = "ring", all_reduce = "ring";
   std::size_t chunk_bytes = 1 << 20;  ///< maximum bytes of all parts' pieces per chunk

@@ -5,12 +5,10 @@
 #include "runtime/files/memory_map.hpp"
 
 #include <boost/json/parse.hpp>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <utility>
 #include <vector>
 
 namespace ranvier::collectives {

@@ -21,26 +21,19 @@ namespace ranvier::collectives {
 [[nodiscard]] Plan ring_all_reduce(int ranks, std::size_t elements, int chunks = 1, int chunk = 0);
 
 // H-Ring (PaRO §3.3): rings across the nodes, then rings inside the nodes; a reduce-scatter runs in the opposite
-// order. Only neighbours communicate. n nodes (rows) of k ranks, P = n k, E elements, all divisible.
-//
-//   operation        steps          sent per rank   between nodes   out of a node
-//   all-gather       (n-1) + (k-1)  E (P-1)/P       E (n-1)         E (P-k)/P
-//   reduce-scatter   (k-1) + (n-1)  E (P-1)/P       E (n-1)         E (P-k)/P
+// order. Only neighbours communicate.
 //
 // Order of the sum for the piece of rank (i, o): in each node ranks i+1, i+2, …, i; then nodes o+1, o+2, …, o.
-
 [[nodiscard]] Plan h_ring_all_gather(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,
                                      int only = every_rank);
 [[nodiscard]] Plan h_ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks = 1,
                                          int chunk = 0, int only = every_rank);
 
 // HO-Ring (PaRO §3.3): rings inside and across the nodes run at the same time, so neither kind of link idles. While a
-// node passes one node's pieces around, the rings across the nodes bring the next node's pieces. README.md has the
-// costs.
+// node passes one node's pieces around, the rings across the nodes bring the next node's pieces.
 //
 // The reduce-scatter is a backwards all-gather of half pieces, so no step moves the same elements both inside and
 // across nodes. With one rank per node, or one node, it is a plain ring.
-
 [[nodiscard]] Plan ho_ring_all_gather(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,
                                       int only = every_rank);
 /// Order of the sum for the piece of rank (i, o): S(o), with S(m) = (value of (i, m) + S(m-1)) + R(m). Here m goes
@@ -50,15 +43,8 @@ namespace ranvier::collectives {
 [[nodiscard]] Plan ho_ring_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,
                                       int only = every_rank);
 
-// 2-D torus all-reduce (Mikami et al., cited by PaRO §2): reduce-scatter in rings inside the nodes, all-reduce in
-// rings across the nodes, all-gather inside. Only neighbours communicate. n nodes (rows) of k ranks, P = n k, E
-// elements, all divisible.
-//
-//   steps                 sent per rank   between nodes   out of a node
-//   2 (k-1) + 2 (n-1)     2 E (P-1)/P     2 E (n-1)       2 E (P-k)/P
-//
-// Order of the sums: as in H-Ring's reduce-scatter.
-
+/// 2-D torus (Mikami et al., cited by PaRO §2): H-Ring's reduce-scatter and all-gather, so the rings across the nodes
+/// reduce in between.
 [[nodiscard]] Plan torus_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,
                                     int only = every_rank);
 

@@ -8,6 +8,7 @@
 #include "collectives/plans/recursive.hpp"
 #include "collectives/plans/ring.hpp"
 #include "collectives/plans/traffic.hpp"
+#include "tests/collectives/plan_check.hpp"
 #include "tests/collectives/reference.hpp"
 #include "tests/errors.hpp"
 #include "tests/seeds.hpp"

@@ -2,6 +2,7 @@
 #include "collectives/plans/recursive.hpp"
 #include "collectives/plans/ring.hpp"
 #include "runtime/base/error.hpp"
+#include "tests/collectives/plan_check.hpp"
 
 #include <doctest/doctest.h>
 
