@@ -56,9 +56,8 @@ struct UringOutcome {
 /// Creates a queue on min(`depth`, 16) threads.
 [[nodiscard]] std::unique_ptr<IoQueue> make_thread_queue(int depth);
 
-// Retry limits for requests that return EINTR or EAGAIN, or transfer less than a block.
-
-/// Attempts without a transferred byte before a request fails: over a second if each was delayed.
+/// Attempts without a transferred byte (EINTR, EAGAIN, or less than a block) before a request fails: over a second if
+/// each was delayed.
 inline constexpr int max_attempts = 60;
 
 /// Delay before requests that returned EAGAIN are submitted again.

@@ -38,8 +38,7 @@ class JobDirectory {
   int cleared_ = 0;
 };
 
-// Host name, which distinguishes folders and locks of jobs. Any thread.
-
+/// Host name, which distinguishes folders and locks of jobs.
 [[nodiscard]] inline std::string host_name() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";

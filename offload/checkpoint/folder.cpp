@@ -3,8 +3,6 @@
 #include "offload/job_directory.hpp"
 #include "runtime/base/error.hpp"
 
-#include <fmt/format.h>
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +12,6 @@
 #include <string_view>
 #include <system_error>
 #include <tuple>
-#include <utility>
 
 namespace ranvier::offload {
 namespace {
