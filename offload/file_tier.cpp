@@ -114,12 +114,6 @@ std::vector<std::size_t> FileTier::region_bytes() const {
   return sizes;
 }
 
-void FileTier::plan(runtime::MemoryPlan& plan) {
-  if (!state_->options.checksums) return;
-  sums_ = plan.add({runtime::MemoryKind::workspace, runtime::MemorySpace::host, "checksums of files",
-                    checksum_bytes(region_bytes(), state_->options.request_bytes), 1});
-}
-
 void FileTier::start(const runtime::Arena& arena, runtime::MemoryId sums) {
   if (!state_->options.checksums) return start();
   const std::size_t bytes = checksum_bytes(region_bytes(), state_->options.request_bytes);

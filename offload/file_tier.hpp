@@ -7,7 +7,7 @@
 #pragma once
 
 #include "offload/file_system.hpp"
-#include "offload/nvme_tier.hpp"
+#include "offload/tier.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ struct FileTierOptions {
   bool checksums = false;                            ///< verify read data with checksums (block_checksums.hpp)
 };
 
-class FileTier final : public NvmeTier {
+class FileTier final : public Tier {
  public:
   /// Throws ErrorCode::usage for invalid options. The loop must outlive the tier.
   FileTier(runtime::EventLoop& loop, FileTierOptions options,
@@ -40,9 +40,7 @@ class FileTier final : public NvmeTier {
   [[nodiscard]] static std::size_t checksum_bytes(std::span<const std::size_t> regions,
                                                   std::size_t request_bytes = FileTierOptions{}.request_bytes);
 
-  void plan(runtime::MemoryPlan& plan) override;
   /// Creates the folders and files. Throws ErrorCode::io, naming folder, needed and free bytes, if they do not fit.
-  void start(const runtime::Arena& arena) override { start(arena, sums_); }
   void start(const runtime::Arena& arena, runtime::MemoryId sums) override;
   /// Starts without memory for checksums.
   void start();
@@ -72,7 +70,6 @@ class FileTier final : public NvmeTier {
   void start(std::span<std::uint64_t> sums);
 
   std::unique_ptr<State> state_;
-  runtime::MemoryId sums_;
 };
 
 }  // namespace ranvier::offload

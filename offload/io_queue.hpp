@@ -5,6 +5,8 @@
 // wake().
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -53,5 +55,14 @@ struct UringOutcome {
 
 /// Creates a queue on min(`depth`, 16) threads.
 [[nodiscard]] std::unique_ptr<IoQueue> make_thread_queue(int depth);
+
+/// Attempts without a transferred byte (EINTR, EAGAIN, or less than a block) before a request fails: over a second if
+/// each was delayed.
+inline constexpr int max_attempts = 60;
+
+/// Delay before requests that returned EAGAIN are submitted again.
+[[nodiscard]] inline std::chrono::microseconds pause_before(int attempt) {
+  return std::chrono::microseconds(std::min(20'000, 100 << std::min(attempt, 8)));
+}
 
 }  // namespace ranvier::offload

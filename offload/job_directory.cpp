@@ -1,6 +1,5 @@
 #include "offload/job_directory.hpp"
 
-#include "offload/host_name.hpp"
 #include "runtime/base/error.hpp"
 
 #include <fcntl.h>
@@ -11,7 +10,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -6,7 +6,11 @@
 // Any thread.
 #pragma once
 
+#include <unistd.h>
+
+#include <array>
 #include <filesystem>
+#include <string>
 
 namespace ranvier::offload {
 
@@ -33,5 +37,12 @@ class JobDirectory {
   int lock_ = -1;
   int cleared_ = 0;
 };
+
+/// Host name, which distinguishes folders and locks of jobs.
+[[nodiscard]] inline std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
 
 }  // namespace ranvier::offload

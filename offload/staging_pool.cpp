@@ -2,7 +2,6 @@
 
 #include "runtime/base/error.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace ranvier::offload {
@@ -11,10 +10,6 @@ StagingPool::StagingPool(runtime::EventLoop& loop, std::string name, std::size_t
     : loop_(loop), name_(std::move(name)), slot_bytes_(Tier::whole_blocks(slot_bytes)), taken_(slots, false) {
   expect(slots > 0, "the pool {} has no slots", name_);
   for (std::size_t slot = slots; slot-- > 0;) free_.push_back(slot);
-}
-
-void StagingPool::plan(runtime::MemoryPlan& plan) {
-  item_ = plan.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, name_, slot_bytes_, slots()});
 }
 
 void StagingPool::start(const runtime::Arena& arena, runtime::MemoryId item) {
@@ -39,7 +34,6 @@ void StagingPool::grant() {
     const std::size_t slot = free_.back();
     free_.pop_back();
     taken_[slot] = true;
-    max_taken_ = std::max(max_taken_, slots() - free_.size());
     loop_.post([granted = std::move(line_.front()), slot] { granted(slot); });
     line_.pop_front();
   }

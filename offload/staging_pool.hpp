@@ -27,10 +27,7 @@ class StagingPool {
   /// Creates slots of Tier::whole_blocks(slot_bytes).
   StagingPool(runtime::EventLoop& loop, std::string name, std::size_t slot_bytes, std::size_t slots);
 
-  void plan(runtime::MemoryPlan& plan);
-  /// `arena` belongs to the plan and must outlive the pool.
-  void start(const runtime::Arena& arena) { start(arena, item_); }
-  /// For slots that another object added to the plan as `item`.
+  /// Takes the slots that `item` is in the plan of `arena`, which must outlive the pool.
   void start(const runtime::Arena& arena, runtime::MemoryId item);
 
   /// Calls `granted` on the loop, after this returned, when a slot is free; in the order of the calls.
@@ -40,9 +37,6 @@ class StagingPool {
 
   [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
   [[nodiscard]] std::size_t slots() const noexcept { return taken_.size(); }
-  [[nodiscard]] std::size_t waiting() const noexcept { return line_.size(); }
-  /// Maximum number of slots taken at the same time so far.
-  [[nodiscard]] std::size_t max_taken() const noexcept { return max_taken_; }
 
  private:
   void grant();
@@ -57,7 +51,6 @@ class StagingPool {
   std::vector<bool> taken_;
   std::vector<std::size_t> free_;
   std::deque<Granted> line_;
-  std::size_t max_taken_ = 0;
 };
 
 }  // namespace ranvier::offload

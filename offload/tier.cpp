@@ -12,12 +12,6 @@ Region Tier::reserve(runtime::MemoryKind kind, std::string name, std::size_t byt
   return {regions_.size() - 1};
 }
 
-std::size_t Tier::reserved_bytes() const noexcept {
-  std::size_t bytes = 0;
-  for (const Reserved& region : regions_) bytes += region.bytes;
-  return bytes;
-}
-
 void Tier::check(const char* what, Region region, std::size_t offset, const std::byte* data,
                  std::size_t bytes) const {
   expect(started_, "{} before the tier has started", what);

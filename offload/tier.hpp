@@ -1,19 +1,20 @@
-// Storage for bytes outside the device (file_tier.hpp). Regions are reserved before the first step, like all memory of
-// a run; then ranges of them are fetched and stored. Loop thread only.
+// Storage for bytes in files: FileTier, or VirtualFiles in virtual time. Regions are reserved before the first step,
+// like all memory of a run; then ranges of them are fetched and stored. Loop thread only.
 //
 //   const Region states = tier.reserve(MemoryKind::optimizer, "optimizer states", bytes);
-//   tier.plan(plan);                                   // adds the tier's own memory
-//   const Arena arena(device, plan);
-//   tier.start(arena);                                 // allocates the space, or throws
+//   tier.start(arena, sums);                           // allocates the space, or throws
 //   tier.fetch(states, offset, slot, [] { … });        // returns at once
 #pragma once
 
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/device/arena.hpp"
+#include "runtime/liveness/pending_work.hpp"
 #include "runtime/loop/event_loop.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ struct Region {
   std::size_t index = 0;
 };
 
-class Tier {
+class Tier : public runtime::ProgressSource {
  public:
   /// Transfers move complete blocks, as O_DIRECT requires: offsets, addresses and lengths are multiples of
   /// block_bytes. Plan slots with whole_blocks(), so each starts on a block.
@@ -34,20 +35,14 @@ class Tier {
     return runtime::round_up(bytes, block_bytes);
   }
 
-  virtual ~Tier() = default;
   Tier(const Tier&) = delete;
   Tier& operator=(const Tier&) = delete;
 
   /// Reserves whole_blocks(bytes), only before the tier starts. `name` appears in errors.
   Region reserve(runtime::MemoryKind kind, std::string name, std::size_t bytes);
 
-  /// Bytes of all regions.
-  [[nodiscard]] std::size_t reserved_bytes() const noexcept;
-
-  /// Adds the tier's own memory to a plan, after all reservations.
-  virtual void plan(runtime::MemoryPlan& plan) = 0;
-  /// Allocates the space. `arena` belongs to the plan and must outlive the tier.
-  virtual void start(const runtime::Arena& arena) = 0;
+  /// Allocates the space. `sums`: memory for checksums in the plan of `arena`, which must outlive the tier.
+  virtual void start(const runtime::Arena& arena, runtime::MemoryId sums) = 0;
 
   // Several transfers may run at the same time, in any order, unless they overlap in a region or in memory: wait for
   // `done` then. Memory must stay valid until `done` or the tier's end. Regions are zero at first. A failed transfer
@@ -64,6 +59,11 @@ class Tier {
 
   /// Description for the user, after start(): "io_uring, O_DIRECT, 32 × 1.0 MiB, /nvme0, /nvme1".
   [[nodiscard]] virtual std::string description() const = 0;
+
+  /// Test only: the next request never completes.
+  virtual void lose_next_request() noexcept = 0;
+  /// Number of leftover folders of dead jobs that start() removed.
+  [[nodiscard]] virtual int cleared() const = 0;
 
  protected:
   struct Reserved {
@@ -89,5 +89,8 @@ class Tier {
   std::uint64_t fetched_ = 0, stored_ = 0;
   bool started_ = false;
 };
+
+/// Creates the tier of a rank. The loop must outlive it.
+using MakeTier = std::function<std::unique_ptr<Tier>(runtime::EventLoop& loop, int rank)>;
 
 }  // namespace ranvier::offload

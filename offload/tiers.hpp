@@ -8,7 +8,6 @@
 //   tiers.fetch(moments, 0, {to_device, bytes}, [] { … });
 #pragma once
 
-#include "offload/nvme_tier.hpp"
 #include "offload/staging_pool.hpp"
 #include "offload/tier.hpp"
 #include "runtime/device/device.hpp"
@@ -34,7 +33,7 @@ struct TierRegion {
 struct FileOptions {
   std::vector<std::filesystem::path> directories;  ///< one per disk
   bool checksums = false;                          ///< verify read data
-  MakeNvmeTier make = {};                          ///< null: files in the directories (FileTier)
+  MakeTier make = {};                              ///< null: files in the directories (FileTier)
 };
 
 class TierPlan {
@@ -144,7 +143,7 @@ class Tiers {
   std::unique_ptr<runtime::Stream> fetch_stream_, store_stream_;
   std::vector<Holding> places_;  // by region
   std::unique_ptr<StagingPool> pool_;
-  std::unique_ptr<NvmeTier> files_;
+  std::unique_ptr<Tier> files_;
 };
 
 }  // namespace ranvier::offload

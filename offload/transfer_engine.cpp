@@ -1,6 +1,6 @@
 #include "offload/transfer_engine.hpp"
 
-#include "offload/io_retry.hpp"
+#include "offload/io_queue.hpp"
 #include "offload/tier.hpp"
 #include "runtime/base/error.hpp"
 

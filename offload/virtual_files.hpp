@@ -2,22 +2,21 @@
 // memory stays unchanged. For phantom devices. Loop thread only.
 #pragma once
 
-#include "offload/nvme_tier.hpp"
+#include "offload/tier.hpp"
 #include "runtime/simulation/virtual_disk.hpp"
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace ranvier::offload {
 
-class VirtualFiles final : public NvmeTier {
+class VirtualFiles final : public Tier {
  public:
   /// Loop and disk must outlive it.
   VirtualFiles(runtime::EventLoop& loop, runtime::VirtualDisk& disk) : loop_(&loop), disk_(&disk) {}
 
-  void plan(runtime::MemoryPlan&) override {}
-  void start(const runtime::Arena&) override { close_reservations(); }
-  void start(const runtime::Arena& arena, runtime::MemoryId) override { start(arena); }
+  void start(const runtime::Arena&, runtime::MemoryId) override { close_reservations(); }
   void lose_next_request() noexcept override { lost_ = true; }
   [[nodiscard]] int cleared() const override { return 0; }
   [[nodiscard]] std::string description() const override { return "files in virtual time"; }
@@ -25,13 +24,22 @@ class VirtualFiles final : public NvmeTier {
   [[nodiscard]] std::uint64_t done() const noexcept override { return done_; }
 
  protected:
-  void fetch_blocks(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) override;
-  void store_blocks(Region region, std::size_t offset, std::span<const std::byte> from,
-                    runtime::Handler done) override;
+  void fetch_blocks(Region, std::size_t, std::span<std::byte> to, runtime::Handler done) override {
+    disk_->read(to.size(), over(std::move(done)));
+  }
+  void store_blocks(Region, std::size_t, std::span<const std::byte> from, runtime::Handler done) override {
+    disk_->write(from.size(), over(std::move(done)));
+  }
 
  private:
   /// Handler for the disk's completion of a request.
-  [[nodiscard]] runtime::Handler over(runtime::Handler done);
+  [[nodiscard]] runtime::Handler over(runtime::Handler done) {
+    return [this, lost = std::exchange(lost_, false), done = std::move(done)] {
+      if (lost) return;
+      ++done_;
+      loop_->post(done);
+    };
+  }
 
   runtime::EventLoop* loop_;
   runtime::VirtualDisk* disk_;

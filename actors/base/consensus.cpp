@@ -1,6 +1,6 @@
 #include "actors/base/consensus.hpp"
 
-#include "collectives/plans/tree.hpp"
+#include "collectives/plans/recursive.hpp"
 #include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>

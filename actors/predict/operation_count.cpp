@@ -1,6 +1,6 @@
 #include "actors/predict/operation_count.hpp"
 
-#include "runtime/base/strided_layout.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <map>
 #include <span>

@@ -109,9 +109,9 @@ PredictedJob::PredictedJob(const models::Architecture& architecture, const model
     const AlgorithmNames& names = options.algorithms;
     nccl_ = std::make_unique<collectives::PhantomNccl>(
         cluster_,
-        collectives::PhantomNccl::Ways{collectives::nccl_mode(names.all_gather),
-                                       collectives::nccl_mode(names.reduce_scatter),
-                                       collectives::nccl_mode(names.all_reduce)},
+        collectives::NcclModes{collectives::nccl_mode(names.all_gather),
+                               collectives::nccl_mode(names.reduce_scatter),
+                               collectives::nccl_mode(names.all_reduce)},
         equivalent_.any() ? equivalent_.absent() : std::vector<bool>());
   }
   options_ = steps_of(options, how.steps);

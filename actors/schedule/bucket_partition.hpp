@@ -11,7 +11,7 @@
 #include "collectives/plans/plan.hpp"
 #include "offload/bucket_layout.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/base/strided_layout.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <cstddef>
 #include <vector>

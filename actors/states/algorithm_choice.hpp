@@ -6,8 +6,8 @@
 
 #include "actors/states/sharded_unit.hpp"
 #include "actors/states/unit_shardings.hpp"
+#include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/link_file.hpp"
-#include "collectives/plans/plan_choice.hpp"
 #include "collectives/plans/shard.hpp"
 #include "models/core/layer.hpp"
 

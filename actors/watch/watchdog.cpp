@@ -1,5 +1,7 @@
 #include "actors/watch/watchdog.hpp"
 
+#include "runtime/base/error.hpp"
+
 #include <algorithm>
 #include <limits>
 

@@ -5,7 +5,6 @@
 #include "apps/program/manual.hpp"
 #include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/link_file.hpp"
-#include "collectives/plans/plan_choice.hpp"
 
 #include <cstddef>
 #include <filesystem>

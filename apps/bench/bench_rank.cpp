@@ -1,6 +1,6 @@
 #include "apps/bench/bench_rank.hpp"
 
-#include "collectives/plans/tree.hpp"
+#include "collectives/plans/recursive.hpp"
 #include "runtime/device/cuda_build.hpp"
 
 #include <cstring>

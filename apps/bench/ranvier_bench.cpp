@@ -7,7 +7,7 @@
 #include "apps/program/agreement.hpp"
 #include "apps/program/print_error.hpp"
 #include "apps/program/profile_search_path.hpp"
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "runtime/files/atomic_file.hpp"
 

@@ -4,7 +4,6 @@
 #include "apps/checkpoint/inspection.hpp"
 #include "apps/checkpoint/weight_export.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/base/exit_code.hpp"
 
 namespace ranvier::apps {
 

@@ -2,7 +2,7 @@
 #include "apps/checkpoint/checkpoint_options.hpp"
 #include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/program/print_error.hpp"
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/core.h>
 

@@ -12,7 +12,7 @@
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/tokenizers/utf8.hpp"
 #include "models/weights/unit_weights.hpp"
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "runtime/host/cores.hpp"
 

@@ -1,7 +1,7 @@
 #include "apps/options/checkpoint_flags.hpp"
 
 #include "apps/options/train_options.hpp"
-#include "runtime/base/nearest_name.hpp"
+#include "runtime/base/names.hpp"
 
 #include <fmt/ranges.h>
 

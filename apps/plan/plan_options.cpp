@@ -2,9 +2,9 @@
 
 #include "apps/options/other_names.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 #include "runtime/host/cores.hpp"
 #include "runtime/machine/machine_profile.hpp"
-#include "runtime/base/nearest_name.hpp"
 
 #include <fmt/ranges.h>
 

@@ -2,7 +2,7 @@
 #include "apps/plan/plan_options.hpp"
 #include "apps/plan/plan_run.hpp"
 #include "apps/program/print_error.hpp"
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/core.h>
 

@@ -1,7 +1,7 @@
 // Error handling before training: an error on one rank ends all ranks with one message.
 #pragma once
 
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 #include "apps/program/man_page.hpp"
 
 #include "apps/program/build_info.hpp"
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/core.h>
 

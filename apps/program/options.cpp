@@ -1,6 +1,6 @@
 #include "apps/program/options.hpp"
 
-#include "runtime/base/nearest_name.hpp"
+#include "runtime/base/names.hpp"
 
 #include <boost/program_options/options_description.hpp>
 #include <boost/program_options/parsers.hpp>

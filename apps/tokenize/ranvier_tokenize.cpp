@@ -2,7 +2,7 @@
 #include "apps/program/flag_names.hpp"
 #include "apps/program/print_error.hpp"
 #include "apps/tokenize/tokenize_run.hpp"
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 
 #include <unistd.h>
 

@@ -13,7 +13,7 @@
 #include "apps/train/run.hpp"
 #include "apps/train/run_defaults.hpp"
 #include "runtime/base/console.hpp"
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/liveness/thread_watchdog.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 

@@ -16,7 +16,7 @@
 #include "apps/train/warm_up.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "models/weights/partial_weights.hpp"
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "runtime/files/atomic_file.hpp"
 

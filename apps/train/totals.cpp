@@ -1,7 +1,7 @@
 #include "apps/train/totals.hpp"
 
 #include "actors/base/gather.hpp"
-#include "runtime/host/process_memory.hpp"
+#include "runtime/device/memory_limit.hpp"
 
 #include <cstring>
 #include <utility>

@@ -13,7 +13,7 @@
 #include "apps/view/live_run.hpp"
 #include "runtime/base/console.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/host/process_memory.hpp"
+#include "runtime/device/memory_limit.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <fmt/chrono.h>

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <deque>
 #include <list>
-#include <map>
 #include <numeric>
 #include <utility>
 

@@ -6,7 +6,7 @@
 
 #include "collectives/communicators/communicator.hpp"
 #include "collectives/communicators/executor.hpp"
-#include "collectives/plans/plan_choice.hpp"
+#include "collectives/plans/algorithms.hpp"
 
 #include <cstddef>
 #include <cstdint>

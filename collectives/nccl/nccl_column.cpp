@@ -2,8 +2,6 @@
 
 #include "runtime/base/error.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <exception>
 #include <iterator>
@@ -24,8 +22,8 @@ std::string nccl_version_text(int version) {
 /// A communicator of one flow of actors.
 class NcclColumn::Member final : public Communicator {
  public:
-  Member(runtime::EventLoop& loop, std::shared_ptr<NcclPhases> phases, const Ways& ways, TeamKind kind, int number,
-         PlanCommunicator::Options options)
+  Member(runtime::EventLoop& loop, std::shared_ptr<NcclPhases> phases, const NcclModes& ways, TeamKind kind,
+         int number, PlanCommunicator::Options options)
       : loop_(loop),
         phases_(std::move(phases)),
         ways_(ways),
@@ -89,7 +87,7 @@ class NcclColumn::Member final : public Communicator {
 
   runtime::EventLoop& loop_;
   std::shared_ptr<NcclPhases> phases_;
-  Ways ways_;
+  NcclModes ways_;
   TeamKind kind_;
   int number_;
   PlanCommunicator::Options options_;
@@ -114,16 +112,10 @@ std::unique_ptr<Communicator> NcclColumn::communicator(TeamKind team, int number
                                                        PlanCommunicator::Options options) {
   expect(!connections_->connected(), "a communicator of the {} was requested after NCCL was connected",
          to_string(team));
-  const Ways& ways = options_.ways;
+  const NcclModes& ways = options_.ways;
   phases_->add_communicator(number);
   connections_->add(team, options, std::find(ways.begin(), ways.end(), NcclMode::hierarchical) != ways.end());
   return std::make_unique<Member>(loop_, phases_, ways, team, number, std::move(options));
-}
-
-bool NcclColumn::sums_alike() const noexcept {
-  const Ways& ways = options_.ways;
-  return ways[static_cast<std::size_t>(Collective::reduce_scatter)] == NcclMode::plan &&
-         ways[static_cast<std::size_t>(Collective::all_reduce)] == NcclMode::plan;
 }
 
 void NcclColumn::connect(Handler done) {

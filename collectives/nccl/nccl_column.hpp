@@ -20,11 +20,9 @@ namespace ranvier::collectives {
 
 class NcclColumn final : public CommunicatorFactory {
  public:
-  using Ways = std::array<NcclMode, 3>;  ///< by Collective
-
   struct Options {
     std::vector<int> ranks;  ///< MPI ranks of the column, by row
-    Ways ways = {NcclMode::own, NcclMode::own, NcclMode::own};
+    NcclModes ways = {NcclMode::own, NcclMode::own, NcclMode::own};
     runtime::Duration timeout = std::chrono::seconds(60);  ///< timeout for peers to connect
   };
 
@@ -38,8 +36,7 @@ class NcclColumn final : public CommunicatorFactory {
   [[nodiscard]] std::unique_ptr<Communicator> communicator(TeamKind team, int number,
                                                            PlanCommunicator::Options options) override;
 
-  /// Whether all sums follow plans; otherwise NCCL chooses by the links of a column.
-  [[nodiscard]] bool sums_alike() const noexcept override;
+  [[nodiscard]] bool sums_alike() const noexcept override { return sums_follow_plans(options_.ways); }
 
   /// Creates NCCL's communicators; collective over the column. Then calls `done` on the loop. Throws on the loop if a
   /// rank is missing.

@@ -162,37 +162,29 @@ class OpenedNccl final : public NcclLibrary {
   Result group_start() override { return result_of(ncclGroupStart()); }
   Result group_end() override { return result_of(ncclGroupEnd()); }
 
-  Result all_gather(const void* from, void* to, std::size_t count, DType dtype, Handle handle,
-                    runtime::StreamView stream) override {
-    return result_of(ncclAllGather(from, to, count, type_of(dtype), comm(handle), runtime::cuda::native(stream)));
-  }
-  Result reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, Handle handle,
-                        runtime::StreamView stream) override {
-    return result_of(
-        ncclReduceScatter(from, to, count, type_of(dtype), ncclSum, comm(handle), runtime::cuda::native(stream)));
-  }
-  Result all_reduce(const void* from, void* to, std::size_t count, DType dtype, Handle handle,
-                    runtime::StreamView stream) override {
-    return result_of(
-        ncclAllReduce(from, to, count, type_of(dtype), ncclSum, comm(handle), runtime::cuda::native(stream)));
-  }
-  Result broadcast(const void* from, void* to, std::size_t count, DType dtype, int root, Handle handle,
-                   runtime::StreamView stream) override {
-    return result_of(
-        ncclBroadcast(from, to, count, type_of(dtype), root, comm(handle), runtime::cuda::native(stream)));
-  }
-  Result reduce(const void* from, void* to, std::size_t count, DType dtype, int root, Handle handle,
-                runtime::StreamView stream) override {
-    return result_of(
-        ncclReduce(from, to, count, type_of(dtype), ncclSum, root, comm(handle), runtime::cuda::native(stream)));
-  }
-  Result send(const void* from, std::size_t count, DType dtype, int peer, Handle handle,
-              runtime::StreamView stream) override {
-    return result_of(ncclSend(from, count, type_of(dtype), peer, comm(handle), runtime::cuda::native(stream)));
-  }
-  Result receive(void* to, std::size_t count, DType dtype, int peer, Handle handle,
-                 runtime::StreamView stream) override {
-    return result_of(ncclRecv(to, count, type_of(dtype), peer, comm(handle), runtime::cuda::native(stream)));
+  Result run(const NcclCall& call, DType dtype, Handle handle, runtime::StreamView stream) override {
+    using Kind = NcclCall::Kind;
+    const auto& [kind, from, to, count, peer] = call;
+    const ncclDataType_t type = type_of(dtype);
+    const ncclComm_t used = comm(handle);
+    const cudaStream_t queue = runtime::cuda::native(stream);
+    switch (kind) {
+      case Kind::all_gather:
+        return result_of(ncclAllGather(from, to, count, type, used, queue));
+      case Kind::reduce_scatter:
+        return result_of(ncclReduceScatter(from, to, count, type, ncclSum, used, queue));
+      case Kind::all_reduce:
+        return result_of(ncclAllReduce(from, to, count, type, ncclSum, used, queue));
+      case Kind::broadcast:
+        return result_of(ncclBroadcast(from, to, count, type, peer, used, queue));
+      case Kind::reduce:
+        return result_of(ncclReduce(from, to, count, type, ncclSum, peer, used, queue));
+      case Kind::send:
+        return result_of(ncclSend(from, count, type, peer, used, queue));
+      case Kind::receive:
+        return result_of(ncclRecv(to, count, type, peer, used, queue));
+    }
+    fail(ErrorCode::internal, "unknown NCCL call: number {}", static_cast<int>(kind));
   }
 
  private:

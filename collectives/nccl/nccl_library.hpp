@@ -20,6 +20,17 @@ class Device;
 
 namespace ranvier::collectives {
 
+struct NcclCall {
+  enum class Kind { all_gather, reduce_scatter, all_reduce, broadcast, reduce, send, receive };
+  Kind kind = Kind::all_gather;
+  std::byte* from = nullptr;  ///< unused by receive
+  std::byte* to = nullptr;    ///< unused by send
+  std::size_t count = 0;      ///< elements that one rank contributes to a gather, or keeps of a scatter
+  int peer = 0;               ///< NCCL rank of the root or peer
+
+  friend bool operator==(const NcclCall&, const NcclCall&) = default;
+};
+
 class NcclLibrary {
  public:
   /// NCCL's numbers; others are passed through.
@@ -58,22 +69,9 @@ class NcclLibrary {
   [[nodiscard]] virtual Result group_start() = 0;
   [[nodiscard]] virtual Result group_end() = 0;
 
-  // `count`: elements that one rank contributes to a gather or keeps of a scatter. In place if the pointers overlap
-  // accordingly.
-  [[nodiscard]] virtual Result all_gather(const void* from, void* to, std::size_t count, DType dtype, Handle handle,
-                                          runtime::StreamView stream) = 0;
-  [[nodiscard]] virtual Result reduce_scatter(const void* from, void* to, std::size_t count, DType dtype,
-                                              Handle handle, runtime::StreamView stream) = 0;
-  [[nodiscard]] virtual Result all_reduce(const void* from, void* to, std::size_t count, DType dtype, Handle handle,
-                                          runtime::StreamView stream) = 0;
-  [[nodiscard]] virtual Result broadcast(const void* from, void* to, std::size_t count, DType dtype, int root,
-                                         Handle handle, runtime::StreamView stream) = 0;
-  [[nodiscard]] virtual Result reduce(const void* from, void* to, std::size_t count, DType dtype, int root,
-                                      Handle handle, runtime::StreamView stream) = 0;
-  [[nodiscard]] virtual Result send(const void* from, std::size_t count, DType dtype, int peer, Handle handle,
-                                    runtime::StreamView stream) = 0;
-  [[nodiscard]] virtual Result receive(void* to, std::size_t count, DType dtype, int peer, Handle handle,
-                                       runtime::StreamView stream) = 0;
+  /// In place if the pointers overlap accordingly.
+  [[nodiscard]] virtual Result run(const NcclCall& call, DType dtype, Handle handle,
+                                   runtime::StreamView stream) = 0;
 };
 
 /// "2.28.9"

@@ -3,8 +3,6 @@
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -210,33 +208,8 @@ bool NcclPhases::issue(UnderWay& operation) {
 void NcclPhases::launch(const NcclConnection& connection, const std::vector<NcclCall>& calls,
                         const UnderWay& operation, runtime::StreamView stream) {
   const auto checked = [&](NcclLibrary::Result result) { connections_->check(result, connection, operation.what); };
-  const NcclLibrary::Handle handle = connection.handle;
   checked(library_.group_start());
-  for (const NcclCall& call : calls) {
-    switch (call.kind) {
-      case NcclCall::Kind::all_gather:
-        checked(library_.all_gather(call.from, call.to, call.count, operation.dtype, handle, stream));
-        break;
-      case NcclCall::Kind::reduce_scatter:
-        checked(library_.reduce_scatter(call.from, call.to, call.count, operation.dtype, handle, stream));
-        break;
-      case NcclCall::Kind::all_reduce:
-        checked(library_.all_reduce(call.from, call.to, call.count, operation.dtype, handle, stream));
-        break;
-      case NcclCall::Kind::broadcast:
-        checked(library_.broadcast(call.from, call.to, call.count, operation.dtype, call.peer, handle, stream));
-        break;
-      case NcclCall::Kind::reduce:
-        checked(library_.reduce(call.from, call.to, call.count, operation.dtype, call.peer, handle, stream));
-        break;
-      case NcclCall::Kind::send:
-        checked(library_.send(call.from, call.count, operation.dtype, call.peer, handle, stream));
-        break;
-      case NcclCall::Kind::receive:
-        checked(library_.receive(call.to, call.count, operation.dtype, call.peer, handle, stream));
-        break;
-    }
-  }
+  for (const NcclCall& call : calls) checked(library_.run(call, operation.dtype, connection.handle, stream));
   checked(library_.group_end());
 }
 

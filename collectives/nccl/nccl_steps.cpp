@@ -122,6 +122,11 @@ NcclMode nccl_mode(std::string_view algorithm) noexcept {
   return algorithm == "hierarchical" ? NcclMode::hierarchical : NcclMode::plan;
 }
 
+bool sums_follow_plans(const NcclModes& modes) noexcept {
+  return modes[static_cast<std::size_t>(Collective::reduce_scatter)] == NcclMode::plan &&
+         modes[static_cast<std::size_t>(Collective::all_reduce)] == NcclMode::plan;
+}
+
 std::vector<NcclStep> own_stages(Collective collective, const Topology& topology, int me,
                                  std::span<const Operand> parts, runtime::DType dtype, const NcclPacking& packing) {
   std::vector<NcclStep> stages;
@@ -133,6 +138,14 @@ std::vector<NcclStep> own_stages(Collective collective, const Topology& topology
   }
   add_stage(stages, std::move(stage));
   return stages;
+}
+
+std::vector<HierarchicalPart> hierarchical_parts(Collective collective) {
+  constexpr HierarchicalPart scatter{Collective::reduce_scatter, NcclSpan::row};
+  constexpr HierarchicalPart gather{Collective::all_gather, NcclSpan::row};
+  if (collective == Collective::all_gather) return {{collective, NcclSpan::column}, gather};
+  if (collective == Collective::reduce_scatter) return {scatter, {collective, NcclSpan::column}};
+  return {scatter, {collective, NcclSpan::column}, gather};
 }
 
 std::vector<NcclStep> hierarchical_stages(Collective collective, const Topology& topology, int me,
@@ -158,21 +171,7 @@ std::vector<NcclStep> hierarchical_stages(Collective collective, const Topology&
     return made;
   };
   std::vector<NcclStep> stages;
-  switch (collective) {
-    case Collective::all_gather:
-      add_stage(stages, stage(Collective::all_gather, NcclSpan::column));
-      add_stage(stages, stage(Collective::all_gather, NcclSpan::row));
-      break;
-    case Collective::reduce_scatter:
-      add_stage(stages, stage(Collective::reduce_scatter, NcclSpan::row));
-      add_stage(stages, stage(Collective::reduce_scatter, NcclSpan::column));
-      break;
-    case Collective::all_reduce:
-      add_stage(stages, stage(Collective::reduce_scatter, NcclSpan::row));
-      add_stage(stages, stage(Collective::all_reduce, NcclSpan::column));
-      add_stage(stages, stage(Collective::all_gather, NcclSpan::row));
-      break;
-  }
+  for (const auto& [part, span] : hierarchical_parts(collective)) add_stage(stages, stage(part, span));
   return stages;
 }
 
@@ -238,18 +237,10 @@ std::vector<NcclStep> plan_stages(const Topology& topology, std::span<const Oper
 }
 
 std::vector<int> nccl_members(const Topology& topology, int me, NcclSpan span) {
+  if (span == NcclSpan::row) return topology.row(me / topology.inner);
+  if (span == NcclSpan::column) return topology.column(me % topology.inner);
   std::vector<int> members;
-  switch (span) {
-    case NcclSpan::team:
-      for (int piece = 0; piece < topology.ranks(); ++piece) members.push_back(topology.rank_of_piece(piece));
-      break;
-    case NcclSpan::row:
-      for (int i = 0; i < topology.inner; ++i) members.push_back(topology.rank(i, me / topology.inner));
-      break;
-    case NcclSpan::column:
-      for (int o = 0; o < topology.outer; ++o) members.push_back(topology.rank(me % topology.inner, o));
-      break;
-  }
+  for (int piece = 0; piece < topology.ranks(); ++piece) members.push_back(topology.rank_of_piece(piece));
   return members;
 }
 

@@ -7,10 +7,12 @@
 #pragma once
 
 #include "collectives/communicators/communicator.hpp"
-#include "collectives/plans/plan_choice.hpp"
+#include "collectives/nccl/nccl_library.hpp"
+#include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/rank_schedule.hpp"
-#include "runtime/base/strided_layout.hpp"
+#include "runtime/base/dtype.hpp"
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -27,16 +29,9 @@ enum class NcclMode {
 /// Mode for an algorithm's name in the flags: own for "auto".
 [[nodiscard]] NcclMode nccl_mode(std::string_view algorithm) noexcept;
 
-struct NcclCall {
-  enum class Kind { all_gather, reduce_scatter, all_reduce, broadcast, reduce, send, receive };
-  Kind kind = Kind::all_gather;
-  std::byte* from = nullptr;  ///< unused by receive
-  std::byte* to = nullptr;    ///< unused by send
-  std::size_t count = 0;      ///< elements, as counted by NcclLibrary
-  int peer = 0;               ///< NCCL rank of the root or peer
-
-  friend bool operator==(const NcclCall&, const NcclCall&) = default;
-};
+using NcclModes = std::array<NcclMode, 3>;  ///< by Collective
+/// Whether all sums follow plans; otherwise NCCL chooses by the links of a column.
+[[nodiscard]] bool sums_follow_plans(const NcclModes& modes) noexcept;
 
 /// Ranks of a team that an operation spans.
 enum class NcclSpan {
@@ -45,6 +40,13 @@ enum class NcclSpan {
   column,  ///< ranks at its position in all rows
 };
 inline constexpr int nccl_spans = 3;
+
+/// A collective as collectives inside and across the rows, in their order.
+struct HierarchicalPart {
+  Collective collective;
+  NcclSpan span;
+};
+[[nodiscard]] std::vector<HierarchicalPart> hierarchical_parts(Collective collective);
 
 /// NCCL calls of one group, with copies before and copies or sums after it.
 struct NcclStep {

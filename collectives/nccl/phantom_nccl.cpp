@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <set>
-#include <tuple>
 
 namespace ranvier::collectives {
 
@@ -90,10 +88,7 @@ class PhantomNccl::Source final : public CommunicatorFactory {
                                                            PlanCommunicator::Options options) override {
     return std::make_unique<Member>(nccl_, loop_, held_, nccl_.group(number, options), options.me);
   }
-  [[nodiscard]] bool sums_alike() const noexcept override {
-    return nccl_.ways_[static_cast<std::size_t>(Collective::reduce_scatter)] == NcclMode::plan &&
-           nccl_.ways_[static_cast<std::size_t>(Collective::all_reduce)] == NcclMode::plan;
-  }
+  [[nodiscard]] bool sums_alike() const noexcept override { return sums_follow_plans(nccl_.ways_); }
 
  private:
   PhantomNccl& nccl_;
@@ -186,35 +181,20 @@ Duration PhantomNccl::by_levels(const Group& group, const Operation& operation, 
   const Topology& topology = group.team.topology;
   if (topology.inner == 1 || topology.outer == 1) return by_rings(group, operation, ready);
   runtime::VirtualNetwork& network = cluster_->network();
-  const double whole = static_cast<double>(operation.bytes), part = whole / topology.inner;
-  const auto rings = [&](Collective collective, bool inside, double bytes) {
+  const auto whole = static_cast<double>(operation.bytes);
+  for (const auto& [collective, span] : hierarchical_parts(operation.collective)) {
+    const bool inside = span == NcclSpan::row;
     const int count = inside ? topology.outer : topology.inner, size = inside ? topology.inner : topology.outer;
+    const double bytes = ring_bytes(collective, inside ? whole : whole / topology.inner, size);
     Duration end = ready;
     for (int ring = 0; ring < count; ++ring) {
       std::vector<int> ranks;
-      for (int place = 0; place < size; ++place) {
-        const int member = inside ? topology.rank(place, ring) : topology.rank(ring, place);
+      for (const int member : inside ? topology.row(ring) : topology.column(ring)) {
         ranks.push_back(group.ranks[static_cast<std::size_t>(member)]);
       }
-      end = std::max(end, network.ring(ranks, ring_bytes(collective, bytes, size), ready) +
-                              duration(ring_latency(network, collective, ranks)));
+      end = std::max(end, network.ring(ranks, bytes, ready) + duration(ring_latency(network, collective, ranks)));
     }
     ready = end;
-  };
-  switch (operation.collective) {
-    case Collective::all_gather:
-      rings(Collective::all_gather, false, part);
-      rings(Collective::all_gather, true, whole);
-      break;
-    case Collective::reduce_scatter:
-      rings(Collective::reduce_scatter, true, whole);
-      rings(Collective::reduce_scatter, false, part);
-      break;
-    case Collective::all_reduce:
-      rings(Collective::reduce_scatter, true, whole);
-      rings(Collective::all_reduce, false, part);
-      rings(Collective::all_gather, true, whole);
-      break;
   }
   return ready;
 }

@@ -25,11 +25,9 @@ namespace ranvier::collectives {
 
 class PhantomNccl {
  public:
-  using Ways = std::array<NcclMode, 3>;  ///< by Collective
-
   /// The cluster must outlive it. `absent`: ranks that start nothing, because equivalent ranks do so at the same time;
   /// their links are still used. Each team needs at least one present rank. Empty: none.
-  PhantomNccl(runtime::Simulation& cluster, const Ways& ways, std::vector<bool> absent = {})
+  PhantomNccl(runtime::Simulation& cluster, const NcclModes& ways, std::vector<bool> absent = {})
       : cluster_(&cluster), ways_(ways), absent_(std::move(absent)) {}
 
   /// Factory for the column of one rank, with that rank's loop; this must outlive its communicators. `held`: the
@@ -72,7 +70,7 @@ class PhantomNccl {
                                             runtime::Duration ready);
 
   runtime::Simulation* cluster_;
-  Ways ways_;
+  NcclModes ways_;
   std::vector<bool> absent_;
   std::map<std::pair<int, int>, Group> groups_;  ///< by number and first rank
 };

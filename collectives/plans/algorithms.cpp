@@ -4,16 +4,14 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
+#include <numeric>
 #include <utility>
 
-#include "collectives/plans/h_ring.hpp"
-#include "collectives/plans/hierarchical.hpp"
-#include "collectives/plans/ho_ring.hpp"
 #include "collectives/plans/recursive.hpp"
 #include "collectives/plans/ring.hpp"
-#include "collectives/plans/torus.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 
 namespace ranvier::collectives {
 
@@ -38,21 +36,7 @@ constexpr Algorithm all_reduces[] = {{"ring", ring_all_reduce},
 }  // namespace
 
 const char* to_string(Collective collective) noexcept {
-  switch (collective) {
-    case Collective::all_gather:
-      return "all-gather";
-    case Collective::reduce_scatter:
-      return "reduce-scatter";
-    case Collective::all_reduce:
-      return "all-reduce";
-  }
-  return "?";
-}
-
-std::vector<Plan> Algorithm::plans(const Topology& topology, std::size_t elements, int chunks) const {
-  std::vector<Plan> made;
-  for (int chunk = 0; chunk < chunks; ++chunk) made.push_back(plan(topology, elements, chunks, chunk));
-  return made;
+  return runtime::enum_name<Collective::all_reduce>(collective, {"all-gather", "reduce-scatter", "all-reduce"});
 }
 
 std::vector<RankSchedule> Algorithm::schedules(const Topology& topology, std::size_t elements, int chunks,
@@ -72,15 +56,8 @@ std::vector<RankSchedule> Algorithm::schedules(const Topology& topology, std::si
 }
 
 std::span<const Algorithm> algorithms(Collective collective) {
-  switch (collective) {
-    case Collective::all_gather:
-      return all_gathers;
-    case Collective::reduce_scatter:
-      return reduce_scatters;
-    case Collective::all_reduce:
-      return all_reduces;
-  }
-  return {};
+  constexpr std::span<const Algorithm> all[] = {all_gathers, reduce_scatters, all_reduces};
+  return all[static_cast<std::size_t>(collective)];
 }
 
 const Algorithm& algorithm(Collective collective, std::string_view name) {
@@ -103,15 +80,17 @@ const Algorithm& choose(Collective collective, const Topology& topology, std::si
   return algorithms(collective)[choose(largest, topology, conditions)];
 }
 
-void check(Collective collective, const Plan& plan, int chunks, int chunk) {
-  switch (collective) {
-    case Collective::all_gather:
-      return check_all_gather(plan, chunks, chunk);
-    case Collective::reduce_scatter:
-      return check_reduce_scatter(plan, chunks, chunk);
-    case Collective::all_reduce:
-      return check_all_reduce(plan, chunks, chunk);
-  }
+const Algorithm& PlanChoice::algorithm_of(Collective collective) const {
+  return algorithm(collective, collective == Collective::all_gather       ? all_gather
+                               : collective == Collective::reduce_scatter ? reduce_scatter
+                                                                          : all_reduce);
+}
+
+int PlanChoice::chunks(int ranks, std::span<const std::size_t> parts, runtime::DType dtype) const {
+  expect(ranks > 0 && chunk_bytes > 0, "invalid sizes: {} ranks, chunks of {} bytes", ranks, chunk_bytes);
+  const std::size_t elements = std::accumulate(parts.begin(), parts.end(), std::size_t{0});
+  const std::size_t piece_bytes = elements * size_of(dtype) / static_cast<std::size_t>(ranks);
+  return static_cast<int>(std::max<std::size_t>(1, runtime::ceil_divide(piece_bytes, chunk_bytes)));
 }
 
 }  // namespace ranvier::collectives

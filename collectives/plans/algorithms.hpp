@@ -5,9 +5,11 @@
 #include "collectives/plans/plan.hpp"
 #include "collectives/plans/rank_schedule.hpp"
 #include "collectives/plans/topology.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,8 +26,6 @@ struct Algorithm {
                           int only = every_rank) const {
     return make(topology, elements, chunks, chunk, only);
   }
-  /// Plans of all chunks.
-  [[nodiscard]] std::vector<Plan> plans(const Topology& topology, std::size_t elements, int chunks) const;
   /// Steps of `rank` in each plan, computed without the other ranks: O(P) time and memory for most algorithms.
   [[nodiscard]] std::vector<RankSchedule> schedules(const Topology& topology, std::size_t elements, int chunks,
                                                     int rank) const;
@@ -41,7 +41,23 @@ struct Algorithm {
 [[nodiscard]] const Algorithm& choose(Collective collective, const Topology& topology, std::size_t elements,
                                       const Conditions& conditions);
 
-// Checks the plan of a collective, see plan.hpp.
-void check(Collective collective, const Plan& plan, int chunks = 1, int chunk = 0);
+/// Names of algorithms ("auto" is resolved before), and chunking.
+struct PlanChoice {
+  std::string all_gather = "ring", reduce_scatter = "ring", all_reduce = "ring";
+  std::size_t chunk_bytes = 1 << 20;  ///< maximum bytes of all parts' pieces per chunk
+  int depth = 4;                      ///< chunks in flight per operation
+
+  [[nodiscard]] const Algorithm& algorithm_of(Collective collective) const;
+  /// Number of chunks of an operation with these parts, at least one.
+  [[nodiscard]] int chunks(int ranks, std::span<const std::size_t> parts, runtime::DType dtype) const;
+};
+
+/// Shape of an operation, for planning.
+struct OperationShape {
+  Collective collective = Collective::all_gather;
+  std::vector<std::size_t> parts;  ///< elements of each part
+  runtime::DType dtype = runtime::DType::f32;
+  std::vector<std::size_t> runs = {};  ///< run of each part, as in Communicator::Operand; empty: all are contiguous
+};
 
 }  // namespace ranvier::collectives

@@ -1,16 +1,14 @@
 #include "collectives/plans/link_file.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 #include "runtime/files/memory_map.hpp"
-#include "runtime/base/nearest_name.hpp"
 
 #include <boost/json/parse.hpp>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <utility>
 #include <vector>
 
 namespace ranvier::collectives {

@@ -6,7 +6,7 @@
 // A class without links is missing, for instance if all ranks share a node.
 #pragma once
 
-#include "runtime/machine/links.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <filesystem>
 #include <span>

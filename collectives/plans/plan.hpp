@@ -1,10 +1,12 @@
 // A collective operation as data: sends, receives and additions of each rank, step by step. No MPI, no device, no
-// clock; any thread. check_*() prove a plan; an Executor (executor.hpp) runs it.
+// clock; any thread. An Executor (executor.hpp) runs it.
 //
 // Terms: the operation works on a *buffer* of `elements` per rank. A *piece* is the part that one rank owns (piece p
 // of P: [p·E/P, (p+1)·E/P), E divisible by P; by default rank r owns piece r). A *chunk* slices every piece, so
 // several plans can run at the same time while owners, and so the order of sums, stay the same.
 #pragma once
+
+#include "runtime/base/error.hpp"
 
 #include <cstddef>
 #include <string>
@@ -18,6 +20,9 @@ struct Range {
 
   [[nodiscard]] bool contains(const Range& part) const noexcept {
     return begin <= part.begin && part.begin + part.count <= begin + count;
+  }
+  [[nodiscard]] bool overlaps(const Range& other) const noexcept {
+    return begin < other.begin + other.count && other.begin < begin + count && count > 0 && other.count > 0;
   }
   friend bool operator==(const Range&, const Range&) = default;
 };
@@ -51,14 +56,14 @@ struct Plan {
 };
 
 /// Range of chunk `chunk` of `chunks` in piece `piece` of `pieces`, which must divide `elements`.
-[[nodiscard]] Range chunk_of_piece(std::size_t elements, int pieces, int piece, int chunks, int chunk);
-
-// Prove a plan by propagating contributions. Throw ErrorCode::internal that names rank, step and range of the first
-// fault. Faults: a contribution missing or counted twice, a read of a range written in the same step, a send without a
-// matching receive in the same step, a deadlock. `chunks` and `chunk` restrict the check to that chunk of every piece;
-// other elements must not change.
-void check_all_reduce(const Plan& plan, int chunks = 1, int chunk = 0);
-void check_reduce_scatter(const Plan& plan, int chunks = 1, int chunk = 0);
-void check_all_gather(const Plan& plan, int chunks = 1, int chunk = 0);
+[[nodiscard]] inline Range chunk_of_piece(std::size_t elements, int pieces, int piece, int chunks, int chunk) {
+  expect(pieces > 0 && 0 <= piece && piece < pieces, "piece is out of range: {} of {}", piece, pieces);
+  expect(chunks > 0 && 0 <= chunk && chunk < chunks, "chunk is out of range: {} of {}", chunk, chunks);
+  expect(elements % pieces == 0, "{} elements are not divisible by {} pieces", elements, pieces);
+  const std::size_t length = elements / pieces;
+  const std::size_t begin = length * chunk / chunks;
+  const std::size_t end = length * (chunk + 1) / chunks;
+  return {piece * length + begin, end - begin};
+}
 
 }  // namespace ranvier::collectives

@@ -1,7 +1,5 @@
 #include "collectives/plans/plan_builders.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -115,19 +113,16 @@ Plan gather_across_then_inside(std::string_view name, const Topology& topology, 
   Plan plan = empty_plan(name, topology, elements, chunks, chunk);
   for (int i = 0; i < topology.inner; ++i) {
     if (only != every_rank && only % topology.inner != i) continue;
-    GatherTeam across;
-    for (int o = 0; o < topology.outer; ++o) {
-      const int rank = topology.rank(i, o);
-      across.members.push_back(rank);
+    GatherTeam across{topology.column(i), {}};
+    for (const int rank : across.members) {
       across.blocks.push_back(block_of_pieces(plan, plan.piece(rank), 1, chunks, chunk));
     }
     gather(plan, across, only);
   }
   for (int o = 0; o < topology.outer; ++o) {
     if (only != every_rank && only / topology.inner != o) continue;
-    GatherTeam inside;
+    GatherTeam inside{topology.row(o), {}};
     for (int i = 0; i < topology.inner; ++i) {
-      inside.members.push_back(topology.rank(i, o));
       inside.blocks.push_back(block_of_pieces(plan, i * topology.outer, topology.outer, chunks, chunk));
     }
     gather(plan, inside, only);

@@ -3,22 +3,17 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace ranvier::collectives {
 
 namespace {
-
-bool overlap(const Range& left, const Range& right) {
-  return left.begin < right.begin + right.count && right.begin < left.begin + left.count;
-}
 
 /// Returns whether the receives of `next` may write while `current` runs.
 bool can_arrive_early(const Step& next, const Step& current) {
   for (const Operation& arriving : next) {
     if (arriving.action != Action::receive) continue;  // receives into staging, or sends
     for (const Operation& running : current) {
-      if (overlap(arriving.range, running.range)) return false;
+      if (arriving.range.overlaps(running.range)) return false;
     }
   }
   return true;
@@ -60,12 +55,6 @@ RankSchedule shifted(RankSchedule schedule, std::size_t distance) {
     }
   }
   return schedule;
-}
-
-std::vector<RankSchedule> schedules_of(std::span<const Plan> plans, int rank) {
-  std::vector<RankSchedule> schedules;
-  for (const Plan& plan : plans) schedules.push_back(schedule_of(plan, rank));
-  return schedules;
 }
 
 }  // namespace ranvier::collectives

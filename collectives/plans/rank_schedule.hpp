@@ -1,14 +1,13 @@
 // Steps of a single rank of a plan, as executors keep them: a complete plan is P times as large. Pure data; any
 // thread.
 //
-// All data that a step moves between two ranks in one direction is one *message*. The checker proves that sends and
+// All data that a step moves between two ranks in one direction is one *message*. Tests prove that sends and
 // receives match in the step of the same number.
 #pragma once
 
 #include "collectives/plans/plan.hpp"
 
 #include <cstddef>
-#include <span>
 #include <vector>
 
 namespace ranvier::collectives {
@@ -38,6 +37,5 @@ struct RankSchedule {
 [[nodiscard]] RankSchedule schedule_of(const Plan& plan, int rank);
 /// The same schedule with every range shifted by `distance`.
 [[nodiscard]] RankSchedule shifted(RankSchedule schedule, std::size_t distance);
-[[nodiscard]] std::vector<RankSchedule> schedules_of(std::span<const Plan> plans, int rank);
 
 }  // namespace ranvier::collectives

@@ -18,4 +18,18 @@ namespace ranvier::collectives {
 [[nodiscard]] Plan recursive_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1,
                                         int chunk = 0, int only = every_rank);
 
+// Hierarchical (MiCS §3.3): the all-gather runs across the nodes, in parallel for each local rank, and then inside the
+// nodes, both by doubling. Data inside a node is contiguous, so nothing is reordered. The reduce-scatter runs
+// backwards: halving inside each node, then across the nodes.
+[[nodiscard]] Plan hierarchical_all_gather(const Topology& topology, std::size_t elements, int chunks = 1,
+                                           int chunk = 0, int only = every_rank);
+[[nodiscard]] Plan hierarchical_reduce_scatter(const Topology& topology, std::size_t elements, int chunks = 1,
+                                               int chunk = 0, int only = every_rank);
+[[nodiscard]] Plan hierarchical_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1,
+                                           int chunk = 0, int only = every_rank);
+
+/// Binomial tree: up to rank 0 and down again, for a few elements, if latency dominates. Steps: 2 ⌈log2 P⌉. Sent per
+/// rank: at most E ⌈log2 P⌉ (rank 0, on the way down). Any number of elements; not split into pieces.
+[[nodiscard]] Plan tree_all_reduce(int ranks, std::size_t elements, int only = every_rank);
+
 }  // namespace ranvier::collectives

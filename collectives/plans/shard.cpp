@@ -1,11 +1,11 @@
 #include "collectives/plans/shard.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <optional>
 
@@ -20,16 +20,8 @@ constexpr NamedSharding names[] = {{"ddp", {N, N, N}},      {"zero1", {N, N, G}}
                                    {"paro-iig", {I, I, G}}, {"paro-nig", {N, I, G}}, {"zero++", {G, G, G, true}}};
 
 std::optional<Scope> scope_of(char letter) {
-  switch (std::toupper(static_cast<unsigned char>(letter))) {
-    case 'N':
-      return N;
-    case 'I':
-      return I;
-    case 'G':
-      return G;
-    default:
-      return std::nullopt;
-  }
+  const auto place = std::string_view("NnIiGg").find(letter);
+  return place == std::string_view::npos ? std::nullopt : std::optional(static_cast<Scope>(place / 2));
 }
 
 }  // namespace
@@ -63,15 +55,7 @@ std::string to_string(const Sharding& sharding) {
 }
 
 const char* to_string(TeamKind team) noexcept {
-  switch (team) {
-    case TeamKind::column:
-      return "column";
-    case TeamKind::group:
-      return "group";
-    case TeamKind::replicas:
-      return "replicas";
-  }
-  return "?";
+  return runtime::enum_name<TeamKind::replicas>(team, {"column", "group", "replicas"});
 }
 
 ShardLayout::ShardLayout(std::span<const int> node_of, int group_size, int rank) : rank_(rank) {

@@ -32,6 +32,18 @@ Topology Topology::regular(int inner, int outer) {
   return topology;
 }
 
+std::vector<int> Topology::row(int o) const {
+  std::vector<int> ranks;
+  for (int i = 0; i < inner; ++i) ranks.push_back(rank(i, o));
+  return ranks;
+}
+
+std::vector<int> Topology::column(int i) const {
+  std::vector<int> ranks;
+  for (int o = 0; o < outer; ++o) ranks.push_back(rank(i, o));
+  return ranks;
+}
+
 int Team::index_of(int rank) const {
   const auto found = std::find(members.begin(), members.end(), rank);
   expect(found != members.end(), "rank {} of the column is not part of this operation", rank);

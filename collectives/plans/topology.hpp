@@ -22,6 +22,9 @@ struct Topology {
 
   [[nodiscard]] int ranks() const noexcept { return inner * outer; }
   [[nodiscard]] int rank(int i, int o) const noexcept { return o * inner + i; }
+  /// Ranks of row `o`, and ranks at position `i` of all rows.
+  [[nodiscard]] std::vector<int> row(int o) const;
+  [[nodiscard]] std::vector<int> column(int i) const;
   [[nodiscard]] int piece(int rank) const noexcept { return rank % inner * outer + rank / inner; }
   [[nodiscard]] int rank_of_piece(int piece) const noexcept { return piece % outer * inner + piece / outer; }
   [[nodiscard]] bool same_node(int rank, int other) const { return node_of.at(rank) == node_of.at(other); }

@@ -52,54 +52,30 @@ class Count {
   std::map<int, Port> nodes_;
 };
 
-/// Sends of an all-gather in closed form, for the teams of plan_builders.hpp: each member starts with `block` elements.
-class Gather {
- public:
-  Gather(Count& count, bool backwards) : count_(&count), backwards_(backwards) {}
-
-  void round_ring(const std::vector<int>& members, std::size_t block) {
+/// Counts an all-gather in closed form for the teams of plan_builders.hpp, or a reduce-scatter if `backwards`; a piece
+/// has `piece` elements.
+void count_one_way(Count& count, const Topology& topology, std::string_view name, std::size_t piece,
+                   bool backwards) {
+  // Each member starts with `block` elements. Rings have the same direction in both operations.
+  const auto ring = [&](const std::vector<int>& members, std::size_t block) {
     const std::size_t size = members.size();
-    for (std::size_t me = 0; me < size; ++me)
-      count_->send(members[me], members[(me + 1) % size], (size - 1) * block);
-  }
-
-  void by_doubling(const std::vector<int>& members, std::size_t block) {
+    for (std::size_t me = 0; me < size; ++me) count.send(members[me], members[(me + 1) % size], (size - 1) * block);
+  };
+  const auto doubling = [&](const std::vector<int>& members, std::size_t block) {
     const std::size_t size = members.size();
     for (std::size_t distance = 1; distance < size; distance *= 2) {
       const std::size_t sent = std::min(distance, size - distance) * block;
       for (std::size_t me = 0; me < size; ++me) {
         const int ahead = members[me], behind = members[(me + size - distance) % size];
-        backwards_ ? count_->send(behind, ahead, sent) : count_->send(ahead, behind, sent);
+        backwards ? count.send(behind, ahead, sent) : count.send(ahead, behind, sent);
       }
     }
-  }
-
- private:
-  Count* count_;
-  bool backwards_;  ///< for doubling only: rings have the same direction in both operations
-};
-
-/// Calls `gather(members, block)` for each team across the nodes, then for each team inside a node.
-template <typename Function>
-void across_then_inside(const Topology& topology, std::size_t piece, const Function& gather) {
-  for (int i = 0; i < topology.inner; ++i) {
-    std::vector<int> across;
-    for (int o = 0; o < topology.outer; ++o) across.push_back(topology.rank(i, o));
-    gather(across, piece);
-  }
-  for (int o = 0; o < topology.outer; ++o) {
-    std::vector<int> inside;
-    for (int i = 0; i < topology.inner; ++i) inside.push_back(topology.rank(i, o));
-    gather(inside, piece * static_cast<std::size_t>(topology.outer));
-  }
-}
-
-/// Counts an all-gather, or a reduce-scatter if `backwards`; a piece has `piece` elements.
-void count_one_way(Count& count, const Topology& topology, std::string_view name, std::size_t piece,
-                   bool backwards) {
-  Gather gather(count, backwards);
-  const auto ring = [&](const auto& members, std::size_t block) { gather.round_ring(members, block); };
-  const auto doubling = [&](const auto& members, std::size_t block) { gather.by_doubling(members, block); };
+  };
+  const auto across_then_inside = [&](const auto& gather) {
+    for (int i = 0; i < topology.inner; ++i) gather(topology.column(i), piece);
+    for (int o = 0; o < topology.outer; ++o)
+      gather(topology.row(o), piece * static_cast<std::size_t>(topology.outer));
+  };
   std::vector<int> all;
   if (name == "ring") {
     for (int rank = 0; rank < topology.ranks(); ++rank) all.push_back(rank);
@@ -109,8 +85,8 @@ void count_one_way(Count& count, const Topology& topology, std::string_view name
     for (int owned = 0; owned < topology.ranks(); ++owned) all.push_back(topology.rank_of_piece(owned));
     return doubling(all, piece);
   }
-  if (name == "hierarchical") return across_then_inside(topology, piece, doubling);
-  if (name == "h-ring" || name == "torus" || name == "ho-ring") return across_then_inside(topology, piece, ring);
+  if (name == "hierarchical") return across_then_inside(doubling);
+  if (name == "h-ring" || name == "torus" || name == "ho-ring") return across_then_inside(ring);
   fail(ErrorCode::internal, "traffic of algorithm '{}' is not defined; add it to collectives/plans/traffic.cpp",
        name);
 }

@@ -1,8 +1,8 @@
 // Elements that a plan moves per class of links. Pure; any thread.
 #pragma once
 
+#include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/plan.hpp"
-#include "collectives/plans/plan_choice.hpp"
 #include "collectives/plans/topology.hpp"
 
 #include <cstddef>

@@ -1,9 +1,7 @@
 #include "offload/checkpoint/folder.hpp"
 
-#include "offload/host_name.hpp"
+#include "offload/job_directory.hpp"
 #include "runtime/base/error.hpp"
-
-#include <fmt/format.h>
 
 #include <unistd.h>
 
@@ -14,7 +12,6 @@
 #include <string_view>
 #include <system_error>
 #include <tuple>
-#include <utility>
 
 namespace ranvier::offload {
 namespace {

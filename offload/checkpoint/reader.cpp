@@ -4,15 +4,12 @@
 #include "offload/checkpoint/segment_loader.hpp"
 #include "runtime/base/error.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <thread>

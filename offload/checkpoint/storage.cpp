@@ -1,6 +1,6 @@
 #include "offload/checkpoint/storage.hpp"
 
-#include "offload/io_retry.hpp"
+#include "offload/io_queue.hpp"
 #include "offload/tier.hpp"
 
 #include <fcntl.h>

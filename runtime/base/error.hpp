@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -45,5 +46,17 @@ template <typename... Args>
 void expect(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) fail(ErrorCode::internal, format, std::forward<Args>(args)...);
 }
+
+// Exit statuses, the same in all programs, for schedulers and scripts that restart a job. Numbers follow sysexits.h if
+// it has a matching meaning.
+
+/// Stopped by a signal or a limit before the end; another run can resume it.
+inline constexpr int stopped_exit_code = 75;
+
+/// 64 usage, 65 data, 70 internal, 71 memory, 72 device, 73 numeric, 74 io, 76 transport.
+[[nodiscard]] int exit_code(ErrorCode code) noexcept;
+
+/// Code of an Error; memory for std::bad_alloc; internal for all other exceptions.
+[[nodiscard]] ErrorCode error_code(const std::exception& error) noexcept;
 
 }  // namespace ranvier

@@ -2,8 +2,6 @@
 
 #include "runtime/base/error.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 

@@ -2,16 +2,15 @@
 
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <limits>
 #include <map>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 namespace ranvier::runtime {
 namespace {
@@ -37,21 +36,8 @@ bool is_paged(const MemoryItem& item) {
 }  // namespace
 
 const char* to_string(MemoryKind kind) noexcept {
-  switch (kind) {
-    case MemoryKind::parameters:
-      return "parameters";
-    case MemoryKind::gradients:
-      return "gradients";
-    case MemoryKind::optimizer:
-      return "optimizer";
-    case MemoryKind::activations:
-      return "activations";
-    case MemoryKind::messages:
-      return "messages";
-    case MemoryKind::workspace:
-      return "workspace";
-  }
-  return "?";
+  return enum_name<MemoryKind::workspace>(
+      kind, {"parameters", "gradients", "optimizer", "activations", "messages", "workspace"});
 }
 
 MemoryId MemoryPlan::add(MemoryItem item) {
@@ -63,24 +49,10 @@ MemoryId MemoryPlan::add(MemoryItem item) {
   return {items_.size() - 1};
 }
 
-std::size_t MemoryPlan::bytes(MemorySpace space) const {
+std::size_t MemoryPlan::bytes(std::optional<MemorySpace> space, std::optional<MemoryKind> kind) const {
   std::size_t sum = 0;
   for (const auto& item : items_)
-    if (item.space == space) sum += bytes_of(item);
-  return sum;
-}
-
-std::size_t MemoryPlan::bytes(MemoryKind kind) const {
-  std::size_t sum = 0;
-  for (const auto& item : items_)
-    if (item.kind == kind) sum += bytes_of(item);
-  return sum;
-}
-
-std::size_t MemoryPlan::bytes(MemorySpace space, MemoryKind kind) const {
-  std::size_t sum = 0;
-  for (const auto& item : items_)
-    if (item.space == space && item.kind == kind) sum += bytes_of(item);
+    if (item.space == space.value_or(item.space) && item.kind == kind.value_or(item.kind)) sum += bytes_of(item);
   return sum;
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/device/device.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,9 +44,8 @@ class MemoryPlan {
   [[nodiscard]] const std::vector<MemoryItem>& items() const noexcept { return items_; }
 
   /// Bytes of all matching items, alignment included.
-  [[nodiscard]] std::size_t bytes(MemorySpace space) const;
-  [[nodiscard]] std::size_t bytes(MemoryKind kind) const;
-  [[nodiscard]] std::size_t bytes(MemorySpace space, MemoryKind kind) const;
+  [[nodiscard]] std::size_t bytes(std::optional<MemorySpace> space, std::optional<MemoryKind> kind = {}) const;
+  [[nodiscard]] std::size_t bytes(MemoryKind kind) const { return bytes(std::nullopt, kind); }
 
   /// Table of the items with sums per kind and space, for a terminal. Items whose names differ only in numbers share
   /// one line, with "*" for those numbers.

@@ -1,14 +1,117 @@
+// Devices on the CPU: asynchronous (`cpu`) and at once on the caller (`inline`).
 #include "runtime/base/error.hpp"
+#include "runtime/device/cpu_memory.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/device/failure_latch.hpp"
 #include "runtime/device/ordered_worker.hpp"
-#include "runtime/device/processor_device.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <atomic>
-#include <cstdint>
 #include <mutex>
+#include <string>
 #include <utility>
 
 namespace ranvier::runtime {
 namespace {
+
+/// Memory with a budget, a thread pool for one wide stream, and the first failure.
+class ProcessorDevice : public Device {
+ public:
+  ProcessorDevice(const char* name, const CpuDeviceOptions& options)
+      : name_(name), memory_(options.budget_bytes), pool_(options.threads) {}
+
+  [[nodiscard]] std::string description() const final {
+    return fmt::format("{}, {} thread{}", name_, threads(), threads() == 1 ? "" : "s");
+  }
+  [[nodiscard]] int threads() const noexcept final { return pool_.threads(); }
+  [[nodiscard]] std::size_t used_bytes() const noexcept final { return memory_.used_bytes(); }
+  [[nodiscard]] std::size_t budget_bytes() const noexcept final { return memory_.budget_bytes(); }
+  [[nodiscard]] Buffer allocate(std::size_t bytes, MemorySpace space) final {
+    return memory_.allocate(bytes, space);
+  }
+  void on_failure(std::function<void(std::exception_ptr)> handler) final {
+    failure_.on_failure(std::move(handler));
+  }
+
+ private:
+  friend class ProcessorStream;
+
+  const char* const name_;
+  CpuMemory memory_;
+  ComputePool pool_;
+  FailureLatch failure_;
+  bool whole_taken_ = false;
+};
+
+/// Works on the device's pool if wide, else on a single thread.
+class ProcessorStream : public Stream {
+ public:
+  ProcessorStream(ProcessorDevice& device, std::string name, StreamWidth width)
+      : device_(device), name_(std::move(name)), whole_(width == StreamWidth::whole) {
+    expect(!whole_ || !device.whole_taken_, "stream {}: the device has a stream of its whole width already", name_);
+    device.whole_taken_ = device.whole_taken_ || whole_;
+  }
+  ~ProcessorStream() override {
+    if (whole_) device_.whole_taken_ = false;
+  }
+
+  [[nodiscard]] Device& device() const noexcept final { return device_; }
+  [[nodiscard]] const std::string& name() const noexcept final { return name_; }
+
+ protected:
+  void run(const Work& work) {
+    try {
+      work(whole_ ? device_.pool_ : alone_);
+    } catch (...) {
+      device_.failure_.set(std::current_exception());
+    }
+    count_done();
+  }
+  [[nodiscard]] const FailureLatch& failure() const noexcept { return device_.failure_; }
+
+ private:
+  ProcessorDevice& device_;
+  const std::string name_;
+  const bool whole_;
+  ComputePool alone_{1};
+};
+
+class InlineEvent final : public Event {
+ public:
+  void record(StreamView stream) override {
+    expect(stream.device().kind() == DeviceKind::inline_,
+           "an event of an inline device is recorded on stream {} of another kind of device", stream.name());
+  }
+  [[nodiscard]] bool reached() const override { return true; }
+};
+
+class InlineStream final : public ProcessorStream {
+ public:
+  using ProcessorStream::ProcessorStream;
+
+  void launch(Work work) override {
+    if (!failure().is_set()) run(work);
+  }
+  void call_back(std::function<void()> function) override {
+    launch([&](ComputePool&) { function(); });
+  }
+  void wait(const Event& event) override {
+    expect(dynamic_cast<const InlineEvent*>(&event) != nullptr,
+           "stream {} waits for an event of another kind of device", name());
+  }
+  void synchronize() override { failure().rethrow_if_set(); }
+};
+
+class InlineDevice final : public ProcessorDevice {
+ public:
+  explicit InlineDevice(const CpuDeviceOptions& options) : ProcessorDevice("inline", options) {}
+
+  [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::inline_; }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) override {
+    return std::make_unique<InlineStream>(*this, std::move(name), width);
+  }
+  [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<InlineEvent>(); }
+};
 
 /// Position in a stream's queue, passed or not.
 class Point {
@@ -23,8 +126,6 @@ class Point {
  private:
   std::atomic<int> passed_{0};
 };
-
-class CpuStream;
 
 class CpuEvent final : public Event {
  public:
@@ -45,22 +146,9 @@ class CpuEvent final : public Event {
   std::shared_ptr<const Point> point_;
 };
 
-class CpuDevice final : public ProcessorDevice {
+class CpuStream final : public ProcessorStream {
  public:
-  explicit CpuDevice(const CpuDeviceOptions& options) : ProcessorDevice("cpu", options) {}
-
-  [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::cpu; }
-  [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) override;
-  [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
-};
-
-class CpuStream final : public Stream {
- public:
-  CpuStream(CpuDevice& device, std::string name, StreamWidth width)
-      : device_(device), name_(std::move(name)), pool_(device, name_, width) {}
-
-  [[nodiscard]] Device& device() const noexcept override { return device_; }
-  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
+  using ProcessorStream::ProcessorStream;
 
   void launch(Work work) override { worker_.push({std::move(work), false}); }
 
@@ -70,14 +158,14 @@ class CpuStream final : public Stream {
 
   void wait(const Event& event) override {
     const auto* of_cpu = dynamic_cast<const CpuEvent*>(&event);
-    expect(of_cpu != nullptr, "stream {} waits for an event of another kind of device", name_);
+    expect(of_cpu != nullptr, "stream {} waits for an event of another kind of device", name());
     if (auto point = of_cpu->point(); point && !point->passed())
       worker_.push({[point = std::move(point)](ComputePool&) { point->await(); }, true});
   }
 
   void synchronize() override {
     mark()->await();
-    device_.failure().rethrow_if_set();
+    failure().rethrow_if_set();
   }
 
   /// Point behind all work queued so far; it is passed after a failure, too.
@@ -93,21 +181,9 @@ class CpuStream final : public Stream {
     bool after_failure = false;  // also runs after a failure, so that no caller waits forever
   };
 
-  void handle(Item& item) noexcept {
-    if (device_.failure().is_set() && !item.after_failure) return;
-    try {
-      item.work(pool_.get());
-    } catch (...) {
-      device_.failure().set(std::current_exception());
-    }
-    count_done();
-  }
-
-  CpuDevice& device_;
-  const std::string name_;
-  StreamPool pool_;
-  OrderedWorker<Item> worker_{
-      name_, [this](Item& item) { handle(item); }};  // last: its thread uses the others, to the end of the queue
+  OrderedWorker<Item> worker_{name(), [this](Item& item) {
+                                if (!failure().is_set() || item.after_failure) run(item.work);
+                              }};
 };
 
 void CpuEvent::record(StreamView stream) {
@@ -119,14 +195,25 @@ void CpuEvent::record(StreamView stream) {
   point_ = std::move(point);
 }
 
-std::unique_ptr<Stream> CpuDevice::make_stream(std::string name, StreamWidth width) {
-  return std::make_unique<CpuStream>(*this, std::move(name), width);
-}
+class CpuDevice final : public ProcessorDevice {
+ public:
+  explicit CpuDevice(const CpuDeviceOptions& options) : ProcessorDevice("cpu", options) {}
+
+  [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::cpu; }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) override {
+    return std::make_unique<CpuStream>(*this, std::move(name), width);
+  }
+  [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
+};
 
 }  // namespace
 
 std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options) {
   return std::make_unique<CpuDevice>(options);
+}
+
+std::unique_ptr<Device> make_inline_device(const CpuDeviceOptions& options) {
+  return std::make_unique<InlineDevice>(options);
 }
 
 }  // namespace ranvier::runtime

@@ -1,21 +1,13 @@
 #include "runtime/device/device.hpp"
 
+#include "runtime/base/names.hpp"
+
 #include <utility>
 
 namespace ranvier::runtime {
 
 const char* to_string(MemorySpace space) noexcept {
-  switch (space) {
-    case MemorySpace::device:
-      return "device";
-    case MemorySpace::pinned:
-      return "pinned";
-    case MemorySpace::host:
-      return "host";
-    case MemorySpace::nvme:
-      return "nvme";
-  }
-  return "?";
+  return enum_name<MemorySpace::nvme>(space, {"device", "pinned", "host", "nvme"});
 }
 
 Buffer::Buffer(Buffer&& other) noexcept

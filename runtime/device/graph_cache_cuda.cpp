@@ -5,8 +5,6 @@
 #include <fmt/core.h>
 
 #include <exception>
-#include <map>
-#include <string>
 #include <utility>
 
 namespace ranvier::runtime::cuda {

@@ -2,9 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
-#include "runtime/host/control_group.hpp"
-
-#include <fmt/core.h>
+#include "runtime/host/cores.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -12,12 +10,14 @@
 #include <limits>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 namespace ranvier::runtime {
+
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kibibyte = 1024;
 
 /// File names of one version of control groups.
 struct GroupFiles {
@@ -48,7 +48,6 @@ std::size_t number_after(const fs::path& path, std::string_view key) {
 }
 
 MemoryLimit of_machine(const fs::path& root) {
-  constexpr std::size_t kibibyte = 1024;
   const fs::path info = root / "proc/meminfo";
   const std::size_t available = number_after(info, "MemAvailable:") * kibibyte;
   const std::size_t swap = number_after(info, "SwapFree:") * kibibyte;
@@ -89,5 +88,7 @@ void refuse_allocation(std::size_t bytes, std::size_t used, std::size_t budget) 
        "`device_memory`, or use flags that `dry_run` lists",
        format_bytes(bytes), bytes, format_bytes(used), format_bytes(budget));
 }
+
+std::size_t peak_resident_bytes() { return number_after("/proc/self/status", "VmHWM:") * kibibyte; }
 
 }  // namespace ranvier::runtime

@@ -20,4 +20,7 @@ struct MemoryLimit {
 /// Throws ErrorCode::memory for `bytes` of device memory that its budget does not have left.
 [[noreturn]] void refuse_allocation(std::size_t bytes, std::size_t used, std::size_t budget);
 
+/// Peak physical memory of the process, libraries and mapped files included; 0 if unknown.
+[[nodiscard]] std::size_t peak_resident_bytes();
+
 }  // namespace ranvier::runtime

@@ -4,6 +4,7 @@
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/dtype.hpp"
+#include "runtime/base/names.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +32,11 @@ enum class WorkKind {
 inline constexpr std::size_t work_kinds = static_cast<std::size_t>(WorkKind::samples) + 1;
 
 /// Name in a profile's file: "product", "cross_entropy".
-[[nodiscard]] std::string_view to_string(WorkKind kind) noexcept;
+[[nodiscard]] inline std::string_view to_string(WorkKind kind) noexcept {
+  return enum_name<WorkKind::samples>(
+      kind, {"product", "attention", "norm", "batch_norm", "activation", "dropout", "rotary", "embedding",
+             "cross_entropy", "patches", "elementwise", "optimizer", "host_copy", "samples"});
+}
 
 /// C[m, n] += A[m, k] · B[k, n].
 struct ProductShape {
@@ -53,7 +58,15 @@ struct WorkCost {
 };
 
 /// Cost of a matrix multiplication: 2mnk FLOPs; bytes of A, B and C, with C counted twice if it accumulates.
-[[nodiscard]] WorkCost product_cost(const ProductShape& shape, DType dtype, DType to, bool accumulate);
+[[nodiscard]] inline WorkCost product_cost(const ProductShape& shape, DType dtype, DType to, bool accumulate) {
+  const auto m = static_cast<double>(shape.m), n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
+  return {.kind = WorkKind::product,
+          .dtype = dtype,
+          .flops = 2 * m * n * k,
+          .bytes = (m * k + k * n) * static_cast<double>(size_of(dtype)) +
+                   m * n * static_cast<double>(size_of(to)) * (accumulate ? 2 : 1),
+          .shape = shape};
+}
 
 /// Model of the duration of work on an otherwise idle device.
 class CostModel {

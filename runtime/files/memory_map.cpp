@@ -1,7 +1,7 @@
 #include "runtime/files/memory_map.hpp"
 
 #include "runtime/base/console.hpp"
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -20,7 +20,6 @@
 #include <iterator>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <utility>
 
 namespace ranvier::runtime {
@@ -39,12 +38,10 @@ std::atomic<int> mapping_rank{-1};
 std::mutex registration;
 
 /// Async-signal-safe, for on_bus_error().
-void print(std::string_view text) noexcept { static_cast<void>(write_what_fits(STDERR_FILENO, text)); }
-
 void print(int number) noexcept {
   char digits[12];
   const auto [end, error] = std::to_chars(std::begin(digits), std::end(digits), number);
-  print({digits, static_cast<std::size_t>(end - digits)});
+  print_stderr({digits, static_cast<std::size_t>(end - digits)});
 }
 
 void on_bus_error(int signal, siginfo_t* info, void*) {
@@ -56,14 +53,14 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
       const timespec pause{std::min(mapping_rank / 4, 5), mapping_rank % 4 * 250'000'000L};
       ::nanosleep(&pause, nullptr);
     }
-    print("ranvier: error: ");
+    print_stderr("ranvier: error: ");
     if (mapping_rank >= 0) {
-      print("rank ");
+      print_stderr("rank ");
       print(mapping_rank);
-      print(": ");
+      print_stderr(": ");
     }
-    print(mapping->path);
-    print(
+    print_stderr(mapping->path);
+    print_stderr(
         ": cannot be read any more: the file was truncated, or the disk failed; do not change files that a run "
         "reads\n");
     std::_Exit(exit_code(ErrorCode::io));

@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <sched.h>
 
@@ -26,5 +29,17 @@ namespace ranvier::runtime {
 /// Cores for process `process` of those with `masks` on one machine, at least 1: each core is divided by the processes
 /// that may use it, and `quota` by all processes.
 [[nodiscard]] int core_share(std::span<const cpu_set_t> masks, std::size_t process, int quota);
+
+/// Control group (cgroup) of this process.
+struct ControlGroup {
+  std::filesystem::path folder;  ///< folder with its files
+  std::string name;              ///< "/system.slice/job"
+  int version = 2;               ///< version of control groups: 1 or 2
+};
+
+/// Groups of the hierarchy that limits `controller` ("memory", "cpu"), from the process's own up to the machine's.
+/// `root` contains /proc and /sys; empty if the system has no control groups.
+[[nodiscard]] std::vector<ControlGroup> control_groups(std::string_view controller,
+                                                       const std::filesystem::path& root);
 
 }  // namespace ranvier::runtime

@@ -9,7 +9,6 @@
 #pragma once
 
 #include "runtime/base/dtype.hpp"
-#include "runtime/base/strided_layout.hpp"
 #include "runtime/device/stream.hpp"
 
 #include <cstddef>

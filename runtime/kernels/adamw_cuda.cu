@@ -3,8 +3,6 @@
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/kernels/packs_cuda.cuh"
 
-#include <array>
-
 namespace ranvier::runtime {
 namespace {
 

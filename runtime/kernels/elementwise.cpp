@@ -13,7 +13,6 @@
 #include <array>
 #include <cstring>
 #include <type_traits>
-#include <vector>
 
 namespace ranvier::runtime {
 namespace {

@@ -1,10 +1,9 @@
-// Copies, conversions and sums over arrays of n elements, flat or strided (strided_layout.hpp). Calls return at once;
+// Copies, conversions and sums over arrays of n elements, flat or strided (dtype.hpp). Calls return at once;
 // the work runs on the stream as one piece, regardless of the number of runs. Pointers are device or pinned memory:
 // 64-byte aligned arrays or parts of them. n = 0 is allowed. Loop thread only.
 #pragma once
 
 #include "runtime/base/dtype.hpp"
-#include "runtime/base/strided_layout.hpp"
 #include "runtime/device/stream.hpp"
 
 #include <cstddef>

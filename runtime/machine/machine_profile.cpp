@@ -1,15 +1,14 @@
 #include "runtime/machine/machine_profile.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 #include "runtime/files/memory_map.hpp"
-#include "runtime/base/nearest_name.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <filesystem>
 
 namespace ranvier::runtime {
 

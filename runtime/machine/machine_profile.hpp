@@ -5,7 +5,6 @@
 
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/work_cost.hpp"
-#include "runtime/machine/links.hpp"
 
 #include <array>
 #include <cstddef>
@@ -17,6 +16,24 @@
 #include <vector>
 
 namespace ranvier::runtime {
+
+/// One class of a cluster's links, full duplex; rates are per direction.
+struct Link {
+  double latency_seconds = 0;        ///< time before the first byte of a message arrives
+  double bytes_per_second = 0;       ///< rate of one rank
+  double node_bytes_per_second = 0;  ///< total rate of all ranks of a node
+
+  [[nodiscard]] bool measured() const noexcept { return bytes_per_second > 0; }
+
+  friend bool operator==(const Link&, const Link&) = default;
+};
+
+struct Links {
+  Link intra_node;  ///< between ranks of one node
+  Link inter_node;  ///< between nodes
+
+  friend bool operator==(const Links&, const Links&) = default;
+};
 
 /// Work of one kind and element type takes launch_seconds + max(flops / flops_per_second, bytes / bytes_per_second).
 /// A rate of 0 means no limit.

@@ -1,17 +1,16 @@
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 #include "runtime/machine/machine_profile.hpp"
-#include "runtime/base/nearest_name.hpp"
 
 #include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <concepts>
-#include <cstdint>
 #include <iterator>
 #include <limits>
-#include <optional>
 #include <type_traits>
 
 namespace ranvier::runtime {
@@ -258,21 +257,6 @@ class Reader {
   std::string_view source_;
 };
 
-std::string json_string(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      result += fmt::format("\\u{:04x}", static_cast<int>(c));
-    } else {
-      result += c;
-    }
-  }
-  return result + "\"";
-}
-
 /// Text with as many digits as the parser keeps, so that reading and writing again gives the same text.
 template <typename Number>
 std::string number_text(Number value) {
@@ -296,7 +280,7 @@ class Writer {
     for (const auto& key : keys) {
       if (!key.required && owner.*key.field == Owner{}.*key.field) continue;
       if constexpr (std::is_same_v<Number, std::string>) {
-        add(key.name, json_string(owner.*key.field));
+        add(key.name, json::serialize(json::value(owner.*key.field)));
       } else {
         add(key.name, number_text(owner.*key.field));
       }

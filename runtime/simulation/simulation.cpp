@@ -42,12 +42,6 @@ bool is_read(Channel channel) {
   return true;
 }
 
-std::size_t total_bytes(const auto& ranges) {
-  std::size_t bytes = 0;
-  for (const auto& range : ranges) bytes += range.size();
-  return bytes;
-}
-
 }  // namespace
 
 struct Simulation::State {
@@ -211,7 +205,7 @@ struct Simulation::State::Port final : Transport {
     check_peer(peer);
     Flow& flow = state->ports[static_cast<std::size_t>(peer)].flows[flow_key(me, tag)];
     Message& message = flow.next(&Message::send, me, peer, tag);
-    message.send = {true, total_bytes(ranges), state->time.now(), std::move(done)};
+    message.send = {true, bytes_of(ranges), state->time.now(), std::move(done)};
     if (state->has_content(tag)) message.source.assign(ranges.begin(), ranges.end());
     state->depart(message);
     if (message.receive.made) state->arrive(flow, message);
@@ -221,7 +215,7 @@ struct Simulation::State::Port final : Transport {
     check_peer(peer);
     Flow& flow = flows[flow_key(peer, tag)];
     Message& message = flow.next(&Message::receive, peer, me, tag);
-    message.receive = {true, total_bytes(ranges), state->time.now(), std::move(done)};
+    message.receive = {true, bytes_of(ranges), state->time.now(), std::move(done)};
     if (state->has_content(tag)) message.target.assign(ranges.begin(), ranges.end());
     if (state->drawn) {
       for (const Bytes range : ranges) std::fill(range.begin(), range.end(), unwritten);

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "runtime/loop/event_loop.hpp"
-#include "runtime/machine/links.hpp"
+#include "runtime/machine/machine_profile.hpp"
 #include "runtime/simulation/phantom_device.hpp"
 #include "runtime/simulation/virtual_cores.hpp"
 #include "runtime/simulation/virtual_disk.hpp"

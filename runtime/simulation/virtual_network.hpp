@@ -4,7 +4,7 @@
 // One thread.
 #pragma once
 
-#include "runtime/machine/links.hpp"
+#include "runtime/machine/machine_profile.hpp"
 #include "runtime/simulation/virtual_time.hpp"
 
 #include <array>

@@ -1,11 +1,11 @@
 #include "runtime/trace/trace.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 #include "runtime/trace/profiler_ranges.hpp"
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -19,19 +19,7 @@ constexpr int rows_per_lane = 100;
 constexpr int enough_older = 256;
 
 const char* to_string(Trace::Lane lane) noexcept {
-  switch (lane) {
-    case Trace::Lane::compute:
-      return "compute";
-    case Trace::Lane::communicate:
-      return "communicate";
-    case Trace::Lane::loop:
-      return "loop";
-    case Trace::Lane::files:
-      return "files";
-    case Trace::Lane::steps:
-      return "steps";
-  }
-  return "?";
+  return enum_name<Trace::Lane::steps>(lane, {"compute", "communicate", "loop", "files", "steps"});
 }
 
 std::string name_of(SpanKind kind, int index) {
@@ -48,39 +36,9 @@ std::string name_of(const Trace::Span& span) {
 }  // namespace
 
 const char* to_string(SpanKind kind) noexcept {
-  switch (kind) {
-    case SpanKind::forward:
-      return "forward";
-    case SpanKind::backward:
-      return "backward";
-    case SpanKind::weights:
-      return "weights";
-    case SpanKind::optimizer:
-      return "optimizer";
-    case SpanKind::gather:
-      return "gather";
-    case SpanKind::reduce:
-      return "reduce";
-    case SpanKind::send:
-      return "send";
-    case SpanKind::receive:
-      return "receive";
-    case SpanKind::wait:
-      return "wait";
-    case SpanKind::load:
-      return "load";
-    case SpanKind::step:
-      return "step";
-    case SpanKind::validation:
-      return "validation";
-    case SpanKind::sampling:
-      return "sampling";
-    case SpanKind::check:
-      return "check";
-    case SpanKind::other:
-      return "other";
-  }
-  return "?";
+  return enum_name<SpanKind::other>(
+      kind, {"forward", "backward", "weights", "optimizer", "gather", "reduce", "send", "receive", "wait", "load",
+             "step", "validation", "sampling", "check", "other"});
 }
 
 Trace::Trace(int rank, const Clock& clock, std::size_t capacity)

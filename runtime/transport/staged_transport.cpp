@@ -4,7 +4,6 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <vector>
 
 namespace ranvier::runtime {
 
@@ -28,13 +27,6 @@ std::vector<std::vector<Range>> pieces_of(std::span<const Range> ranges, std::si
     }
   }
   return pieces;
-}
-
-template <typename Range>
-std::size_t bytes_of(const std::vector<Range>& ranges) {
-  std::size_t bytes = 0;
-  for (const Range& range : ranges) bytes += range.size();
-  return bytes;
 }
 
 /// Handler that calls `done` at its call number `times`.

@@ -5,7 +5,10 @@
 // those were posted. Different peers or tags have no order.
 #pragma once
 
+#include "runtime/base/names.hpp"
 #include "runtime/loop/event_loop.hpp"
+
+#include <fmt/core.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +32,10 @@ enum class Channel : std::uint8_t {
   checkpoint,  ///< a rank's part of a checkpoint's summary, sent to rank 0 on its request
   user,
 };
-[[nodiscard]] const char* to_string(Channel channel) noexcept;
+[[nodiscard]] inline const char* to_string(Channel channel) noexcept {
+  return enum_name<Channel::user>(channel, {"activation", "gradient", "collective", "tied", "summary", "weights",
+                                            "control", "pull", "piece", "checkpoint", "user"});
+}
 
 struct Tag {
   Channel channel = Channel::user;
@@ -37,10 +43,19 @@ struct Tag {
 
   friend bool operator==(const Tag&, const Tag&) = default;
 };
-[[nodiscard]] std::string to_string(Tag tag);
+[[nodiscard]] inline std::string to_string(Tag tag) {
+  return fmt::format("{} {}", to_string(tag.channel), tag.index);
+}
 
 using Bytes = std::span<std::byte>;
 using ConstBytes = std::span<const std::byte>;
+
+/// Bytes of all ranges together.
+[[nodiscard]] std::size_t bytes_of(const auto& ranges) {
+  std::size_t bytes = 0;
+  for (const auto& range : ranges) bytes += range.size();
+  return bytes;
+}
 
 class Transport {
  public:

@@ -65,13 +65,16 @@ int run(int argc, char** argv) {
   AsioLoop loop;
   FileTier tier(loop, options);
   StagingPool pool(loop, "staging", transfer_bytes, transfers_at_a_time);
-  const offload::Region region = tier.reserve(MemoryKind::optimizer, "states", transfers * transfer_bytes);
+  const std::size_t bytes[] = {transfers * transfer_bytes};
+  const offload::Region region = tier.reserve(MemoryKind::optimizer, "states", bytes[0]);
   MemoryPlan plan;
-  tier.plan(plan);
-  pool.plan(plan);
+  const auto sums =
+      plan.add({MemoryKind::workspace, MemorySpace::host, "checksums", FileTier::checksum_bytes(bytes), 1});
+  const auto slots =
+      plan.add({MemoryKind::workspace, MemorySpace::pinned, "staging", transfer_bytes, transfers_at_a_time});
   const Arena arena(*device, plan);
-  tier.start(arena);
-  pool.start(arena);
+  tier.start(arena, sums);
+  pool.start(arena, slots);
   for (std::size_t slot = 0; slot < pool.slots(); ++slot)  // disks may store zeros faster
     for (std::size_t i = 0; i < transfer_bytes; ++i)
       pool.slot(slot)[i] = static_cast<std::byte>(i * 2654435761u >> 13);

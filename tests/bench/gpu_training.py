@@ -154,7 +154,7 @@ class Watch:
         return None if self.before is None or not self.most else self.most - self.before
 
 
-STOPPED = 75  # exit status of a run that was asked to stop (runtime/base/exit_code.hpp)
+STOPPED = 75  # exit status of a run that was asked to stop (runtime/base/error.hpp)
 DOES_NOT_FIT = 1  # exit status of --dry-run
 RESERVE_MIB = 1024  # memory that the trainer leaves to the driver and to libraries (runtime/device/cuda_build.hpp)
 

@@ -7,7 +7,7 @@
 #include "actors/predict/predicted_job.hpp"
 #include "models/families/gpt.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/host/process_memory.hpp"
+#include "runtime/device/memory_limit.hpp"
 #include "tests/doubles/stated_layer.hpp"
 
 #include <fmt/core.h>

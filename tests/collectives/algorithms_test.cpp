@@ -1,9 +1,9 @@
 #include "collectives/plans/algorithms.hpp"
 
-#include "collectives/plans/hierarchical.hpp"
-#include "collectives/plans/ho_ring.hpp"
 #include "collectives/plans/recursive.hpp"
+#include "collectives/plans/ring.hpp"
 #include "collectives/plans/traffic.hpp"
+#include "tests/collectives/plan_check.hpp"
 #include "tests/collectives/reference.hpp"
 #include "tests/test.hpp"
 

@@ -1,7 +1,8 @@
 #include "collectives/plans/plan.hpp"
+#include "collectives/plans/recursive.hpp"
 #include "collectives/plans/ring.hpp"
-#include "collectives/plans/tree.hpp"
 #include "runtime/base/error.hpp"
+#include "tests/collectives/plan_check.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier::collectives;

@@ -1,9 +1,7 @@
 #include "collectives/plans/cost.hpp"
 
 #include "collectives/plans/algorithms.hpp"
-#include "collectives/plans/h_ring.hpp"
-#include "collectives/plans/hierarchical.hpp"
-#include "collectives/plans/ho_ring.hpp"
+#include "collectives/plans/recursive.hpp"
 #include "collectives/plans/ring.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/test.hpp"

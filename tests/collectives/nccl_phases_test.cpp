@@ -11,7 +11,8 @@ namespace {
 /// Connected communicators of two ranks, used directly.
 void launch_sum(NcclLibrary& library, NcclLibrary::Handle handle, StreamView stream, float& value) {
   (void)library.group_start();
-  (void)library.all_reduce(&value, &value, 1, DType::f32, handle, stream);
+  auto* const bytes = reinterpret_cast<std::byte*>(&value);
+  (void)library.run({NcclCall::Kind::all_reduce, bytes, bytes, 1}, DType::f32, handle, stream);
   (void)library.group_end();
   while (library.status(handle) == NcclLibrary::in_progress) {
   }

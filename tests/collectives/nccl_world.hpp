@@ -102,14 +102,8 @@ class NcclWorld {
  public:
   explicit NcclWorld(std::uint64_t seed) : random_(seed) {}
 
-  struct Call {
-    enum class Kind { all_gather, reduce_scatter, all_reduce, broadcast, reduce, send, receive };
-    Kind kind = Kind::all_gather;
-    const void* from = nullptr;
-    void* to = nullptr;
-    std::size_t count = 0;
+  struct Call : collectives::NcclCall {
     runtime::DType dtype = runtime::DType::f32;
-    int peer = 0;
     WaitingKernel* kernel = nullptr;  ///< kept by its endpoint
   };
 
@@ -306,7 +300,7 @@ void NcclWorld::compute(const Clique& clique, std::map<int, Call>& of_ranks) {
   const bool scatters = first.kind == Kind::reduce_scatter;
   std::vector<T> result(first.kind == Kind::all_gather || scatters ? count * ranks : count);
   std::vector<const T*> from;
-  for (const auto& [rank, call] : of_ranks) from.push_back(static_cast<const T*>(call.from));
+  for (const auto& [rank, call] : of_ranks) from.push_back(reinterpret_cast<const T*>(call.from));
   const auto in = [&](std::size_t rank, std::size_t i) { return from[rank][i]; };
   for (std::size_t i = 0; i < result.size(); ++i) {
     if (first.kind == Kind::all_gather) {
@@ -327,7 +321,7 @@ void NcclWorld::compute(const Clique& clique, std::map<int, Call>& of_ranks) {
     if (first.kind == Kind::reduce && rank != first.peer) continue;
     const std::size_t begin = scatters ? static_cast<std::size_t>(rank) * count : 0;
     std::copy_n(result.begin() + static_cast<std::ptrdiff_t>(begin), scatters ? count : result.size(),
-                static_cast<T*>(call.to));
+                reinterpret_cast<T*>(call.to));
   }
 }
 
@@ -406,46 +400,8 @@ class WorldNccl final : public NcclLibrary {
     return in_progress;
   }
 
-  [[nodiscard]] Result all_gather(const void* from, void* to, std::size_t count, DType dtype, Handle handle,
-                                  runtime::StreamView stream) override {
-    return call({Kind::all_gather, from, to, count, dtype}, handle, stream);
-  }
-  [[nodiscard]] Result reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, Handle handle,
-                                      runtime::StreamView stream) override {
-    return call({Kind::reduce_scatter, from, to, count, dtype}, handle, stream);
-  }
-  [[nodiscard]] Result all_reduce(const void* from, void* to, std::size_t count, DType dtype, Handle handle,
-                                  runtime::StreamView stream) override {
-    return call({Kind::all_reduce, from, to, count, dtype}, handle, stream);
-  }
-  [[nodiscard]] Result broadcast(const void* from, void* to, std::size_t count, DType dtype, int root,
-                                 Handle handle, runtime::StreamView stream) override {
-    return call({Kind::broadcast, from, to, count, dtype, root}, handle, stream);
-  }
-  [[nodiscard]] Result reduce(const void* from, void* to, std::size_t count, DType dtype, int root, Handle handle,
-                              runtime::StreamView stream) override {
-    return call({Kind::reduce, from, to, count, dtype, root}, handle, stream);
-  }
-  [[nodiscard]] Result send(const void* from, std::size_t count, DType dtype, int peer, Handle handle,
-                            runtime::StreamView stream) override {
-    return call({Kind::send, from, nullptr, count, dtype, peer}, handle, stream);
-  }
-  [[nodiscard]] Result receive(void* to, std::size_t count, DType dtype, int peer, Handle handle,
-                               runtime::StreamView stream) override {
-    return call({Kind::receive, nullptr, to, count, dtype, peer}, handle, stream);
-  }
-
-  /// Makes every communicator of this rank report this result.
-  void break_with(Result error) {
-    for (NcclWorld::Endpoint& endpoint : endpoints_) endpoint.error = error;
-  }
-
- private:
-  using Kind = NcclWorld::Call::Kind;
-
-  static NcclWorld::Endpoint& of(Handle handle) { return *static_cast<NcclWorld::Endpoint*>(handle); }
-
-  Result call(NcclWorld::Call call, Handle handle, runtime::StreamView stream) {
+  [[nodiscard]] Result run(const collectives::NcclCall& call, DType dtype, Handle handle,
+                           runtime::StreamView stream) override {
     NcclWorld::Endpoint& endpoint = of(handle);
     expect(in_group_, "a call outside a group");
     expect(static_cast<int>(endpoint.clique->members.size()) == endpoint.clique->ranks && !endpoint.launched,
@@ -457,10 +413,18 @@ class WorldNccl final : public NcclLibrary {
     endpoint.stream = waiting;
     expect(call.count > 0, "a call without elements");
     grouped_ = &endpoint;
-    calls_.push_back(call);
+    calls_.push_back({call, dtype});
     ++world_.calls;
     return success;
   }
+
+  /// Makes every communicator of this rank report this result.
+  void break_with(Result error) {
+    for (NcclWorld::Endpoint& endpoint : endpoints_) endpoint.error = error;
+  }
+
+ private:
+  static NcclWorld::Endpoint& of(Handle handle) { return *static_cast<NcclWorld::Endpoint*>(handle); }
 
   NcclWorld& world_;
   std::list<NcclWorld::Endpoint> endpoints_;

@@ -2,6 +2,7 @@
 
 #include "collectives/plans/algorithms.hpp"
 #include "runtime/base/error.hpp"
+#include "tests/collectives/reference.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier::collectives;
@@ -45,9 +46,10 @@ TEST_CASE("an algorithm's rank schedules equal the ones made from its plans, for
           for (const int chunks : {1, 2, 3, 5, 8}) {
             CAPTURE(algorithm.name);
             const std::size_t elements = length * static_cast<std::size_t>(topology.ranks());
-            const auto plans = algorithm.plans(topology, elements, chunks);
+            const auto plans = ranvier::test::plans_of(algorithm, topology, elements, chunks);
             for (int rank = 0; rank < topology.ranks(); ++rank)
-              CHECK(algorithm.schedules(topology, elements, chunks, rank) == schedules_of(plans, rank));
+              CHECK(algorithm.schedules(topology, elements, chunks, rank) ==
+                    ranvier::test::schedules_of(plans, rank));
           }
       }
 }

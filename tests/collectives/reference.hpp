@@ -3,7 +3,7 @@
 #pragma once
 
 #include "collectives/plans/algorithms.hpp"
-#include "collectives/plans/tree.hpp"
+#include "collectives/plans/recursive.hpp"
 #include "runtime/base/dtype.hpp"
 #include "tests/test.hpp"
 
@@ -88,9 +88,24 @@ inline std::vector<Topology> topologies_of(int ranks) {
   return all;
 }
 
+/// Plans of all chunks.
+inline std::vector<Plan> plans_of(const collectives::Algorithm& algorithm, const Topology& topology,
+                                  std::size_t elements, int chunks) {
+  std::vector<Plan> plans;
+  for (int chunk = 0; chunk < chunks; ++chunk) plans.push_back(algorithm.plan(topology, elements, chunks, chunk));
+  return plans;
+}
+
+/// Steps of `rank` in each plan.
+inline std::vector<collectives::RankSchedule> schedules_of(const std::vector<Plan>& plans, int rank) {
+  std::vector<collectives::RankSchedule> schedules;
+  for (const Plan& plan : plans) schedules.push_back(collectives::schedule_of(plan, rank));
+  return schedules;
+}
+
 inline std::vector<Plan> plans_of(const Case& c) {
   if (c.algorithm == "tree") return {collectives::tree_all_reduce(c.ranks(), c.elements)};
-  return collectives::algorithm(c.collective, c.algorithm).plans(c.topology, c.elements, c.chunks);
+  return plans_of(collectives::algorithm(c.collective, c.algorithm), c.topology, c.elements, c.chunks);
 }
 
 template <typename T>

@@ -1,4 +1,5 @@
 #include "collectives/plans/ring.hpp"
+#include "tests/collectives/plan_check.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier::collectives;

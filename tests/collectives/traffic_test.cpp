@@ -2,6 +2,7 @@
 
 #include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/ring.hpp"
+#include "tests/collectives/reference.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier::collectives;
@@ -92,7 +93,7 @@ TEST_CASE("chunks together move the volume of the undivided plan") {
   const Topology topology = Topology::regular(3, 2);
   const Algorithm& gather = algorithm(Collective::all_gather, "ho-ring");
   const Traffic whole = traffic_of(gather.plan(topology, 600, 1, 0), topology);
-  const Traffic chunks = traffic_of(gather.plans(topology, 600, 7), topology);
+  const Traffic chunks = traffic_of(ranvier::test::plans_of(gather, topology, 600, 7), topology);
   CHECK(chunks.intra_node == whole.intra_node);
   CHECK(chunks.inter_node == whole.inter_node);
   CHECK(chunks.max_inter_of_node == whole.max_inter_of_node);
@@ -127,7 +128,7 @@ TEST_CASE("the computed volume of an operation equals the volume of its plans, f
         const std::string name(algorithm.name);
         const PlanChoice choice{.all_gather = name, .reduce_scatter = name, .all_reduce = name};
         const OperationShape shape{collective, {3 * ranks, 0, 7 * ranks}};
-        const auto plans = algorithm.plans(team.topology, 10 * ranks, 3);
+        const auto plans = ranvier::test::plans_of(algorithm, team.topology, 10 * ranks, 3);
         CHECK(equal(traffic_of(team, choice, shape), traffic_of(plans, team.topology)));
       }
     }

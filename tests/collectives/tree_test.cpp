@@ -1,4 +1,5 @@
-#include "collectives/plans/tree.hpp"
+#include "collectives/plans/recursive.hpp"
+#include "tests/collectives/plan_check.hpp"
 #include "tests/test.hpp"
 
 #include <bit>

@@ -2,7 +2,6 @@
 // a fetched buffer holds noise until completion; a stored one is read at the end.
 #pragma once
 
-#include "offload/nvme_tier.hpp"
 #include "offload/tier.hpp"
 #include "runtime/loop/event_loop.hpp"
 
@@ -14,20 +13,23 @@
 
 namespace ranvier::offload::tests {
 
-template <class Base>
-class WithDelays : public Base {
+/// Also the files of Tiers, by FileOptions::make.
+class SimulatedFiles final : public Tier {
  public:
   /// `delay` is drawn for each transfer.
-  WithDelays(runtime::EventLoop& loop, std::function<runtime::Duration()> delay)
+  SimulatedFiles(runtime::EventLoop& loop, std::function<runtime::Duration()> delay)
       : loop_(loop), delay_(std::move(delay)) {}
 
-  void plan(runtime::MemoryPlan&) override {}
-  void start(const runtime::Arena&) override { start(); }
+  void start(const runtime::Arena&, runtime::MemoryId) override { start(); }
   void start() {
-    this->close_reservations();
-    for (const auto& region : this->regions()) bytes_.emplace_back(region.bytes, std::byte{0});
+    close_reservations();
+    for (const auto& region : regions()) bytes_.emplace_back(region.bytes, std::byte{0});
   }
+  void lose_next_request() noexcept override {}
+  [[nodiscard]] int cleared() const override { return 0; }
   [[nodiscard]] std::string description() const override { return "simulated"; }
+  [[nodiscard]] std::string place() const override { return "simulated files"; }
+  [[nodiscard]] std::uint64_t done() const noexcept override { return transfers_; }
 
   [[nodiscard]] std::vector<std::vector<std::byte>>& bytes() { return bytes_; }
 
@@ -50,28 +52,11 @@ class WithDelays : public Base {
     });
   }
 
-  /// Number of completed transfers.
-  [[nodiscard]] std::uint64_t transfers() const noexcept { return transfers_; }
-
  private:
   runtime::EventLoop& loop_;
   std::function<runtime::Duration()> delay_;
   std::vector<std::vector<std::byte>> bytes_;
-  std::uint64_t transfers_ = 0;
-};
-
-using SimulatedTier = WithDelays<Tier>;
-
-/// Factory that Tiers accept for files (FileOptions::make).
-class SimulatedFiles final : public WithDelays<NvmeTier> {
- public:
-  using WithDelays<NvmeTier>::WithDelays;
-  using WithDelays<NvmeTier>::start;
-  void start(const runtime::Arena& arena, runtime::MemoryId) override { start(arena); }
-  void lose_next_request() noexcept override {}
-  [[nodiscard]] int cleared() const override { return 0; }
-  [[nodiscard]] std::string place() const override { return "simulated files"; }
-  [[nodiscard]] std::uint64_t done() const noexcept override { return transfers(); }
+  std::uint64_t transfers_ = 0;  // completed
 };
 
 }  // namespace ranvier::offload::tests

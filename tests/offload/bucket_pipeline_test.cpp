@@ -155,7 +155,7 @@ TEST_CASE("AdamW in buckets gives the bits of one pass, regardless of depth, buc
       Simulation simulation(1, {.seed = seed});
       EventLoop& loop = simulation.loop(0);
       const auto delay = [&] { return std::chrono::microseconds(random() % 500); };
-      SimulatedTier tier(loop, delay);
+      SimulatedFiles tier(loop, delay);
       BucketStates states(tier, layout, commit_mode);
       tier.start();
       for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket)

@@ -32,19 +32,18 @@ FileTierOptions small_requests(const TemporaryFolder& folder, int directories = 
 
 std::unique_ptr<FileSystem> with(Faults faults) { return std::make_unique<FaultyFileSystem>(std::move(faults)); }
 
-/// A tier's own memory, which holds its checksums.
+/// Memory for a tier's checksums.
 class Planned {
  public:
   void start(FileTier& tier) {
-    tier.plan(plan_);
-    arena_.emplace(*device_, plan_);
-    tier.start(*arena_);
+    runtime::MemoryPlan plan;
+    const auto sums = plan.add({MemoryKind::workspace, runtime::MemorySpace::host, "checksums of files", mib, 1});
+    arena_.emplace(*device_, plan);
+    tier.start(*arena_, sums);
   }
-  [[nodiscard]] const runtime::MemoryPlan& plan() const { return plan_; }
 
  private:
   std::unique_ptr<runtime::Device> device_ = runtime::make_inline_device();
-  runtime::MemoryPlan plan_;
   std::optional<runtime::Arena> arena_;
 };
 
@@ -213,23 +212,20 @@ TEST_CASE("with checksums a damaged file is detected before its contents are use
   }
 }
 
-TEST_CASE("checksums take eight bytes of planned memory per block, for any number of directories") {
-  for (const bool checksums : {false, true})
-    for (const int directories : {1, 2, 3}) {
-      const TemporaryFolder folder;
-      AsioLoop loop;
-      FileTierOptions options = small_requests(folder, directories);
-      options.checksums = checksums;
-      Planned memory;
-      FileTier tier(loop, options);
-      tier.reserve(MemoryKind::optimizer, "small", 5 * 4096);
-      tier.reserve(MemoryKind::optimizer, "states", mib);  // on the next of the requests' 8 blocks
-      memory.start(tier);
-      std::uintmax_t file_bytes = 0;
-      for (const auto& file : tier.files()) file_bytes += std::filesystem::file_size(file);
-      CHECK(file_bytes == 8 * 4096 + mib);
-      CHECK(memory.plan().bytes(runtime::MemorySpace::host) == (checksums ? file_bytes / 4096 * 8 : 0));
-    }
+TEST_CASE("checksums take eight bytes per block, for any number of directories") {
+  for (const int directories : {1, 2, 3}) {
+    const TemporaryFolder folder;
+    AsioLoop loop;
+    const FileTierOptions options = small_requests(folder, directories);
+    FileTier tier(loop, options);
+    const std::size_t regions[] = {5 * 4096, mib};  // the second one is on the next of the requests' 8 blocks
+    for (const std::size_t bytes : regions) tier.reserve(MemoryKind::optimizer, "states", bytes);
+    tier.start();
+    std::uintmax_t file_bytes = 0;
+    for (const auto& file : tier.files()) file_bytes += std::filesystem::file_size(file);
+    CHECK(file_bytes == 8 * 4096 + mib);
+    CHECK(FileTier::checksum_bytes(regions, options.request_bytes) == file_bytes / 4096 * 8);
+  }
 }
 
 TEST_CASE("if io_uring is refused, threads do its work, and the description gives the reason") {

@@ -1,4 +1,4 @@
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/test.hpp"
 
 #include <new>

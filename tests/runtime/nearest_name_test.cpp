@@ -1,4 +1,4 @@
-#include "runtime/base/nearest_name.hpp"
+#include "runtime/base/names.hpp"
 #include "tests/test.hpp"
 
 using ranvier::runtime::nearest_name;

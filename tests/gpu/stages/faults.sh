@@ -1,4 +1,4 @@
-# A GPU that is missing or too small, and a rank that fails or dies: exit status (runtime/base/exit_code.hpp) and message.
+# A GPU that is missing or too small, and a rank that fails or dies: exit status (runtime/base/error.hpp) and message.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cat README.md >"$folder/text"

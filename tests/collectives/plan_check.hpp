@@ -1,42 +1,39 @@
 // Proves a plan by running its steps on sets of contributions instead of numbers. The buffer is split at every bound of
 // the plan into *cells*, whose elements are always moved together. So the cost depends on pieces, not elements.
+//
+// Faults: a contribution missing or counted twice, a read of a range written in the same step, a send without a
+// matching receive in the same step, a deadlock. The check throws ErrorCode::internal that names rank, step and range
+// of the first one. `chunks` and `chunk` restrict it to that chunk of every piece; other elements must not change.
+#pragma once
+
+#include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/plan.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <numeric>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace ranvier::collectives {
-
-namespace {
 
 /// Number of times that each rank's value is part of a sum; one entry per rank.
 using Contributions = std::vector<std::uint32_t>;
 
-std::string to_string(const Range& range) {
+inline std::string to_string(const Range& range) {
   return fmt::format("[{}, {})", range.begin, range.begin + range.count);
 }
 
-const char* to_string(Action action) {
-  switch (action) {
-    case Action::send:
-      return "send to";
-    case Action::receive:
-      return "receive from";
-    case Action::receive_add:
-      return "receive and add from";
-  }
-  return "?";
-}
-
-bool overlap(const Range& left, const Range& right) {
-  return left.begin < right.begin + right.count && right.begin < left.begin + left.count && left.count > 0 &&
-         right.count > 0;
+inline const char* to_string(Action action) {
+  return runtime::enum_name<Action::receive_add>(action, {"send to", "receive from", "receive and add from"});
 }
 
 class Propagation {
@@ -145,7 +142,7 @@ class Propagation {
           }
           for (std::size_t j = 0; j < i; ++j) {
             const bool both_read = step[i].action == Action::send && step[j].action == Action::send;
-            if (!both_read && overlap(range, step[j].range)) {
+            if (!both_read && range.overlaps(step[j].range)) {
               blame(here, fmt::format("conflicts with {} rank {} of {}", to_string(step[j].action), step[j].peer,
                                       to_string(step[j].range)));
             }
@@ -250,15 +247,13 @@ void check_slices(const Plan& plan, int pieces, int chunks, int chunk, CheckSlic
   }
 }
 
-std::vector<int> all_ranks(const Plan& plan) {
+inline std::vector<int> all_ranks(const Plan& plan) {
   std::vector<int> ranks(plan.ranks.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }
 
-}  // namespace
-
-void check_all_reduce(const Plan& plan, int chunks, int chunk) {
+inline void check_all_reduce(const Plan& plan, int chunks = 1, int chunk = 0) {
   const auto all = all_ranks(plan);
   // Without chunks, an all-reduce has no pieces, and the number of elements need not be divisible.
   const int pieces = chunks == 1 ? 1 : static_cast<int>(all.size());
@@ -267,7 +262,7 @@ void check_all_reduce(const Plan& plan, int chunks, int chunk) {
   });
 }
 
-void check_reduce_scatter(const Plan& plan, int chunks, int chunk) {
+inline void check_reduce_scatter(const Plan& plan, int chunks = 1, int chunk = 0) {
   const auto all = all_ranks(plan);
   check_slices(plan, static_cast<int>(all.size()), chunks, chunk,
                [&](const Propagation& propagation, int rank, int piece, const Range& slice) {
@@ -275,7 +270,7 @@ void check_reduce_scatter(const Plan& plan, int chunks, int chunk) {
                });
 }
 
-void check_all_gather(const Plan& plan, int chunks, int chunk) {
+inline void check_all_gather(const Plan& plan, int chunks = 1, int chunk = 0) {
   const auto all = all_ranks(plan);
   check_slices(plan, static_cast<int>(all.size()), chunks, chunk,
                [&](const Propagation& propagation, int rank, int piece, const Range& slice) {
@@ -283,6 +278,17 @@ void check_all_gather(const Plan& plan, int chunks, int chunk) {
                                                  [&](int candidate) { return plan.piece(candidate) == piece; });
                  propagation.check_result(rank, slice, {*owner});
                });
+}
+
+inline void check(Collective collective, const Plan& plan, int chunks = 1, int chunk = 0) {
+  switch (collective) {
+    case Collective::all_gather:
+      return check_all_gather(plan, chunks, chunk);
+    case Collective::reduce_scatter:
+      return check_reduce_scatter(plan, chunks, chunk);
+    case Collective::all_reduce:
+      return check_all_reduce(plan, chunks, chunk);
+  }
 }
 
 }  // namespace ranvier::collectives

@@ -1,7 +1,6 @@
-#include "runtime/base/nearest_name.hpp"
+#include "runtime/base/names.hpp"
 
 #include <algorithm>
-#include <cstddef>
 
 namespace ranvier::runtime {
 namespace {
