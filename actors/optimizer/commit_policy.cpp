@@ -132,7 +132,7 @@ class CommitFlip final : public CommitPolicy {
   void stepped_ahead(std::size_t number) {
     BundleSweep::Bundle& bundle = ahead_.bundles[number];
     if (--bundle.buckets_missing > 0) return;
-    gradients().release(bundle);
+    bundle.gradients.release();
     begin_bundles();
   }
 

@@ -145,15 +145,15 @@ BucketStep::Operands Optimizer::operands(const BundleSweep& round, const BucketP
   const std::byte* const on_host = gradients_.on_host(bucket.bucket);
   return {.bucket = bucket.bucket,
           .slot = pass.slot,
-          .gradients = bundle.gradients != nullptr ? bundle.gradients + bucket.gradient_offset : on_host,
+          .gradients = on_host != nullptr ? on_host : bundle.gradients.data(bucket.gradient_offset),
           .gradients_on_host = on_host != nullptr,
-          .parameters = bundle.parameters != nullptr ? bundle.parameters + bucket.parameter_offset : nullptr};
+          .parameters = bundle.parameters.data(bucket.parameter_offset)};
 }
 
 void Optimizer::bucket_stepped(std::size_t b) {
   BundleSweep::Bundle& bundle = steps_.bundles[b];
   if (--bundle.buckets_missing > 0) return;
-  gradients_.release(bundle);
+  bundle.gradients.release();
   refresh_.stepped(steps_, b, in_stream_order_, [this] { bundle_refreshed(); });
   begin_bundles();
 }

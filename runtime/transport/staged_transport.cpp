@@ -37,14 +37,6 @@ std::size_t bytes_of(const std::vector<Range>& ranges) {
   return bytes;
 }
 
-/// Handler that calls `done` at its call number `times`.
-Handler last_of(std::size_t times, Handler done) {
-  if (times == 1) return done;
-  return [left = std::make_shared<std::size_t>(times), done = std::move(done)] {
-    if (--*left == 0) done();
-  };
-}
-
 }  // namespace
 
 StagedTransport::StagedTransport(EventLoop& loop, Transport& host, Device& device, std::size_t piece_bytes)
