@@ -108,14 +108,7 @@ Snapshot::Snapshot(const RankContext& context, const ModelShare& share, const Pl
   optimizer.guard_with(*this);
 }
 
-Snapshot::~Snapshot() {
-  for (auto* stream : {copies_.get(), hashes_.get()}) {
-    try {
-      stream->synchronize();
-    } catch (const std::exception&) {  // reported through Device::on_failure already
-    }
-  }
-}
+Snapshot::~Snapshot() { finish_streams({copies_.get(), hashes_.get()}); }
 
 std::string Snapshot::details() const {
   return under_way() ? fmt::format("{} of {} pieces of a checkpoint to go", put_missing_, plan_.pieces.size())

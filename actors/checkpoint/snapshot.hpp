@@ -9,7 +9,6 @@
 
 #include "actors/checkpoint/state_sink.hpp"
 #include "actors/optimizer/optimizer.hpp"
-#include "actors/optimizer/copy_on_write_guard.hpp"
 #include "runtime/device/slot_pool.hpp"
 
 #include <bitset>

@@ -78,9 +78,7 @@ class MicrobatchReduction {
   void accumulate_in_records(const Writing& writing, const runtime::Handler& done);
   void check_waiting();
 
-  runtime::EventLoop* loop_;
-  runtime::StreamView stream_;
-  runtime::Trace* trace_;
+  const RankContext* context_;
   const models::StageSlices* stage_;
   const UnitStates* states_;
   GradientRecords* records_;

@@ -1,6 +1,5 @@
 #include "actors/optimizer/optimizer.hpp"
 
-#include "actors/optimizer/commit_policy.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -39,18 +38,6 @@ Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const 
       refresh_(context, share, plan.refresh, parameters, parameter_records),
       in_stream_order_(refresh_.is_local() && !step_.on_host()),
       commit_(CommitPolicy::make(*this)) {}
-
-Optimizer::~Optimizer() = default;
-
-std::unique_ptr<offload::BucketPipeline> Optimizer::make_pipeline(const BundleSweep& round,
-                                                                  offload::CommitMode commit_mode,
-                                                                  offload::BucketStages stages) const {
-  return std::make_unique<offload::BucketPipeline>(
-      *loop_,
-      offload::BucketPipelineOptions{
-          .buckets = round.buckets.size(), .depth = plan_.depth, .commit_mode = commit_mode},
-      std::move(stages));
-}
 
 void Optimizer::read_state(const StateArray& array, std::size_t begin, std::span<std::byte> values,
                            runtime::Handler done) {

@@ -4,14 +4,13 @@
 //   reduced chunk → [gradient_gather] → fetch of states [state_records] → AdamW [bucket_step] → store
 //                 → [parameter_refresh]
 //
-// commit_policy.hpp decides when a bucket is updated and committed. The next batch may start while later layers are
-// still updated.
+// A CommitPolicy decides when a bucket is updated and committed. The next batch may start while later layers are still
+// updated.
 #pragma once
 
 #include "actors/base/actor.hpp"
 #include "actors/optimizer/bucket_step.hpp"
 #include "actors/optimizer/bundle_sweep.hpp"
-#include "actors/optimizer/copy_on_write_guard.hpp"
 #include "actors/optimizer/gradient_gather.hpp"
 #include "actors/optimizer/parameter_refresh.hpp"
 #include "actors/optimizer/state_records.hpp"
@@ -26,7 +25,15 @@
 
 namespace ranvier::actors {
 
-class CommitPolicy;
+/// Delays the update of a bucket until the running snapshot has copied it (checkpoint/snapshot.hpp).
+class CopyOnWriteGuard {
+ public:
+  virtual ~CopyOnWriteGuard() = default;
+
+  /// Calls `go` when this copy of the bucket's states (StateRecords::number_of) may change: at once, or after it was
+  /// copied.
+  virtual void before_change(const ChunkSchedule::Bucket& bucket, std::size_t copy, runtime::Handler go) = 0;
+};
 
 class Optimizer final : public Actor {
  public:
@@ -59,7 +66,6 @@ class Optimizer final : public Actor {
   /// `parameter_records` is null if parameters are on the device, `gradients` if accumulated gradients are.
   Optimizer(const RankContext& context, const ModelShare& share, const Plan& plan, ParameterStore& parameters,
             ParameterRecords* parameter_records, GradientRecords* gradients);
-  ~Optimizer() override;
 
   /// Starts a batch after the decision on the previous one; fetches the first states. `unclipped`: options of the step
   /// if it is committed without clipping.
@@ -96,7 +102,31 @@ class Optimizer final : public Actor {
   }
 
  private:
-  friend class CommitPolicy;
+  /// Decides when buckets are updated, and when the update takes effect: ranks must first agree that the step is
+  /// neither dropped nor clipped. One class each (commit_policy.cpp):
+  ///   at once   every step takes effect: update each gradient chunk as soon as it is reduced
+  ///   wait      prefetch states, wait for the agreement, then update the first layers first: the next batch needs them
+  ///   flip      update chunks into spare copies as they are reduced, as if nothing were clipped; the agreement commits
+  ///             or drops them
+  class CommitPolicy {
+   public:
+    /// Creates the policy of the optimizer's plan and fills its sweeps.
+    [[nodiscard]] static std::unique_ptr<CommitPolicy> make(Optimizer& optimizer);
+    virtual ~CommitPolicy() = default;
+
+    /// The pipeline is free for storing_.front().
+    virtual void begin_states() = 0;
+    /// The gradients of a chunk are reduced.
+    virtual void reduced(const ChunkSchedule::Chunk& chunk) = 0;
+    /// Decision on the newest step: commit with these options, or skip().
+    virtual void counts(const runtime::AdamWOptions& adamw) = 0;
+    virtual void skips() = 0;
+    /// All parameters of a step are refreshed, and the sweeps are reset.
+    virtual void refreshed() {}
+  };
+  class CommitAtOnce;
+  class CommitWait;
+  class CommitFlip;
 
   /// A step from its start until all its work has finished.
   struct BatchStep {
@@ -111,9 +141,29 @@ class Optimizer final : public Actor {
     runtime::Handler done;
   };
 
+  // Functions for the policies.
+
+  /// Returns whether the newest step is storing_.front().
+  [[nodiscard]] bool newest_has_pipeline() const { return storing_.front() == newest_; }
+  /// Pipeline whose stages write to this copy; the first one that changes it calls the guard.
   [[nodiscard]] std::unique_ptr<offload::BucketPipeline> make_pipeline(const BundleSweep& round,
                                                                        offload::CommitMode commit_mode,
-                                                                       offload::BucketStages stages) const;
+                                                                       StateRecords::Copy to,
+                                                                       offload::BucketStages stages);
+  [[nodiscard]] offload::BucketStages::Stage guarded(const BundleSweep& round, StateRecords::Copy to,
+                                                     offload::BucketStages::Stage stage);
+  /// Creates the sweep of committed updates: fetch, update, store.
+  void make_steps(const std::vector<std::size_t>& order, offload::CommitMode commit_mode);
+  /// Starts its pipeline for storing_.front().
+  void begin_steps();
+  /// Updates one bucket of that sweep.
+  void compute(const offload::BucketPass& pass, runtime::Handler done);
+  void tell_in_stream_order(const ChunkSchedule::Bucket& bucket);
+  /// Selects a sweep; its first `bundles` start as soon as buffers are free.
+  void work_on(BundleSweep& round, std::size_t bundles);
+  /// Ends the newest step's refresh without a change of parameters.
+  void keep_parameters();
+
   void begin_bundles();
   void ready(std::size_t bucket);
   void bundle_here(std::size_t bundle);

@@ -102,10 +102,9 @@ class StateRecords {
   [[nodiscard]] std::size_t record_place(const Bucket& bucket, std::size_t which, std::size_t begin) const;
   /// Memory of the bucket's record for the update.
   [[nodiscard]] std::byte* record(const Bucket& bucket, std::size_t slot, Copy to) const;
-  void bring(const Bucket& bucket, std::span<std::byte> to, const runtime::Handler& done);
-  /// Moves blocks of the valid record of the bucket, starting at byte `offset` of the record.
-  void move_blocks(const Bucket& bucket, std::size_t offset, std::span<std::byte> memory, bool stores,
-                   const runtime::Handler& done);
+  /// Moves blocks of the bucket's record, starting at byte `offset` of the record.
+  void move(const Bucket& bucket, Copy copy, std::size_t offset, std::span<std::byte> memory, bool stores,
+            const runtime::Handler& done);
 
   /// A transfer of elements of an array to or from host memory.
   struct Access {
@@ -121,11 +120,7 @@ class StateRecords {
   /// Copies between `state` and the first `count` values, then calls `next`.
   void copy(const Access& access, float* state, std::size_t count, runtime::Handler next);
 
-  runtime::EventLoop* loop_;
-  offload::Tiers* tiers_;
-  runtime::StreamView compute_;
-  const runtime::Arena* arena_;
-  const runtime::Device* device_;
+  const RankContext* context_;
   const UnitStates* states_;
   Plan plan_;
   std::vector<offload::BucketLayout> layouts_;  // by unit

@@ -400,7 +400,7 @@ std::vector<Wait> StageActor::waits() const {
       if (auto wait = slices_[chunk].awaited(forward, waits_since_)) all.push_back(std::move(*wait));
     }
   }
-  std::stable_sort(all.begin(), all.end(), [](const Wait& a, const Wait& b) { return a.since < b.since; });
+  oldest_first(all);
   return all;
 }
 

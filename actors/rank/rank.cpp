@@ -55,9 +55,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
     resources.push_back({&add<ActivationCheckpoints>(context, plan_.stage->slice(s), plan_.checkpoints[s])});
   auto& consensus = take(agreement ? std::move(agreement) : std::make_unique<Consensus>(loop, transport));
 
-  auto& gradient_buffers = gradient_buffers_.emplace(gradients);
-  for (StageActor::Resources& of_slice : resources)
-    of_slice.insert(of_slice.end(), {parameters_, &gradient_buffers});
+  for (StageActor::Resources& of_slice : resources) of_slice.insert(of_slice.end(), {parameters_, &gradients});
   auto& loader = add<Loader>(context, load_places_, samples_, options.batch_size);
   auto& stage = add<StageActor>(context, plan_, plan_.passes, loader, resources);
   const GridPass::Parts forward{.context = &context,
