@@ -102,20 +102,16 @@ void GradientSync::complete(const models::Stage::PassStep& writes) {
 
 std::vector<Wait> GradientSync::waits() const {
   std::vector<Wait> all = batch_.waits();
-  const auto add = [&](std::vector<Wait> more) {
-    for (Wait& wait : more) all.push_back(std::move(wait));
-  };
-  if (microbatch_) add(microbatch_->waits());
-  add(tied_.waits());
+  if (microbatch_) append(all, microbatch_->waits());
+  append(all, tied_.waits());
   oldest_first(all);
   return all;
 }
 
 std::vector<int> GradientSync::peers() const {
   std::vector<int> all = batch_.peers();
-  const auto add = [&](const std::vector<int>& more) { all.insert(all.end(), more.begin(), more.end()); };
-  if (microbatch_) add(microbatch_->peers());
-  add(tied_.peers());
+  if (microbatch_) append(all, microbatch_->peers());
+  append(all, tied_.peers());
   return all;
 }
 

@@ -33,7 +33,6 @@ class MicrobatchReduction {
   MicrobatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan,
                       GradientRecords* records, std::function<void(const models::Stage::PassStep&)> complete);
 
-  /// Starts a batch.
   void start(int microbatches);
 
   // See gradient_sync.hpp. `adds`: layers add to the destination.

@@ -91,14 +91,12 @@ void TiedUnits::copy(std::size_t unit, const std::vector<runtime::Bytes>& runs, 
 
 std::vector<Wait> TiedUnits::waits() const {
   std::vector<Wait> all;
-  const auto add = [&](const auto& parts) {
-    for (const auto& part : parts) {
-      if (!part) continue;
-      for (Wait& wait : part->waits()) all.push_back(std::move(wait));
-    }
-  };
-  add(sums_);
-  add(copies_);
+  for (const auto& sum : sums_) {
+    if (sum) append(all, sum->waits());
+  }
+  for (const auto& copy : copies_) {
+    if (copy) append(all, copy->waits());
+  }
   return all;
 }
 

@@ -44,7 +44,6 @@ struct BundleSweep {
   /// Bundles of `share` in the order of their numbers in `order`.
   BundleSweep(const ModelShare& share, std::span<const std::size_t> order);
 
-  /// Resets the progress.
   void rewind() { may_begin = next = 0; }
 
   std::vector<Bundle> bundles;

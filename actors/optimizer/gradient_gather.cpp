@@ -22,7 +22,7 @@ GradientGather::Plan GradientGather::plan(PlanContext& planner) {
   const BundleShapes shapes = bundle_shapes(planner.share, gradient_bytes);
   Plan plan;
   const bool needed =
-      !hops.empty() || (!states.gradients_on_device() && !GradientRecords::stepped_in_place(planner));
+      !hops.empty() || (planner.tiers.gradients != TierKind::device && !GradientRecords::stepped_in_place(planner));
   plan.places = runtime::SlotPool::plan(
       planner.memory, {MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer", shapes.max_bytes,
                        needed ? std::min(bundles_at_a_time, shapes.items.size()) : 0});

@@ -174,14 +174,14 @@ void Optimizer::part_over(BatchStep& step) {
 
 std::vector<Wait> Optimizer::waits() const {
   std::vector<Wait> all = gradients_.waits();
-  for (Wait& wait : refresh_.waits()) all.push_back(std::move(wait));
+  append(all, refresh_.waits());
   oldest_first(all);
   return all;
 }
 
 std::vector<int> Optimizer::peers() const {
   std::vector<int> all = gradients_.peers();
-  for (const int rank : refresh_.peers()) all.push_back(rank);
+  append(all, refresh_.peers());
   return all;
 }
 

@@ -173,7 +173,7 @@ std::vector<StateArray> StateRecords::arrays() const {
     // If nothing is trained, states on the device do not exist.
     for (std::size_t which = 0; which < state_array_names.size(); ++which) {
       const bool exists = !on_device() || (which == 0 ? unit.master.data != nullptr : unit.m != nullptr);
-      if (exists) all.push_back({u, state_array_names[which], unit.optimizer, runtime::DType::f32});
+      if (exists) all.push_back({u, state_array_names[which], unit.optimizer});
     }
   }
   return all;

@@ -25,6 +25,13 @@ inline constexpr std::array state_array_names = {to_string(StateKind::weights), 
 /// Number of arrays of a unit; a frozen unit has weights only.
 [[nodiscard]] constexpr std::size_t arrays_of(bool trained) { return trained ? state_array_names.size() : 1; }
 
+/// A named array of a unit's optimizer states; this rank has some of its elements, on any tier.
+struct StateArray {
+  std::size_t unit = 0;      ///< index in the stage
+  const char* name = "";     ///< name in state_array_names
+  collectives::Range range;  ///< elements of the unit
+};
+
 class StateRecords {
  public:
   using Bucket = ChunkSchedule::Bucket;
@@ -40,7 +47,7 @@ class StateRecords {
 
   StateRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
 
-  /// As in Actor: the valid master weights and both moments in the optimizer's range, per unit.
+  /// The valid master weights and both moments in the optimizer's range, per unit.
   [[nodiscard]] std::vector<StateArray> arrays() const;
   void read(const StateArray& array, std::size_t begin, std::span<std::byte> values, runtime::Handler done);
   void write(const StateArray& array, std::size_t begin, std::span<const std::byte> values, runtime::Handler done);
@@ -66,7 +73,6 @@ class StateRecords {
   /// updated in place.
   void fetch(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
   void store(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
-  /// Makes the spare copy the valid one.
   void commit(const Bucket& bucket);
   /// Fetches the valid master weights only; requires separate ones.
   void fetch_weights(const Bucket& bucket, std::size_t slot, const runtime::Handler& done);

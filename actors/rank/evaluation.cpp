@@ -27,9 +27,7 @@ Evaluation::Evaluation(const RankContext& context, const RankPlan& plan, const G
 std::vector<Wait> Evaluation::waits() const {
   std::vector<Wait> all;
   if (pass_) all = pass_->waits();
-  if (questions_) {
-    for (Wait& wait : questions_->waits()) all.push_back(std::move(wait));
-  }
+  if (questions_) append(all, questions_->waits());
   return all;
 }
 

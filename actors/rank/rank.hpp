@@ -12,9 +12,9 @@
 #include "actors/base/rank_context.hpp"
 #include "actors/checkpoint/checkpointer.hpp"
 #include "actors/checkpoint/state_source.hpp"
-#include "actors/rank/fill_state.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/rank/trainer.hpp"
+#include "models/core/unit_source.hpp"
 
 #include <cstddef>
 #include <functional>

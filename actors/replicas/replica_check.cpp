@@ -155,7 +155,7 @@ void ReplicaCheck::read(const Transfer& piece, const SlotPool::Slot& slot) {
     read_next();
   };
   if (set.array != StateKind::parameters) {
-    const StateArray array{unit, to_string(set.array), states_->all()[unit].optimizer, runtime::DType::f32};
+    const StateArray array{unit, to_string(set.array), states_->all()[unit].optimizer};
     return optimizer_->read_state(array, piece.range.begin, to, here);
   }
   if (!states_->all()[unit].on_device()) {
@@ -279,7 +279,7 @@ void ReplicaCheck::damage(StateKind array, runtime::Handler done) {
   const std::size_t unit = plan_.copies[copy].unit, element = set.range.begin;
   const std::size_t bytes = runtime::size_of(dtype_of(set));
   const std::span<std::byte> value(context_->arena.slot(plan_.staging.memory), bytes);
-  const StateArray state{unit, to_string(array), states_->all()[unit].optimizer, runtime::DType::f32};
+  const StateArray state{unit, to_string(array), states_->all()[unit].optimizer};
   if (array != StateKind::parameters) {
     return optimizer_->read_state(state, element, value, [this, state, element, value, done = std::move(done)] {
       value[0] ^= std::byte{1};

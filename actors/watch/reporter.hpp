@@ -65,7 +65,6 @@ class Reporter {
   /// `text` may be any bytes; printable() filters it.
   void sample(std::int64_t step, const std::string& text, runtime::Duration now);
   void checked(const ReplicaReport& report, std::optional<BadStepOptions::Action> follows, runtime::Duration now);
-  /// Prints and records a finished or failed checkpoint.
   void checkpoint(const CheckpointResult& result);
   /// Adds a JSON object to the metrics; call it after finish().
   void record(const std::string& object);
