@@ -7,7 +7,7 @@
 // units, so one rank copies each element. Frozen units need no wait.
 #pragma once
 
-#include "actors/checkpoint/state_sink.hpp"
+#include "actors/checkpoint/checkpoint_target.hpp"
 #include "actors/optimizer/optimizer.hpp"
 #include "runtime/device/slot_pool.hpp"
 
