@@ -35,11 +35,13 @@ class MicrobatchReduction {
 
   void start(int microbatches);
 
-  // See gradient_sync.hpp. `adds`: layers add to the destination.
+  // Functions of GradientSync as a PassResource. `adds`: layers add to the destination.
   std::uint64_t announce(const models::Stage::Pass& pass, bool adds);
   [[nodiscard]] bool ready(std::uint64_t step) const;
   void when_ready(std::uint64_t step, runtime::Handler handler);
+  /// Destinations of the step's gradients, by unit of its layer.
   [[nodiscard]] std::span<std::byte* const> places(std::uint64_t step) const { return at(step).places; }
+  /// Call it on the loop after the gradients are written, in the order of steps.
   void written(std::uint64_t step, int microbatch);
 
   [[nodiscard]] std::vector<Wait> waits() const { return reduction_.waits(); }

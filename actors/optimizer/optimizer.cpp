@@ -66,24 +66,14 @@ void Optimizer::begin(const runtime::AdamWOptions& unclipped) {
 
 void Optimizer::reduced(std::size_t chunk) { commit_->reduced(share_->chunks.chunks[chunk]); }
 
-void Optimizer::step(const runtime::AdamWOptions& adamw, runtime::Handler done) {
+void Optimizer::decide(const runtime::AdamWOptions* adamw, runtime::Handler done) {
   const auto step = newest_;
   step->done = std::move(done);
   step->answered = loop_->now();
-  step->counts = true;
+  step->counts = adamw != nullptr;
+  answers_.skipped += adamw == nullptr;
   refresh_.begin();
-  commit_->counts(adamw);
-  part_over(*step);
-}
-
-void Optimizer::skip(runtime::Handler done) {
-  const auto step = newest_;
-  step->done = std::move(done);
-  step->answered = loop_->now();
-  step->counts = false;
-  ++answers_.skipped;
-  refresh_.begin();
-  commit_->skips();
+  adamw != nullptr ? commit_->counts(*adamw) : commit_->skips();
   part_over(*step);
 }
 

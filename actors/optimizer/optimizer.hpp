@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace ranvier::actors {
@@ -74,9 +75,9 @@ class Optimizer final : public Actor {
   void reduced(std::size_t chunk);
   /// Commits the step after all passes. `done` runs when all states of this rank are stored; the next batch may start
   /// before, and with offloaded states even end.
-  void step(const runtime::AdamWOptions& adamw, runtime::Handler done);
+  void step(const runtime::AdamWOptions& adamw, runtime::Handler done) { decide(&adamw, std::move(done)); }
   /// Skips the step; parameters stay. `done` as for step().
-  void skip(runtime::Handler done);
+  void skip(runtime::Handler done) { decide(nullptr, std::move(done)); }
 
   /// Calls `handler` when all states of this rank contain the newest step, before the next change; possibly at once.
   /// Call it after the decision on that step; one handler.
@@ -167,6 +168,8 @@ class Optimizer final : public Actor {
   /// Ends the newest step's refresh without a change of parameters.
   void keep_parameters();
 
+  /// Commits the step with these options, or skips it.
+  void decide(const runtime::AdamWOptions* adamw, runtime::Handler done);
   void begin_bundles();
   void ready(std::size_t bucket);
   void bundle_here(std::size_t bundle);

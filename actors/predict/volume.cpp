@@ -7,9 +7,7 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 namespace ranvier::actors {
@@ -138,16 +136,9 @@ PhaseVolume Volume::total() const noexcept {
   return sum;
 }
 
-struct VolumeCounter::Memory {
-  /// No collective: pulls.
-  using Key = std::tuple<std::optional<Collective>, TeamKind, std::size_t, runtime::DType>;
-  std::map<Key, PhaseVolume> known;
-};
-
 VolumeCounter::VolumeCounter(VolumeOptions options)
     : options_(std::move(options)),
-      layout_(options_.node_of_row.empty() ? options_.node_of : options_.node_of_row, options_.group_size, 0),
-      memory_(std::make_unique<Memory>()) {
+      layout_(options_.node_of_row.empty() ? options_.node_of : options_.node_of_row, options_.group_size, 0) {
   const auto& rows = options_.node_of_row.empty() ? options_.node_of : options_.node_of_row;
   expect(rows.size() == options_.node_of.size(), "a column of {} ranks is laid out as {}", options_.node_of.size(),
          rows.size());
@@ -160,8 +151,6 @@ VolumeCounter::VolumeCounter(VolumeOptions options)
     }
   }
 }
-
-VolumeCounter::~VolumeCounter() = default;
 
 Volume VolumeCounter::count(std::span<const UnitTraffic> units, const UnitShardings& shardings) {
   const collectives::ShardFlow of_trained = layout_.flow(shardings.trained);
@@ -197,7 +186,7 @@ PhaseVolume VolumeCounter::of(std::span<const Hop> hops, std::size_t unit_elemen
 
 PhaseVolume VolumeCounter::of(const Hop& hop, std::size_t unit_elements, runtime::DType dtype) {
   const std::size_t elements = layout_.range(hop.whole, unit_elements).count;
-  const auto [place, is_new] = memory_->known.try_emplace({hop.collective, hop.team, elements, dtype});
+  const auto [place, is_new] = known_.try_emplace({hop.collective, hop.team, elements, dtype});
   PhaseVolume& volume = place->second;
   if (!is_new) return volume;
   const collectives::PlanChoice& choice = options_.algorithms[index_of(hop.team)];
@@ -219,7 +208,7 @@ PhaseVolume VolumeCounter::pulled(std::span<const Hop> hops, std::size_t unit_el
   const bool of_column =
       std::any_of(hops.begin(), hops.end(), [](const Hop& hop) { return hop.piece == Scope::global; });
   const TeamKind kind = of_column ? TeamKind::column : TeamKind::group;
-  const auto [place, is_new] = memory_->known.try_emplace({std::nullopt, kind, unit_elements, dtype});
+  const auto [place, is_new] = known_.try_emplace({std::nullopt, kind, unit_elements, dtype});
   PhaseVolume& volume = place->second;
   if (!is_new) return volume;
   const std::size_t piece = layout_.range(of_column ? Scope::global : Scope::group, unit_elements).count;

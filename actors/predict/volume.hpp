@@ -9,10 +9,12 @@
 #include "actors/states/sharded_unit.hpp"
 #include "models/core/stage_slices.hpp"
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <map>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <vector>
 
 namespace ranvier::actors {
@@ -90,15 +92,14 @@ struct VolumeOptions {
 class VolumeCounter {
  public:
   explicit VolumeCounter(VolumeOptions options);
-  ~VolumeCounter();
-  VolumeCounter(const VolumeCounter&) = delete;
-  VolumeCounter& operator=(const VolumeCounter&) = delete;
 
   /// Frozen units count with their gathers only.
   [[nodiscard]] Volume count(std::span<const UnitTraffic> units, const UnitShardings& shardings);
 
  private:
-  struct Memory;
+  /// No collective: pulls.
+  using Key =
+      std::tuple<std::optional<collectives::Collective>, collectives::TeamKind, std::size_t, runtime::DType>;
 
   [[nodiscard]] PhaseVolume of(std::span<const collectives::Hop> hops, std::size_t unit_elements,
                                runtime::DType dtype);
@@ -109,7 +110,7 @@ class VolumeCounter {
   VolumeOptions options_;
   collectives::ShardLayout layout_;
   std::vector<std::vector<collectives::Team>> teams_;  // by TeamKind, with real nodes
-  std::unique_ptr<Memory> memory_;
+  std::map<Key, PhaseVolume> known_;
 };
 
 }  // namespace ranvier::actors

@@ -97,8 +97,6 @@ ReplicaCheck::ReplicaCheck(const RankContext& context, const ModelShare& share, 
   }
 }
 
-ReplicaCheck::~ReplicaCheck() = default;
-
 std::string ReplicaCheck::details() const {
   if (!done_ || plan_.copies.empty()) return {};
   const ReplicaSet& set = set_of(std::min(next_copy_, plan_.copies.size() - 1));

@@ -52,7 +52,6 @@ class ReplicaCheck final : public Actor {
   /// `records` is null if parameters are stored on the device.
   ReplicaCheck(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,
                ParameterRecords* records, Consensus& consensus);
-  ~ReplicaCheck() override;
 
   [[nodiscard]] const char* name() const noexcept override { return "replica check"; }
   [[nodiscard]] std::string details() const override;
