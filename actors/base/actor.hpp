@@ -1,4 +1,4 @@
-// Base class of a rank's actors: name, pending waits, peers, saved state. Watchdog, reports and checkpoints use this
+// Base class of a rank's actors: name, pending waits, peers, saved scalars. Watchdog, reports and checkpoints use this
 // interface, so a new actor needs its own files and one line in Rank. Loop thread only.
 //
 // An actor registers its work on streams, files or host threads by EventLoop::after_work() and ends(), under its name.
@@ -28,17 +28,13 @@ struct Wait {
   runtime::Duration since{};  ///< loop time
 };
 
+template <typename T>
+void append(std::vector<T>& all, const std::vector<T>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
 inline void oldest_first(std::vector<Wait>& waits) {
   std::stable_sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) { return a.since < b.since; });
 }
-
-/// A named array of training state; an actor holds some of its elements on this rank.
-struct StateArray {
-  std::size_t unit = 0;      ///< index in the stage
-  const char* name = "";     ///< "weights", "m", "v"
-  collectives::Range range;  ///< elements of the unit
-  runtime::DType dtype = runtime::DType::f32;
-};
 
 /// A named number or list of numbers of training state, identical on all ranks.
 struct StateScalar {
@@ -61,15 +57,6 @@ class Actor {
   /// Ranks that exchange messages with this actor; symmetric.
   [[nodiscard]] virtual std::vector<int> peers() const { return {}; }
 
-  /// Arrays to save in checkpoints, on any tier.
-  [[nodiscard]] virtual std::vector<StateArray> state() const { return {}; }
-  /// Copies elements of such an array, starting at `begin`, into `values` or from it. `done` runs on the loop after
-  /// this returned. Between steps, one call at a time. Replicas of other ranks or actors do not change.
-  virtual void read_state(const StateArray& array, std::size_t begin, std::span<std::byte> values,
-                          runtime::Handler done);
-  virtual void write_state(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
-                           runtime::Handler done);
-
   /// Numbers to save in checkpoints: all that the following steps depend on.
   [[nodiscard]] virtual std::vector<StateScalar> scalars() const { return {}; }
   /// Restores scalars before training. `all` contains the scalars of all actors; missing ones stay unchanged.
@@ -83,13 +70,6 @@ template <typename T>
       std::find_if(all.begin(), all.end(), [&](const StateScalar& each) { return each.name == name; });
   if (found == all.end() || !std::holds_alternative<T>(found->value)) return std::nullopt;
   return std::get<T>(found->value);
-}
-
-inline void Actor::read_state(const StateArray& array, std::size_t, std::span<std::byte>, runtime::Handler) {
-  fail(ErrorCode::internal, "actor {} has no state to read: '{}'", name(), array.name);
-}
-inline void Actor::write_state(const StateArray& array, std::size_t, std::span<const std::byte>, runtime::Handler) {
-  fail(ErrorCode::internal, "actor {} has no state to write: '{}'", name(), array.name);
 }
 
 }  // namespace ranvier::actors

@@ -18,6 +18,15 @@ std::unique_ptr<runtime::Device> host_beside(const runtime::Device& device, runt
 
 }  // namespace
 
+void finish_streams(std::initializer_list<runtime::Stream*> streams) noexcept {
+  for (runtime::Stream* const stream : streams) {
+    try {
+      stream->synchronize();
+    } catch (const std::exception&) {
+    }
+  }
+}
+
 RankResources::RankResources(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device,
                              const runtime::MemoryPlan& memory, const offload::TierPlan& regions,
                              const offload::FileOptions& files)
@@ -33,15 +42,6 @@ RankResources::RankResources(runtime::EventLoop& loop, runtime::Transport& trans
       context_{loop,     transport, device, host_ ? *host_ : device, trace_, arena_, tiers_, executor_, *compute_,
                *reduce_, *gather_,  *load_} {
   tiers_.record(trace_);
-}
-
-void RankResources::finish() noexcept {
-  for (auto* stream : {load_.get(), gather_.get(), reduce_.get(), compute_.get()}) {
-    try {
-      stream->synchronize();
-    } catch (const std::exception&) {  // reported through Device::on_failure already
-    }
-  }
 }
 
 }  // namespace ranvier::actors

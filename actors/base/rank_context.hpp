@@ -14,6 +14,7 @@
 #include "runtime/trace/trace.hpp"
 #include "runtime/transport/transport.hpp"
 
+#include <initializer_list>
 #include <memory>
 
 namespace ranvier::actors {
@@ -34,6 +35,9 @@ struct RankContext {
   runtime::StreamView load;     ///< narrow: samples
 };
 
+/// Waits for all queued work on the streams. Its failures are reported through Device::on_failure.
+void finish_streams(std::initializer_list<runtime::Stream*> streams) noexcept;
+
 /// Owns the context's resources except loop, transport and device.
 class RankResources {
  public:
@@ -48,7 +52,7 @@ class RankResources {
 
   [[nodiscard]] const RankContext& context() const noexcept { return context_; }
   /// Waits for all queued work on the streams.
-  void finish() noexcept;
+  void finish() noexcept { finish_streams({load_.get(), gather_.get(), reduce_.get(), compute_.get()}); }
 
  private:
   runtime::Trace trace_;

@@ -182,7 +182,7 @@ void Checkpointer::closed(CheckpointShare share) {
 }
 
 void Checkpointer::tell_rank_0(CheckpointShare share) {
-  const auto leaving = std::make_shared<Leaving>();
+  const auto leaving = std::make_shared<Report>();
   leaving->share = std::move(share);
   const std::array<runtime::ConstBytes, 2> ranges = {leaving->share.data, bytes_of(leaving->share.failure)};
   leaving->header = {current_->step, waited(), leaving->share.bytes, ranges[0].size(), ranges[1].size()};
@@ -200,7 +200,7 @@ void Checkpointer::sent() {
 }
 
 void Checkpointer::receive(int rank) {
-  const auto arriving = std::make_shared<Arriving>();
+  const auto arriving = std::make_shared<Report>();
   arriving_[static_cast<std::size_t>(rank)] = arriving;
   if (rank == 0) return;
   const auto header = std::as_writable_bytes(std::span(&arriving->header, 1));
@@ -215,9 +215,9 @@ void Checkpointer::receive(int rank) {
   });
 }
 
-void Checkpointer::arrived(int rank, const std::shared_ptr<Arriving>& arriving) {
-  arriving->here = true;
-  if (std::string& failure = arriving->share.failure; !failure.empty())
+void Checkpointer::arrived(int rank, const std::shared_ptr<Report>& report) {
+  report->here = true;
+  if (std::string& failure = report->share.failure; !failure.empty())
     failure = fmt::format("rank {}: {}", rank, failure);
   if (--shares_missing_ == 0) commit();
 }

@@ -91,21 +91,16 @@ class Checkpointer final : public Actor {
     std::uint64_t data_bytes = 0;
     std::uint64_t failure_bytes = 0;
   };
-  /// Shared with pending receives, which may outlive this object.
-  struct Arriving {
+  /// Shared with pending messages, which may outlive this object.
+  struct Report {
     Header header;
     CheckpointShare share;
-    bool here = false;
+    bool here = false;  // it has arrived
   };
   /// Message from rank 0: whether the target is prepared.
   struct Go {
     std::int64_t step = 0;
     std::int64_t prepared = 0;
-  };
-  /// Shared with pending sends, which may outlive this object.
-  struct Leaving {
-    Header header;
-    CheckpointShare share;
   };
 
   void begin(std::size_t series, std::int64_t step);
@@ -122,7 +117,7 @@ class Checkpointer final : public Actor {
   void tell_rank_0(CheckpointShare share);
   [[nodiscard]] runtime::Duration waited() const { return snapshot_->waited() - current_->waited_before; }
   void receive(int rank);
-  void arrived(int rank, const std::shared_ptr<Arriving>& arriving);
+  void arrived(int rank, const std::shared_ptr<Report>& report);
   void commit();
   void fail_with(std::string failure);
   void conclude(std::string failure, std::string warning);
@@ -140,9 +135,9 @@ class Checkpointer final : public Actor {
   std::optional<Current> current_;
   enum class Target { awaited, open, refused };
   Target opened_ = Target::awaited;
-  bool copied_ = false;                              // the snapshot is complete
-  std::string not_prepared_;                         // failure of prepare(), on rank 0
-  std::vector<std::shared_ptr<Arriving>> arriving_;  // by rank, on rank 0
+  bool copied_ = false;                            // the snapshot is complete
+  std::string not_prepared_;                       // failure of prepare(), on rank 0
+  std::vector<std::shared_ptr<Report>> arriving_;  // by rank, on rank 0
   std::size_t shares_missing_ = 0;
   std::uint64_t bytes_ = 0;                // sum over ranks, on rank 0
   runtime::Duration max_waited_{};         // maximum over ranks, on rank 0

@@ -2,7 +2,7 @@
 // local work, so that the watchdog does not report them as hangs. Loop thread only.
 #pragma once
 
-#include "actors/checkpoint/state_sink.hpp"
+#include "actors/checkpoint/checkpoint_target.hpp"
 #include "runtime/loop/event_loop.hpp"
 
 #include <atomic>

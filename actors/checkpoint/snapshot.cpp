@@ -16,6 +16,7 @@ namespace ranvier::actors {
 using collectives::Range;
 using offload::checkpoint_segment_bytes;
 using offload::Tier;
+using runtime::SlotPool;
 using runtime::StreamWidth;
 
 namespace {
@@ -78,10 +79,10 @@ Snapshot::Plan Snapshot::plan(PlanContext& planner, const Options& options, cons
   }
   if (plan.pieces.empty()) return plan;
   // Ranges in files may start and end within a file block.
-  plan.slot_bytes = Tier::whole_blocks(max_bytes) + 2 * Tier::block_bytes;
-  plan.slots = std::clamp<std::size_t>(options.staging_bytes / plan.slot_bytes, 1, plan.pieces.size());
-  plan.staging = planner.memory.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned,
-                                     "checkpoint staging", plan.slot_bytes, plan.slots});
+  const std::size_t bytes = Tier::whole_blocks(max_bytes) + 2 * Tier::block_bytes;
+  plan.staging = SlotPool::plan(
+      planner.memory, {runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, "checkpoint staging", bytes,
+                       std::clamp<std::size_t>(options.staging_bytes / bytes, 1, plan.pieces.size())});
   return plan;
 }
 
@@ -94,7 +95,7 @@ Snapshot::Snapshot(const RankContext& context, const ModelShare& share, const Pl
       plan_(plan),
       bucket_of_(plan.pieces.size()),
       buckets_(plan.buckets.size()),
-      hash_(plan.slots) {
+      slots_(context.arena, plan.staging) {
   copies_ = context.device.make_stream("checkpoint", StreamWidth::one);
   hashes_ = context.host.make_stream("checkpoint hashes", StreamWidth::one);
   for (const UnitState& unit : states_->all()) number_of_.emplace_back(unit.cut.buckets(), no_bucket);
@@ -104,30 +105,18 @@ Snapshot::Snapshot(const RankContext& context, const ModelShare& share, const Pl
     std::fill(bucket_of_.begin() + static_cast<std::ptrdiff_t>(bucket.begin),
               bucket_of_.begin() + static_cast<std::ptrdiff_t>(bucket.end), b);
   }
-  for (std::size_t s = plan_.slots; s-- > 0;) free_slots_.push_back(s);
   optimizer.guard_with(*this);
 }
 
-Snapshot::~Snapshot() {
-  for (auto* stream : {copies_.get(), hashes_.get()}) {
-    try {
-      stream->synchronize();
-    } catch (const std::exception&) {  // reported through Device::on_failure already
-    }
-  }
-}
+Snapshot::~Snapshot() { finish_streams({copies_.get(), hashes_.get()}); }
 
 std::string Snapshot::details() const {
   return under_way() ? fmt::format("{} of {} pieces of a checkpoint to go", put_missing_, plan_.pieces.size())
                      : std::string();
 }
 
-std::span<std::byte> Snapshot::slot(std::size_t index) const {
-  return {context_->arena.slot(*plan_.staging, index), plan_.slot_bytes};
-}
-
-std::span<std::byte> Snapshot::blocks(std::size_t piece, std::size_t index) const {
-  return slot(index).first(Tier::whole_blocks(plan_.pieces[piece].bytes()));
+std::span<std::byte> Snapshot::blocks(std::size_t piece, const SlotPool::Slot& slot) const {
+  return {slot.data(), Tier::whole_blocks(plan_.pieces[piece].bytes())};
 }
 
 bool Snapshot::wants(const StatePiece& piece) const {
@@ -175,30 +164,28 @@ std::optional<std::size_t> Snapshot::next_piece() {
 }
 
 void Snapshot::copy_ahead() {
-  while (!free_slots_.empty()) {
+  while (slots_.has_free()) {
     const auto piece = next_piece();
     if (!piece) return;
-    const std::size_t slot = free_slots_.back();
-    free_slots_.pop_back();
-    copy(*piece, slot);
+    copy(*piece, slots_.take());
   }
 }
 
-void Snapshot::copy(std::size_t number, std::size_t slot_index) {
+void Snapshot::copy(std::size_t number, const SlotPool::Slot& slot) {
   const StatePiece& piece = plan_.pieces[number];
   const std::size_t b = bucket_of_[number];
   const StatePlace place = place_of(b, piece);
   if (place.memory != nullptr) {
-    runtime::copy(*copies_, slot(slot_index).data(), place.memory, piece.bytes());
+    runtime::copy(*copies_, slot.data(), place.memory, piece.bytes());
     return context_->loop.after_work(*copies_,
                                      {name(), "the copy of the states of", states_->all()[piece.unit].spec->name},
-                                     [this, number, slot_index] { copied(number, slot_index, 0); });
+                                     [this, number, slot] { copied(number, slot, 0); });
   }
   const std::size_t first = place.offset / Tier::block_bytes * Tier::block_bytes;
   const std::size_t end = Tier::whole_blocks(place.offset + piece.bytes());
   context_->tiers.fetch_to_host(
-      place.region, first, slot(slot_index).first(end - first),
-      [this, number, slot_index, begin = place.offset - first] { copied(number, slot_index, begin); });
+      place.region, first, {slot.data(), end - first},
+      [this, number, slot, begin = place.offset - first] { copied(number, slot, begin); });
 }
 
 StatePlace Snapshot::place_of(std::size_t bucket, const StatePiece& piece) const {
@@ -209,24 +196,24 @@ StatePlace Snapshot::place_of(std::size_t bucket, const StatePiece& piece) const
   return {.memory = unit.parameters.at(piece.begin)};
 }
 
-void Snapshot::copied(std::size_t number, std::size_t slot_index, std::size_t begin) {
+void Snapshot::copied(std::size_t number, const SlotPool::Slot& slot, std::size_t begin) {
   BucketCopy& bucket = buckets_[bucket_of_[number]];
   if (--bucket.missing == 0 && bucket.waits) go_on(bucket);
   const std::size_t bytes = plan_.pieces[number].bytes();
-  const std::span<std::byte> all = blocks(number, slot_index);
-  hashes_->launch(runtime::elementwise_cost(all.size()),
-                  [this, begin, bytes, all, slot_index](runtime::ComputePool&) {
-                    if (begin > 0) std::memmove(all.data(), all.data() + begin, bytes);
-                    std::fill(all.begin() + static_cast<std::ptrdiff_t>(bytes), all.end(), std::byte{0});
-                    hash_[slot_index] = runtime::xxh3(all);
-                  });
+  const std::span<std::byte> all = blocks(number, slot);
+  const auto hash = std::make_shared<std::uint64_t>();
+  hashes_->launch(runtime::elementwise_cost(all.size()), [begin, bytes, all, hash](runtime::ComputePool&) {
+    if (begin > 0) std::memmove(all.data(), all.data() + begin, bytes);
+    std::fill(all.begin() + static_cast<std::ptrdiff_t>(bytes), all.end(), std::byte{0});
+    *hash = runtime::xxh3(all);
+  });
   context_->loop.after_work(*hashes_, {name(), "the hash of a piece"},
-                            [this, number, slot_index] { put(number, slot_index); });
+                            [this, number, slot, hash] { put(number, slot, *hash); });
 }
 
-void Snapshot::put(std::size_t number, std::size_t slot_index) {
-  sink_->put(plan_.pieces[number], number, blocks(number, slot_index), hash_[slot_index], [this, slot_index] {
-    free_slots_.push_back(slot_index);
+void Snapshot::put(std::size_t number, const SlotPool::Slot& slot, std::uint64_t hash) {
+  sink_->put(plan_.pieces[number], number, blocks(number, slot), hash, [this, slot] {
+    slot.release();
     if (--put_missing_ > 0) return copy_ahead();
     sink_ = nullptr;
     context_->loop.post(std::exchange(done_, nullptr));

@@ -7,9 +7,9 @@
 // units, so one rank copies each element. Frozen units need no wait.
 #pragma once
 
-#include "actors/checkpoint/state_sink.hpp"
+#include "actors/checkpoint/checkpoint_target.hpp"
 #include "actors/optimizer/optimizer.hpp"
-#include "actors/optimizer/copy_on_write_guard.hpp"
+#include "runtime/device/slot_pool.hpp"
 
 #include <bitset>
 #include <cstddef>
@@ -41,8 +41,7 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
     std::vector<bool> writes;  ///< by unit of the stage; false for tied units that another stage copies
   };
   struct Plan {
-    std::optional<runtime::MemoryId> staging;  ///< none: nothing is copied
-    std::size_t slot_bytes = 0, slots = 0;
+    runtime::SlotPool::Plan staging;  ///< no slots: nothing is copied
     /// All segments that this rank copies, by bucket, in the order of updates.
     std::vector<StatePiece> pieces;
     struct Bucket {
@@ -86,13 +85,13 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
   /// The next segment to copy, if any.
   [[nodiscard]] std::optional<std::size_t> next_piece();
   [[nodiscard]] std::optional<std::size_t> next_of(std::size_t bucket);
-  void copy(std::size_t piece, std::size_t slot);
+  void copy(std::size_t piece, const runtime::SlotPool::Slot& slot);
   [[nodiscard]] StatePlace place_of(std::size_t bucket, const StatePiece& piece) const;
-  void copied(std::size_t piece, std::size_t slot, std::size_t begin);
-  void put(std::size_t piece, std::size_t slot);
+  /// The segment starts at byte `begin` of the slot.
+  void copied(std::size_t piece, const runtime::SlotPool::Slot& slot, std::size_t begin);
+  void put(std::size_t piece, const runtime::SlotPool::Slot& slot, std::uint64_t hash);
   void go_on(BucketCopy& bucket);
-  [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
-  [[nodiscard]] std::span<std::byte> blocks(std::size_t piece, std::size_t slot) const;
+  [[nodiscard]] std::span<std::byte> blocks(std::size_t piece, const runtime::SlotPool::Slot& slot) const;
 
   const RankContext* context_;
   const UnitStates* states_;
@@ -110,9 +109,8 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
   std::deque<std::size_t> urgent_;  // buckets with waiting updates
   std::size_t next_bucket_ = 0;
   std::size_t put_missing_ = 0;  // segments that the sink has not taken
-  std::vector<std::size_t> free_slots_;
-  std::vector<std::uint64_t> hash_;  // by slot
-  std::size_t waiting_ = 0;          // buckets with waiting updates
+  runtime::SlotPool slots_;
+  std::size_t waiting_ = 0;  // buckets with waiting updates
   runtime::Duration waits_since_{};
   runtime::Duration waited_{};
 };

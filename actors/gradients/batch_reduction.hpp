@@ -5,12 +5,10 @@
 
 #include "actors/gradients/chunk_sums.hpp"
 #include "actors/gradients/gradient_squared_norm.hpp"
-#include "actors/gradients/record_chunk_sums.hpp"
 #include "actors/gradients/tied_units.hpp"
 #include "actors/states/hop_pipeline.hpp"
 
 #include <functional>
-#include <memory>
 #include <vector>
 
 namespace ranvier::actors {
@@ -19,7 +17,7 @@ class BatchReduction {
  public:
   struct Plan {
     HopPipeline::Plan reduction;
-    RecordChunkSums::Plan chunks;
+    ChunkSums::Plan chunks;
     GradientSquaredNorm::Plan squares;
   };
   [[nodiscard]] static Plan plan(PlanContext& planner, bool every_step_counts);
@@ -44,7 +42,6 @@ class BatchReduction {
 
  private:
   struct Chunk {
-    std::vector<ChunkSchedule::Bucket> buckets;
     bool there = false;  // on the device
     bool left_column = false;
     bool equal = false;  // on both stages of a tied unit
@@ -54,18 +51,15 @@ class BatchReduction {
   void submit(std::size_t chunk);
   void make_equal(std::size_t chunk);
   void reduced(std::size_t chunk);
-  [[nodiscard]] std::vector<runtime::Bytes> runs_of_reduced(const ChunkSchedule::Bucket& bucket,
-                                                            std::byte* record) const;
-  /// The reduced part of a bucket; `record`: see ChunkSums.
-  [[nodiscard]] std::byte* first_reduced(const ChunkSchedule::Bucket& bucket, std::byte* record) const;
+  /// The reduced part of bucket number `place` of a chunk.
+  [[nodiscard]] std::vector<runtime::Bytes> runs_of_reduced(std::size_t chunk, std::size_t place) const;
 
-  runtime::EventLoop* loop_;
-  runtime::Trace* trace_;
+  const RankContext* context_;
   const UnitStates* states_;
   TiedUnits* tied_;
   HopPipeline reduction_;
   GradientSquaredNorm squares_;
-  std::unique_ptr<ChunkSums> sums_;
+  ChunkSums sums_;
   std::vector<Chunk> chunks_;
   std::vector<bool> ready_;  // by unit
   // Next chunk per phase, in the same order on every row: fetch, submit, copy to the other stage, announce.

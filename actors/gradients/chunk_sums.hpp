@@ -1,44 +1,60 @@
-// Location of a chunk's accumulated gradients during its reduction (chunk_schedule.hpp). Loop thread only.
+// A chunk's accumulated gradients during its reduction (chunk_schedule.hpp). On the device they are reduced in place.
+// Offloaded ones pass through a few device buffers, bucket after bucket in whole blocks. Their reduced part returns to
+// the tier, or stays on the device until the optimizer has read it if every step is applied. Loop thread only.
 #pragma once
 
-#include "actors/base/rank_context.hpp"
-#include "actors/states/model_share.hpp"
+#include "actors/gradients/gradient_records.hpp"
 
 #include <cstddef>
+#include <vector>
 
 namespace ranvier::actors {
 
 class ChunkSums {
  public:
-  virtual ~ChunkSums() = default;
+  /// Buffers for offloaded gradients.
+  struct Plan {
+    runtime::SlotPool::Plan places;
+    bool lends = false;
+  };
+  /// `lends`: the optimizer reads chunks as they are reduced.
+  [[nodiscard]] static Plan plan(PlanContext& planner, bool lends);
 
-  /// Returns whether a buffer for the next chunk is free.
-  [[nodiscard]] virtual bool has_room() const = 0;
-  /// Fetches the chunk's gradients to the device, then calls `there`, at once or on the loop. Chunks in order.
-  virtual void bring(std::size_t chunk, runtime::Handler there) = 0;
-  /// Record of bucket number `place` of a fetched chunk; null: the gradients are stored at UnitState::gradients.
-  [[nodiscard]] virtual std::byte* record(std::size_t chunk, std::size_t place) const = 0;
-  /// Call it when the chunk is reduced and its squared norms are queued. Calls `available` when the optimizer may read
-  /// it, in chunk order, and `over` when all its work has finished; then a buffer may be free.
-  virtual void leave(std::size_t chunk, runtime::Handler available, runtime::Handler over) = 0;
-};
+  /// `records` is null if accumulated gradients are on the device.
+  ChunkSums(const RankContext& context, const ModelShare& share, const Plan& plan, GradientRecords* records);
 
-/// Accumulated gradients on the device, reduced in place.
-class DeviceChunkSums final : public ChunkSums {
- public:
-  explicit DeviceChunkSums(const RankContext& context) : loop_(&context.loop), stream_(context.compute) {}
-
-  [[nodiscard]] bool has_room() const override { return true; }
-  void bring(std::size_t, runtime::Handler there) override { there(); }
-  [[nodiscard]] std::byte* record(std::size_t, std::size_t) const override { return nullptr; }
-  void leave(std::size_t, runtime::Handler available, runtime::Handler over) override {
-    loop_->after_work(stream_, {"gradients", "sums of squares"}, std::move(over));
-    available();
+  [[nodiscard]] const std::vector<ChunkSchedule::Bucket>& buckets(std::size_t chunk) const {
+    return chunks_[chunk].buckets;
   }
+  /// Fetches the chunk's gradients to the device when a buffer is free, then calls `there`, at once or on the loop.
+  /// Chunks in order.
+  void bring(std::size_t chunk, runtime::Handler there);
+  /// Record of bucket number `place` of a fetched chunk; null: the gradients are stored at UnitState::gradients.
+  [[nodiscard]] std::byte* record(std::size_t chunk, std::size_t place) const;
+  /// The bucket's reduced gradients, in its record or in the unit.
+  [[nodiscard]] std::byte* reduced(std::size_t chunk, std::size_t place) const;
+  /// Call it when the chunk is reduced and its squared norms are queued. Calls `available` when the optimizer may read
+  /// it, in chunk order, and `over` when all its work has finished.
+  void leave(std::size_t chunk, runtime::Handler available, runtime::Handler over);
 
  private:
-  runtime::EventLoop* loop_;
-  runtime::StreamView stream_;
+  struct Chunk {
+    runtime::SlotPool::Slot place;
+    std::vector<ChunkSchedule::Bucket> buckets;
+    std::vector<std::size_t> offsets;  // by bucket, within the buffer
+    runtime::Handler available;        // callback, until all previous chunks are available
+  };
+
+  void store(std::size_t chunk, runtime::Handler over);
+  void lend(std::size_t chunk);
+
+  const RankContext* context_;
+  const UnitStates* states_;
+  GradientRecords* records_;
+  bool lends_;
+  std::vector<Chunk> chunks_;
+  runtime::SlotPool places_;
+  std::size_t next_available_ = 0;
 };
 
 }  // namespace ranvier::actors

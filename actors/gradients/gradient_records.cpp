@@ -5,7 +5,6 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <span>
 
 namespace ranvier::actors {
@@ -15,6 +14,7 @@ using offload::BucketLayout;
 using offload::Tier;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
+using runtime::SlotPool;
 
 namespace {
 
@@ -37,11 +37,11 @@ GradientRecords::Plan GradientRecords::plan(PlanContext& planner) {
   const std::size_t width = size_of(states.precision().gradient);
   // Buckets are sized for the optimizer's range; a range of gradients may have more elements in a bucket.
   const std::size_t most = Tier::whole_blocks(options.bucket_elements * width);
-  std::size_t stretches = 0;
+  std::size_t stretches = 0, max_bytes = 0;
   for (const UnitState& unit : states.all()) {
     const BucketLayout layout = layout_of(unit, width);
     const std::size_t slot_bytes = std::min(most, layout.slot_bytes());
-    plan.slot_bytes = std::max(plan.slot_bytes, slot_bytes);
+    max_bytes = std::max(max_bytes, slot_bytes);
     if (slot_bytes > 0) stretches += layout.buckets() * runtime::ceil_divide(layout.slot_bytes(), slot_bytes);
     auto& regions = plan.regions.emplace_back();
     for (std::size_t use = 0; unit.trained() && use < unit.gradients.size(); ++use) {
@@ -50,25 +50,23 @@ GradientRecords::Plan GradientRecords::plan(PlanContext& planner) {
                                                 planner.memory));
     }
   }
-  if (plan.slot_bytes == 0 || !states.shards_gradients()) return plan;
-  plan.slot_count = std::min(options.depth, stretches);
-  plan.slots = planner.memory.add({MemoryKind::gradients, MemorySpace::device,
-                                   "buckets of gradients that are added to", plan.slot_bytes, plan.slot_count});
+  if (max_bytes == 0 || !states.shards_gradients()) return plan;
+  plan.slots = SlotPool::plan(planner.memory,
+                              {MemoryKind::gradients, MemorySpace::device, "buckets of gradients that are added to",
+                               max_bytes, std::min(options.depth, stretches)});
   return plan;
 }
 
 GradientRecords::GradientRecords(const RankContext& context, const ModelShare& share, const Plan& plan)
-    : loop_(&context.loop),
-      tiers_(&context.tiers),
-      stream_(context.reduce),
+    : context_(&context),
       states_(share.states.get()),
       plan_(plan),
-      width_(size_of(share.states->precision().gradient)) {
+      width_(size_of(share.states->precision().gradient)),
+      slots_(context.arena, plan.slots) {
   for (const UnitState& unit : states_->all()) {
     layouts_.push_back(layout_of(unit, width_));
     calls_.emplace_back(unit.gradients.size());
   }
-  for (std::size_t s = 0; s < plan_.slot_count; ++s) free_slots_.push_back(context.arena.slot(*plan_.slots, s));
 }
 
 Range GradientRecords::range(std::size_t unit) const { return states_->all()[unit].gradients.front().range; }
@@ -117,16 +115,18 @@ void GradientRecords::start(std::size_t unit, std::size_t use) {
   Call& call = calls_[unit][use].front();
   if (layouts_[unit].buckets() == 0) {
     call.missing = 1;
-    return loop_->post([this, unit, use] { stretch_done(unit, use); });
+    return context_->loop.post([this, unit, use] { stretch_done(unit, use); });
   }
   if (call.kind != Call::Kind::add) return move_records(unit, use);
-  expect(plan_.slot_count > 0, "gradients of {} are added in a tier, and the plan has them whole",
+  expect(plan_.slots.slots > 0, "gradients of {} are added in a tier, and the plan has them whole",
          states_->all()[unit].spec->name);
-  for (const Stretch& stretch : stretches(unit, plan_.slot_bytes)) {
-    waiting_.push_back({unit, use, stretch});
-    ++call.missing;
+  const std::vector<Stretch> all = stretches(unit, plan_.slots.bytes);
+  call.missing = all.size();
+  for (const Stretch& stretch : all) {
+    slots_.when_free([this, part = StretchOfUse{unit, use, stretch}](const SlotPool::Slot& slot) {
+      move(part, slot.data(), true, [this, part, slot] { add(part, slot); });
+    });
   }
-  start_stretches();
 }
 
 /// Copies between the unit's buffer and the records, without conversion.
@@ -140,37 +140,28 @@ void GradientRecords::move_records(std::size_t unit, std::size_t use) {
     const auto done = [this, unit, use] { stretch_done(unit, use); };
     const std::size_t at = layouts_[unit].record_offset(b);
     if (call.kind == Call::Kind::bring) {
-      tiers_->fetch(plan_.regions[unit][use], at, std::move(runs), done);
+      context_->tiers.fetch(plan_.regions[unit][use], at, std::move(runs), done);
     } else {
-      tiers_->store(plan_.regions[unit][use], at, std::move(runs), done);
+      context_->tiers.store(plan_.regions[unit][use], at, std::move(runs), done);
     }
   }
 }
 
-void GradientRecords::start_stretches() {
-  while (!waiting_.empty() && !free_slots_.empty()) {
-    const StretchOfUse part = waiting_.front();
-    waiting_.pop_front();
-    std::byte* const slot = free_slots_.back();
-    free_slots_.pop_back();
-    move(part, slot, true, [this, part, slot] { add(part, slot); });
-  }
-}
-
-void GradientRecords::add(const StretchOfUse& part, std::byte* slot) {
+void GradientRecords::add(const StretchOfUse& part, const SlotPool::Slot& slot) {
   const std::byte* place = calls_[part.unit][part.use].front().place;
   const UnitState& unit = states_->all()[part.unit];
   BucketPartition::Spread spread = unit.cut.spread(range(part.unit), part.stretch.bucket);
   spread.runs.first = part.stretch.begin;
-  runtime::add(stream_, slot, place + spread.begin * width_, states_->precision().gradient, part.stretch.elements(),
-               {}, spread.runs);
-  loop_->after_work(stream_, {"gradients", "the addition to the sum of", unit.spec->name}, [this, part, slot] {
-    move(part, slot, false, [this, part, slot] {
-      free_slots_.push_back(slot);
-      stretch_done(part.unit, part.use);
-      start_stretches();
-    });
-  });
+  runtime::add(context_->reduce, slot.data(), place + spread.begin * width_, states_->precision().gradient,
+               part.stretch.elements(), {}, spread.runs);
+  context_->loop.after_work(context_->reduce, {"gradients", "the addition to the sum of", unit.spec->name},
+                            [this, part, slot] {
+                              move(part, slot.data(), false, [this, part, slot] {
+                                slot.release();
+                                stretch_done(part.unit, part.use);
+                                slots_.serve();
+                              });
+                            });
 }
 
 void GradientRecords::stretch_done(std::size_t unit, std::size_t use) {
@@ -187,9 +178,9 @@ void GradientRecords::move(const StretchOfUse& part, std::byte* memory, bool fet
   const std::span<std::byte> bytes(memory, Tier::whole_blocks(part.stretch.elements() * width_));
   const offload::TierRegion region = plan_.regions[part.unit][part.use];
   if (fetches) {
-    tiers_->fetch(region, offset(part.unit, part.stretch), bytes, std::move(done));
+    context_->tiers.fetch(region, offset(part.unit, part.stretch), bytes, std::move(done));
   } else {
-    tiers_->store(region, offset(part.unit, part.stretch), bytes, std::move(done));
+    context_->tiers.store(region, offset(part.unit, part.stretch), bytes, std::move(done));
   }
 }
 
@@ -209,12 +200,12 @@ void GradientRecords::store(std::size_t unit, std::size_t use, const Stretch& st
 
 void GradientRecords::store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done) {
   const UnitState& state = states_->all()[unit];
-  tiers_->store(plan_.regions[unit][0], layouts_[unit].record_offset(bucket),
-                {from, state.cut.elements(state.reduced, bucket) * width_}, std::move(done));
+  context_->tiers.store(plan_.regions[unit][0], layouts_[unit].record_offset(bucket),
+                        {from, state.cut.elements(state.reduced, bucket) * width_}, std::move(done));
 }
 
 const std::byte* GradientRecords::reduced(std::size_t unit, std::size_t bucket) const {
-  return tiers_->memory(plan_.regions[unit][0]).data() + layouts_[unit].record_offset(bucket);
+  return context_->tiers.memory(plan_.regions[unit][0]).data() + layouts_[unit].record_offset(bucket);
 }
 
 void GradientRecords::lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from,
@@ -229,15 +220,15 @@ void GradientRecords::fetch_reduced(std::size_t unit, std::size_t bucket, std::b
   const std::size_t bytes = state.cut.elements(state.reduced, bucket) * width_;
   auto lent = lent_.extract({unit, bucket});
   if (lent.empty()) {
-    return tiers_->fetch(plan_.regions[unit][0], layouts_[unit].record_offset(bucket), {to, bytes},
-                         std::move(done));
+    return context_->tiers.fetch(plan_.regions[unit][0], layouts_[unit].record_offset(bucket), {to, bytes},
+                                 std::move(done));
   }
-  runtime::copy(stream_, to, lent.mapped().from, bytes);
-  loop_->after_work(stream_, {"gradients", "the copy of what was reduced of", state.spec->name},
-                    [returned = std::move(lent.mapped().returned), done = std::move(done)] {
-                      returned();
-                      done();
-                    });
+  runtime::copy(context_->reduce, to, lent.mapped().from, bytes);
+  context_->loop.after_work(context_->reduce, {"gradients", "the copy of what was reduced of", state.spec->name},
+                            [returned = std::move(lent.mapped().returned), done = std::move(done)] {
+                              returned();
+                              done();
+                            });
 }
 
 }  // namespace ranvier::actors

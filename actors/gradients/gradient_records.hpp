@@ -11,11 +11,11 @@
 #include "actors/base/actor.hpp"
 #include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
+#include "runtime/device/slot_pool.hpp"
 
 #include <cstddef>
 #include <deque>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,9 +24,7 @@ namespace ranvier::actors {
 class GradientRecords final : public Actor {
  public:
   struct Plan {
-    std::optional<runtime::MemoryId> slots;
-    std::size_t slot_bytes = 0;
-    std::size_t slot_count = 0;
+    runtime::SlotPool::Plan slots;
     std::vector<std::vector<offload::TierRegion>>
         regions;  ///< by unit and tied use; empty if gradients are on the device
     bool stepped_in_place = false;
@@ -97,20 +95,16 @@ class GradientRecords final : public Actor {
   void call(std::size_t unit, std::size_t use, Call call);
   void start(std::size_t unit, std::size_t use);
   void move_records(std::size_t unit, std::size_t use);
-  void start_stretches();
   void move(const StretchOfUse& part, std::byte* memory, bool fetches, runtime::Handler done);
-  void add(const StretchOfUse& part, std::byte* slot);
+  void add(const StretchOfUse& part, const runtime::SlotPool::Slot& slot);
   void stretch_done(std::size_t unit, std::size_t use);
 
-  runtime::EventLoop* loop_;
-  offload::Tiers* tiers_;
-  runtime::StreamView stream_;
+  const RankContext* context_;
   const UnitStates* states_;
   Plan plan_;
   std::size_t width_;                           // bytes per element
   std::vector<offload::BucketLayout> layouts_;  // by unit
-  std::vector<std::byte*> free_slots_;
-  std::deque<StretchOfUse> waiting_;                          // waiting for a buffer
+  runtime::SlotPool slots_;
   std::vector<std::vector<std::deque<Call>>> calls_;          // by unit and tied use; the front ones are active
   std::map<std::pair<std::size_t, std::size_t>, Lent> lent_;  // by unit and bucket
 };

@@ -19,7 +19,6 @@ class GradientSquaredNorm {
 
   GradientSquaredNorm(const RankContext& context, const ModelShare& share, const Plan& plan);
 
-  /// Resets the sums before a batch.
   void start();
   /// Queues the sums over blocks of a bucket's elements in UnitState::reduced; with a unit's last bucket also their
   /// total. The first element is at `gradients`. `compact`: the ranges of shards are contiguous; otherwise as in the

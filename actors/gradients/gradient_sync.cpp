@@ -19,8 +19,7 @@ GradientSync::Plan GradientSync::plan(PlanContext& planner, const Options& optio
 
 GradientSync::GradientSync(const RankContext& context, const ModelShare& share, const Plan& plan,
                            GradientRecords* records)
-    : loop_(&context.loop),
-      compute_(context.compute),
+    : context_(&context),
       stage_(share.stage.get()),
       states_(share.states.get()),
       tied_(context, share, plan.tied, records),
@@ -44,30 +43,52 @@ void GradientSync::start(int microbatches, runtime::Handler done) {
   batch_.start(std::move(done));
 }
 
-std::uint64_t GradientSync::announce(const models::Stage::Pass& pass, int microbatch) {
-  return microbatch_ ? microbatch_->announce(pass, accumulates(microbatch)) : 0;
+std::uint64_t GradientSync::announce(const Announced& pass) {
+  const std::uint64_t first = first_use_ + uses_.size();
+  if (!pass.backward) return first;
+  for (const models::Stage::PassStep& step : pass.steps) {
+    if (uses(step)) uses_.push_back({step, pass.microbatch});
+  }
+  if (microbatch_) microbatch_->announce(pass.steps, accumulates(pass.microbatch));
+  return first;
 }
 
-void GradientSync::when_ready(std::uint64_t step, runtime::Handler handler) {
-  if (!microbatch_) return loop_->post(std::move(handler));
-  microbatch_->when_ready(step, std::move(handler));
+void GradientSync::when_ready(std::uint64_t use, runtime::Handler handler) {
+  if (!microbatch_) return context_->loop.post(std::move(handler));
+  microbatch_->when_ready(use, std::move(handler));
 }
 
-std::span<std::byte* const> GradientSync::places(std::uint64_t number,
-                                                 const models::Stage::PassStep& writes) const {
-  return microbatch_ ? microbatch_->places(number) : own_places_[stage_->layer_of(writes)];
+void GradientSync::provide(std::uint64_t use, models::StepArrays& arrays) {
+  const auto& [step, microbatch] = use_of(use);
+  arrays.gradients = microbatch_ ? microbatch_->places(use) : own_places_[stage_->layer_of(step)];
+  arrays.accumulate = accumulates(microbatch);
 }
 
-void GradientSync::queued(std::uint64_t number, const models::Stage::PassStep& writes) {
-  if (!spoils_by_ || stage_->layer_of(writes) != 0 || stage_->uses_of(writes).empty()) return;
-  const std::size_t index = stage_->uses()[stage_->uses_of(writes).front()].index_in_layer;
-  runtime::scale(compute_, places(number, writes)[index], states_->precision().gradient,
-                 *std::exchange(spoils_by_, std::nullopt), 1);
+bool GradientSync::queued(std::uint64_t use) {
+  const auto [step, microbatch] = use_of(use);
+  if (spoils_by_ && stage_->layer_of(step) == 0 && !stage_->uses_of(step).empty()) {
+    models::StepArrays arrays;
+    provide(use, arrays);
+    const std::size_t index = stage_->uses()[stage_->uses_of(step).front()].index_in_layer;
+    runtime::scale(context_->compute, arrays.gradients[index], states_->precision().gradient,
+                   *std::exchange(spoils_by_, std::nullopt), 1);
+  }
+  if (microbatch_ || microbatch + 1 == microbatches_) return true;
+  forget(use);
+  return false;
 }
 
-void GradientSync::written(std::uint64_t number, const models::Stage::PassStep& writes, int microbatch) {
-  if (!microbatch_) return complete(writes);
-  microbatch_->written(number, microbatch);
+void GradientSync::done(std::uint64_t use) {
+  const auto [step, microbatch] = use_of(use);
+  forget(use);
+  if (!microbatch_) return complete(step);
+  microbatch_->written(use, microbatch);
+}
+
+void GradientSync::forget(std::uint64_t use) {
+  expect(use == first_use_, "access {} to gradients ends before access {}", use, first_use_);
+  uses_.pop_front();
+  ++first_use_;
 }
 
 /// Called when the last microbatch's gradients of these uses are complete.
@@ -81,20 +102,16 @@ void GradientSync::complete(const models::Stage::PassStep& writes) {
 
 std::vector<Wait> GradientSync::waits() const {
   std::vector<Wait> all = batch_.waits();
-  const auto add = [&](std::vector<Wait> more) {
-    for (Wait& wait : more) all.push_back(std::move(wait));
-  };
-  if (microbatch_) add(microbatch_->waits());
-  add(tied_.waits());
+  if (microbatch_) append(all, microbatch_->waits());
+  append(all, tied_.waits());
   oldest_first(all);
   return all;
 }
 
 std::vector<int> GradientSync::peers() const {
   std::vector<int> all = batch_.peers();
-  const auto add = [&](const std::vector<int>& more) { all.insert(all.end(), more.begin(), more.end()); };
-  if (microbatch_) add(microbatch_->peers());
-  add(tied_.peers());
+  if (microbatch_) append(all, microbatch_->peers());
+  append(all, tied_.peers());
   return all;
 }
 

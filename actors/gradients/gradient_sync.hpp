@@ -1,5 +1,5 @@
 // Data-parallel reduction of gradients (Myelin §III-B, §IV-B; MiCS §3.4; PaRO §3.4), in backward order and overlapped
-// with passes. Interface to stage actor and trainer. Loop thread only.
+// with passes, which get the buffers for their gradients here. Loop thread only.
 //
 //   layer → [microbatch_reduction] → accumulated gradients → [tied_units] → [batch_reduction] → optimizer
 //
@@ -10,16 +10,18 @@
 #include "actors/gradients/batch_reduction.hpp"
 #include "actors/gradients/microbatch_reduction.hpp"
 #include "actors/gradients/tied_units.hpp"
+#include "actors/schedule/pass_resource.hpp"
 
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 namespace ranvier::actors {
 
-class GradientSync final : public Actor {
+class GradientSync final : public Actor, public PassResource {
  public:
   struct Options {
     TiedUnits::Options tied;
@@ -42,29 +44,14 @@ class GradientSync final : public Actor {
   /// Starts a batch; `done` runs when all units are reduced and their squared norms are available.
   void start(int microbatches, runtime::Handler done);
 
-  // Backward passes and their steps that write gradients.
-
-  /// Returns the number of the pass's first such step, the others follow. Passes with such steps are announced in the
-  /// order in which they run, at the latest when they begin.
-  std::uint64_t announce(const models::Stage::Pass& pass, int microbatch);
-  /// Returns whether the step has a buffer for its gradients.
-  [[nodiscard]] bool ready(std::uint64_t step) const { return !microbatch_ || microbatch_->ready(step); }
-  /// Calls `handler` when it has; one at a time.
-  void when_ready(std::uint64_t step, runtime::Handler handler);
-  /// Destinations of the step's gradients, by unit of its layer.
-  [[nodiscard]] std::span<std::byte* const> places(std::uint64_t number, const models::Stage::PassStep& step) const;
-  /// Returns whether a layer adds to the destination instead of overwriting it.
-  [[nodiscard]] bool accumulates(int microbatch) const noexcept {
-    return !states_->shards_gradients() && microbatch > 0;
-  }
-  /// Call it when the work that writes the gradients is queued on the compute stream.
-  void queued(std::uint64_t number, const models::Stage::PassStep& step);
-  /// Returns whether written() must be called for this microbatch.
-  [[nodiscard]] bool listens(int microbatch) const noexcept {
-    return microbatch_ || microbatch + 1 == microbatches_;
-  }
-  /// Call it on the loop after the gradients are written, in the order of steps.
-  void written(std::uint64_t number, const models::Stage::PassStep& step, int microbatch);
+  // Accesses are steps that write gradients. One is ready when it has buffers for them.
+  [[nodiscard]] bool uses(const models::Stage::PassStep& step) const override { return !step.needs_parameters(); }
+  std::uint64_t announce(const Announced& pass) override;
+  [[nodiscard]] bool ready(std::uint64_t use) const override { return !microbatch_ || microbatch_->ready(use); }
+  void when_ready(std::uint64_t use, runtime::Handler handler) override;
+  void provide(std::uint64_t use, models::StepArrays& arrays) override;
+  [[nodiscard]] bool queued(std::uint64_t use) override;
+  void done(std::uint64_t use) override;
 
   /// For tests: multiplies the first gradients that the front layer writes in this batch.
   void spoil(float factor) { spoils_by_ = factor; }
@@ -77,10 +64,20 @@ class GradientSync final : public Actor {
   [[nodiscard]] std::vector<int> peers() const override;
 
  private:
+  struct Use {
+    models::Stage::PassStep step;
+    int microbatch = 0;
+  };
+
+  [[nodiscard]] const Use& use_of(std::uint64_t use) const { return uses_[use - first_use_]; }
+  void forget(std::uint64_t use);
+  /// Returns whether layers add to the destination of gradients instead of overwriting it.
+  [[nodiscard]] bool accumulates(int microbatch) const noexcept {
+    return !states_->shards_gradients() && microbatch > 0;
+  }
   void complete(const models::Stage::PassStep& writes);
 
-  runtime::EventLoop* loop_;
-  runtime::StreamView compute_;
+  const RankContext* context_;
   const models::StageSlices* stage_;
   const UnitStates* states_;
   TiedUnits tied_;
@@ -88,6 +85,8 @@ class GradientSync final : public Actor {
   std::unique_ptr<MicrobatchReduction> microbatch_;
   std::vector<std::vector<std::byte*>> own_places_;  // by layer, if layers accumulate in place
 
+  std::deque<Use> uses_;         // announced accesses that are not done
+  std::uint64_t first_use_ = 0;  // number of uses_.front(), also in microbatch_
   int microbatches_ = 0;
   std::vector<std::size_t> uses_missing_;  // by unit
   std::optional<float> spoils_by_;

@@ -3,7 +3,6 @@
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
-#include <memory>
 #include <utility>
 
 namespace ranvier::actors {
@@ -65,9 +64,7 @@ MicrobatchReduction::Plan MicrobatchReduction::plan(PlanContext& planner, int ah
 MicrobatchReduction::MicrobatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan,
                                          GradientRecords* records,
                                          std::function<void(const models::Stage::PassStep&)> complete)
-    : loop_(&context.loop),
-      stream_(context.reduce),
-      trace_(&context.trace),
+    : context_(&context),
       stage_(share.stage.get()),
       states_(share.states.get()),
       records_(records),
@@ -151,7 +148,7 @@ void MicrobatchReduction::when_ready(std::uint64_t step, runtime::Handler handle
 }
 
 void MicrobatchReduction::check_waiting() {
-  if (waiting_ && ready(waiting_step_)) loop_->post(std::exchange(waiting_, nullptr));
+  if (waiting_ && ready(waiting_step_)) context_->loop.post(std::exchange(waiting_, nullptr));
 }
 
 void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
@@ -162,14 +159,14 @@ void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
     const auto [layer, index, unit] = stage_->uses()[use];
     items.push_back({leaving.places[index], 0, states_->all()[unit].elements});
   }
-  const auto begin = trace_->now();
+  const auto begin = context_->trace.now();
   reduction_.submit(std::move(items),
                     fmt::format("reduce-scatter of the gradients of layer {}, microbatch {}",
                                 stage_->layer_of(leaving.writes), microbatch),
                     [this, step, begin] {
                       Writing& done = writings_[step - first_];
-                      trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, trace_->now(),
-                                  done.microbatch);
+                      context_->trace.add(SpanKind::reduce, Trace::Lane::communicate, begin, context_->trace.now(),
+                                          done.microbatch);
                       done.reduced = true;
                       accumulate_reduced();
                     });
@@ -199,20 +196,18 @@ void MicrobatchReduction::accumulate(const Writing& writing, const runtime::Hand
     const UnitView& sum = states_->all()[unit].gradients[use_in_unit_[use]];
     const std::byte* arrived = writing.places[index] + sum.range.begin * runtime::size_of(dtype);
     if (writing.microbatch == 0) {
-      runtime::copy(stream_, sum.data, arrived, sum.bytes());
+      runtime::copy(context_->reduce, sum.data, arrived, sum.bytes());
     } else {
-      runtime::add(stream_, sum.data, arrived, dtype, sum.range.count);
+      runtime::add(context_->reduce, sum.data, arrived, dtype, sum.range.count);
     }
   }
-  loop_->after_work(stream_, {"gradients", "the addition of a microbatch's gradients"}, done);
+  context_->loop.after_work(context_->reduce, {"gradients", "the addition of a microbatch's gradients"}, done);
 }
 
 void MicrobatchReduction::accumulate_in_records(const Writing& writing, const runtime::Handler& done) {
   const auto& uses = stage_->uses_of(writing.writes);
-  if (uses.empty()) return loop_->post(done);
-  const auto one_done = [missing = std::make_shared<std::size_t>(uses.size()), done] {
-    if (--*missing == 0) done();
-  };
+  if (uses.empty()) return context_->loop.post(done);
+  const auto one_done = runtime::last_of(uses.size(), done);
   for (const std::size_t use : uses) {
     const auto [layer, index, unit] = stage_->uses()[use];
     if (states_->shards_gradients()) {

@@ -33,14 +33,15 @@ class MicrobatchReduction {
   MicrobatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan,
                       GradientRecords* records, std::function<void(const models::Stage::PassStep&)> complete);
 
-  /// Starts a batch.
   void start(int microbatches);
 
-  // See gradient_sync.hpp. `adds`: layers add to the destination.
+  // Functions of GradientSync as a PassResource. `adds`: layers add to the destination.
   std::uint64_t announce(const models::Stage::Pass& pass, bool adds);
   [[nodiscard]] bool ready(std::uint64_t step) const;
   void when_ready(std::uint64_t step, runtime::Handler handler);
+  /// Destinations of the step's gradients, by unit of its layer.
   [[nodiscard]] std::span<std::byte* const> places(std::uint64_t step) const { return at(step).places; }
+  /// Call it on the loop after the gradients are written, in the order of steps.
   void written(std::uint64_t step, int microbatch);
 
   [[nodiscard]] std::vector<Wait> waits() const { return reduction_.waits(); }
@@ -78,9 +79,7 @@ class MicrobatchReduction {
   void accumulate_in_records(const Writing& writing, const runtime::Handler& done);
   void check_waiting();
 
-  runtime::EventLoop* loop_;
-  runtime::StreamView stream_;
-  runtime::Trace* trace_;
+  const RankContext* context_;
   const models::StageSlices* stage_;
   const UnitStates* states_;
   GradientRecords* records_;

@@ -1,7 +1,5 @@
 #include "actors/gradients/tied_units.hpp"
 
-#include "actors/gradients/device_tied_gradient_sum.hpp"
-#include "actors/gradients/offloaded_tied_gradient_sum.hpp"
 #include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
@@ -27,13 +25,10 @@ TiedUnits::Plan TiedUnits::plan(PlanContext& planner, Options options) {
   const std::size_t sharing = std::max<std::size_t>(units, 1);
   plan.messages_of_each = runtime::ceil_divide(static_cast<std::size_t>(plan.options.depth), sharing);
   // Each unit has separate buffers, since the two stages may complete units in different orders.
-  const std::size_t bytes = plan.options.message_bytes;
   plan.places =
       planner.memory.add({MemoryKind::messages, MemorySpace::device,
                           in_tier ? "tied gradients being added" : "tied gradients arriving from the other stage",
-                          units == 0 ? 0
-                          : in_tier  ? OffloadedTiedGradientSum::place_bytes(bytes)
-                                     : bytes,
+                          units == 0 ? 0 : TiedGradientSum::place_bytes(plan.options.message_bytes, in_tier),
                           units * plan.messages_of_each});
   return plan;
 }
@@ -67,15 +62,11 @@ TiedUnits::TiedUnits(const RankContext& context, const ModelShare& share, const 
     }
     const std::size_t bytes = plan.options.message_bytes;
     auto& sum = sums_.emplace_back();
-    if (records != nullptr && plan.has_places[u]) {
-      sum = std::make_unique<OffloadedTiedGradientSum>(
-          context, *share.states, *records,
-          OffloadedTiedGradientSum::Options{
+    if (partner || (unit.trained() && unit.gradients.size() > 1)) {
+      sum = std::make_unique<TiedGradientSum>(
+          context, *share.states, records,
+          TiedGradientSum::Options{
               .unit = u, .partner = partner, .message_bytes = bytes, .places = std::move(places)});
-    } else if (partner || (unit.trained() && unit.gradients.size() > 1)) {
-      sum = std::make_unique<DeviceTiedGradientSum>(
-          context, unit,
-          DeviceTiedGradientSum::Options{.partner = partner, .message_bytes = bytes, .places = std::move(places)});
     }
     auto& copy = copies_.emplace_back();
     if (!partner || sums_alike || share.flow.reduce_batch.empty()) continue;
@@ -100,14 +91,12 @@ void TiedUnits::copy(std::size_t unit, const std::vector<runtime::Bytes>& runs, 
 
 std::vector<Wait> TiedUnits::waits() const {
   std::vector<Wait> all;
-  const auto add = [&](const auto& parts) {
-    for (const auto& part : parts) {
-      if (!part) continue;
-      for (Wait& wait : part->waits()) all.push_back(std::move(wait));
-    }
-  };
-  add(sums_);
-  add(copies_);
+  for (const auto& sum : sums_) {
+    if (sum) append(all, sum->waits());
+  }
+  for (const auto& copy : copies_) {
+    if (copy) append(all, copy->waits());
+  }
   return all;
 }
 

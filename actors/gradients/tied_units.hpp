@@ -3,9 +3,7 @@
 // bit-equal; if columns may round differently, the first stage sends its result to the other one. Loop thread only.
 #pragma once
 
-#include "actors/gradients/gradient_records.hpp"
-#include "actors/gradients/tied_gradient_copy.hpp"
-#include "actors/gradients/tied_gradient_sum.hpp"
+#include "actors/gradients/tied_gradients.hpp"
 #include "runtime/transport/staged_transport.hpp"
 
 #include <memory>

@@ -22,9 +22,7 @@ BucketStep::Plan BucketStep::plan(PlanContext& planner) {
 
 BucketStep::BucketStep(const RankContext& context, const ModelShare& share, const Plan& plan,
                        const StateRecords& states)
-    : loop_(&context.loop),
-      trace_(&context.trace),
-      stream_(context.compute),
+    : context_(&context),
       states_(share.states.get()),
       records_(&states),
       host_(plan.host ? std::make_unique<HostStep>(context, share, *plan.host) : nullptr) {}
@@ -69,7 +67,7 @@ std::vector<StretchStep> BucketStep::stretches(const Operands& operands) const {
 /// Clears the record: gaps between parameters are not updated, and must be zero in the layers' copies.
 void BucketStep::clear_record(const Operands& operands) {
   if (operands.parameters == nullptr || host_) return;
-  runtime::fill_zero(stream_, operands.parameters, parameter_bytes(*states_, operands.bucket));
+  runtime::fill_zero(context_->compute, operands.parameters, parameter_bytes(*states_, operands.bucket));
 }
 
 void BucketStep::step(const Operands& operands, const runtime::AdamWOptions& adamw, runtime::Handler done) {
@@ -80,10 +78,10 @@ void BucketStep::step(const Operands& operands, const runtime::AdamWOptions& ada
   options.average = double{unit.spec->averaged};
   if (host_) return host_->step(operands.slot, std::move(stretches), options, std::move(done));
   const models::Precision& precision = states_->precision();
-  trace_->begin(stream_, SpanKind::optimizer, static_cast<int>(unit.global_index));
+  context_->trace.begin(context_->compute, SpanKind::optimizer, static_cast<int>(unit.global_index));
   for (StretchStep& stretch : stretches) {
     const StateRecords::Stretch& states = stretch.states;
-    runtime::adamw(stream_,
+    runtime::adamw(context_->compute,
                    {.weights = states.weights,
                     .m = states.m,
                     .v = states.v,
@@ -99,8 +97,9 @@ void BucketStep::step(const Operands& operands, const runtime::AdamWOptions& ada
                     .working = stretch.layers_runs},
                    std::move(stretch.segments), options);
   }
-  trace_->end(stream_, SpanKind::optimizer, Trace::Lane::compute, static_cast<int>(unit.global_index));
-  loop_->after_work(stream_, {"optimizer", "the step of", unit.spec->name}, std::move(done));
+  context_->trace.end(context_->compute, SpanKind::optimizer, Trace::Lane::compute,
+                      static_cast<int>(unit.global_index));
+  context_->loop.after_work(context_->compute, {"optimizer", "the step of", unit.spec->name}, std::move(done));
 }
 
 void BucketStep::round(const Operands& operands, runtime::Handler done) {
@@ -109,12 +108,12 @@ void BucketStep::round(const Operands& operands, runtime::Handler done) {
   clear_record(operands);
   for (const StretchStep& stretch : stretches) {
     if (stretch.layers_copy == nullptr) continue;
-    runtime::cast(stream_, stretch.layers_copy, states_->precision().compute, stretch.states.weights,
+    runtime::cast(context_->compute, stretch.layers_copy, states_->precision().compute, stretch.states.weights,
                   runtime::DType::f32, stretch.states.count, stretch.layers_runs, stretch.states.weight_runs);
   }
-  loop_->after_work(stream_,
-                    {"optimizer", "the rounded weights of", states_->all()[operands.bucket.unit].spec->name},
-                    std::move(done));
+  context_->loop.after_work(
+      context_->compute, {"optimizer", "the rounded weights of", states_->all()[operands.bucket.unit].spec->name},
+      std::move(done));
 }
 
 }  // namespace ranvier::actors

@@ -40,9 +40,7 @@ class BucketStep {
   [[nodiscard]] std::vector<StretchStep> stretches(const Operands& operands) const;
   void clear_record(const Operands& operands);
 
-  runtime::EventLoop* loop_;
-  runtime::Trace* trace_;
-  runtime::StreamView stream_;
+  const RankContext* context_;
   const UnitStates* states_;
   const StateRecords* records_;
   std::unique_ptr<HostStep> host_;  // null: updates on the device

@@ -4,6 +4,7 @@
 #include "actors/states/hop_pipeline.hpp"
 #include "actors/states/model_share.hpp"
 #include "offload/bucket_pipeline.hpp"
+#include "runtime/device/slot_pool.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -28,10 +29,10 @@ struct BundleShapes {
 struct BundleSweep {
   struct Bundle {
     std::vector<ChunkSchedule::Bucket> buckets;
-    std::size_t first = 0;            ///< first bucket; the others follow
-    std::size_t buckets_missing = 0;  ///< buckets without an update
-    std::byte* gradients = nullptr;   ///< buffer, if they are gathered or fetched
-    std::byte* parameters = nullptr;  ///< buffer, if they are offloaded
+    std::size_t first = 0;               ///< first bucket; the others follow
+    std::size_t buckets_missing = 0;     ///< buckets without an update
+    runtime::SlotPool::Slot gradients;   ///< buffer, if they are gathered or fetched
+    runtime::SlotPool::Slot parameters;  ///< buffer, if they are offloaded
   };
   struct Bucket {
     ChunkSchedule::Bucket bucket;
@@ -43,7 +44,6 @@ struct BundleSweep {
   /// Bundles of `share` in the order of their numbers in `order`.
   BundleSweep(const ModelShare& share, std::span<const std::size_t> order);
 
-  /// Resets the progress.
   void rewind() { may_begin = next = 0; }
 
   std::vector<Bundle> bundles;

@@ -22,10 +22,10 @@ GradientGather::Plan GradientGather::plan(PlanContext& planner) {
   const BundleShapes shapes = bundle_shapes(planner.share, gradient_bytes);
   Plan plan;
   const bool needed =
-      !hops.empty() || (!states.gradients_on_device() && !GradientRecords::stepped_in_place(planner));
-  plan.place_count = needed ? std::min(bundles_at_a_time, shapes.items.size()) : 0;
-  plan.places = planner.memory.add({MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer",
-                                    shapes.max_bytes, plan.place_count});
+      !hops.empty() || (planner.tiers.gradients != TierKind::device && !GradientRecords::stepped_in_place(planner));
+  plan.places = runtime::SlotPool::plan(
+      planner.memory, {MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer", shapes.max_bytes,
+                       needed ? std::min(bundles_at_a_time, shapes.items.size()) : 0});
   plan.gather = HopPipeline::plan(
       planner,
       {.hops = hops, .dtype = states.precision().gradient, .family = 4, .name = "gradients for the optimizer"},
@@ -35,19 +35,16 @@ GradientGather::Plan GradientGather::plan(PlanContext& planner) {
 
 GradientGather::GradientGather(const RankContext& context, const ModelShare& share, const Plan& plan,
                                GradientRecords* records)
-    : loop_(&context.loop),
-      stream_(context.compute),
+    : context_(&context),
       states_(share.states.get()),
       records_(records),
       needed_(!plan.gather.hops.empty() || (records != nullptr && !records->stepped_in_place())),
-      gather_(context, *share.column, plan.gather) {
-  for (std::size_t p = 0; p < plan.place_count; ++p) free_places_.push_back(context.arena.slot(plan.places, p));
-}
+      gather_(context, *share.column, plan.gather),
+      places_(context.arena, plan.places) {}
 
 void GradientGather::bring(BundleSweep& round, std::size_t number, runtime::Handler there) {
   BundleSweep::Bundle& bundle = round.bundles[number];
-  bundle.gradients = free_places_.back();
-  free_places_.pop_back();
+  bundle.gradients = places_.take();
   const std::uint64_t me = first_ + coming_.size();
   coming_.push_back({&round, number, records_ != nullptr ? bundle.buckets.size() : 1, std::move(there)});
   const std::size_t width = runtime::size_of(states_->precision().gradient);
@@ -58,18 +55,19 @@ void GradientGather::bring(BundleSweep& round, std::size_t number, runtime::Hand
     // This rank's part of the gathered range.
     const std::size_t before =
         unit.cut.elements({unit.optimizer.begin, unit.reduced.begin - unit.optimizer.begin}, index);
-    std::byte* to = bundle.gradients + bucket.gradient_offset + before * width;
+    std::byte* to = bundle.gradients.data(bucket.gradient_offset) + before * width;
     if (records_ != nullptr) {
       records_->fetch_reduced(u, index, to, [this, me] { copied(me); });
     } else {
       const auto [begin, count, runs] = unit.cut.spread(unit.reduced, index);
-      runtime::copy(stream_, to, {}, unit.gradients.front().at(begin), runs, width, count);
+      runtime::copy(context_->compute, to, {}, unit.gradients.front().at(begin), runs, width, count);
     }
   }
   if (records_ != nullptr) return;
-  loop_->after_work(stream_,
-                    {"optimizer", "the copy of the gradients of bundle", {}, static_cast<std::int64_t>(number)},
-                    [this, me] { copied(me); });
+  context_->loop.after_work(
+      context_->compute,
+      {"optimizer", "the copy of the gradients of bundle", {}, static_cast<std::int64_t>(number)},
+      [this, me] { copied(me); });
 }
 
 void GradientGather::copied(std::uint64_t number) {
@@ -83,16 +81,12 @@ void GradientGather::copied(std::uint64_t number) {
     for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
       const BundleSweep::Bucket& bucket = next.round->buckets[bundle.first + i];
       const UnitState& unit = states_->all()[bucket.bucket.unit];
-      items.push_back({bundle.gradients + bucket.gradient_offset, unit.optimizer.begin, unit.elements,
+      items.push_back({bundle.gradients.data(bucket.gradient_offset), unit.optimizer.begin, unit.elements,
                        unit.cut.slice(bucket.bucket.index), true});
     }
     gather_.submit(std::move(items), "gather of the gradients of " + states_->names(bundle.buckets),
                    std::move(next.there));
   }
-}
-
-void GradientGather::release(BundleSweep::Bundle& bundle) {
-  if (bundle.gradients != nullptr) free_places_.push_back(std::exchange(bundle.gradients, nullptr));
 }
 
 }  // namespace ranvier::actors

@@ -15,8 +15,7 @@ namespace ranvier::actors {
 class GradientGather {
  public:
   struct Plan {
-    runtime::MemoryId places;  ///< buffers, each for any bundle
-    std::size_t place_count = 0;
+    runtime::SlotPool::Plan places;  ///< each for any bundle
     HopPipeline::Plan gather;
   };
   [[nodiscard]] static Plan plan(PlanContext& planner);
@@ -30,12 +29,9 @@ class GradientGather {
   [[nodiscard]] const std::byte* on_host(const ChunkSchedule::Bucket& bucket) const {
     return records_ != nullptr && !needed_ ? records_->reduced(bucket.unit, bucket.index) : nullptr;
   }
-  [[nodiscard]] bool has_place() const noexcept { return !free_places_.empty(); }
+  [[nodiscard]] bool has_place() const noexcept { return places_.has_free(); }
   /// Assigns a buffer to the sweep's next bundle and calls `there` when it contains the gradients. Bundles in order.
   void bring(BundleSweep& round, std::size_t bundle, runtime::Handler there);
-  /// Releases the buffer.
-  void release(BundleSweep::Bundle& bundle);
-
   [[nodiscard]] std::vector<Wait> waits() const { return gather_.waits(); }
   [[nodiscard]] std::vector<int> peers() const { return gather_.peers(); }
 
@@ -48,13 +44,12 @@ class GradientGather {
   };
   void copied(std::uint64_t number);
 
-  runtime::EventLoop* loop_;
-  runtime::StreamView stream_;
+  const RankContext* context_;
   const UnitStates* states_;
   GradientRecords* records_;
   bool needed_;
   HopPipeline gather_;
-  std::vector<std::byte*> free_places_;
+  runtime::SlotPool places_;
   std::deque<Coming> coming_;
   std::uint64_t first_ = 0;  // number of coming_.front()
 };

@@ -31,43 +31,32 @@ HostStep::Plan HostStep::plan(PlanContext& planner, std::size_t slots) {
 }
 
 HostStep::HostStep(const RankContext& context, const ModelShare& share, const Plan& plan)
-    : loop_(&context.loop),
-      trace_(&context.trace),
-      arena_(&context.arena),
-      states_(share.states.get()),
-      plan_(plan) {
+    : context_(&context), states_(share.states.get()), plan_(plan) {
   runtime::Device& device = context.device;
   // With a GPU, host threads have no other work, so all cores are used.
   host_ = device.make_host_device(device.apart() ? runtime::available_cores() : device.threads());
-  if (host_) host_->on_failure([loop = loop_](std::exception_ptr error) { loop->stop(error); });
+  if (host_) host_->on_failure([loop = &context.loop](std::exception_ptr error) { loop->stop(error); });
   to_host_ = device.make_stream("gradients to the host", StreamWidth::one);
   to_device_ = device.make_stream("parameters from the host", StreamWidth::one);
   steps_ = host_ ? host_->make_stream("step", StreamWidth::whole) : device.make_stream("step", StreamWidth::one);
 }
 
-HostStep::~HostStep() {
-  for (auto* stream : {to_host_.get(), steps_.get(), to_device_.get()}) {
-    try {
-      stream->synchronize();
-    } catch (const std::exception&) {  // already reported through Device::on_failure
-    }
-  }
-}
+HostStep::~HostStep() { finish_streams({to_host_.get(), steps_.get(), to_device_.get()}); }
 
 void HostStep::after(runtime::Stream& stream, runtime::Handler next) {
-  loop_->after_work(stream, {"optimizer", "a bucket that is stepped on the host"}, std::move(next));
+  context_->loop.after_work(stream, {"optimizer", "a bucket that is stepped on the host"}, std::move(next));
 }
 
 void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const runtime::AdamWOptions& adamw,
                     runtime::Handler done) {
   const auto [compute, gradient] = states_->precision();
   const bool separate = states_->separate_master();
-  std::byte* parameters = arena_->slot(plan_.parameters, slot);
+  std::byte* parameters = context_->arena.slot(plan_.parameters, slot);
   const std::size_t gradient_width = runtime::size_of(gradient), width = runtime::size_of(compute);
   for (StretchStep& stretch : stretches) {
     const StateRecords::Stretch& states = stretch.states;
     if (!stretch.gradient_on_host) {
-      std::byte* const to = arena_->slot(plan_.gradients, slot) + states.offset * gradient_width;
+      std::byte* const to = context_->arena.slot(plan_.gradients, slot) + states.offset * gradient_width;
       runtime::copy(*to_host_, to, {}, stretch.gradient, stretch.gradient_runs, gradient_width, states.count);
       stretch.gradient = to;
     }
@@ -78,7 +67,7 @@ void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const 
   const auto shared = std::make_shared<std::vector<StretchStep>>(std::move(stretches));
   const auto to_layers = [=, this, done = std::move(done)] { copy_to_layers(slot, *shared, done); };
   after(*to_host_, [=, this] {
-    trace_->begin(*steps_, runtime::SpanKind::optimizer);
+    context_->trace.begin(*steps_, runtime::SpanKind::optimizer);
     for (const StretchStep& stretch : *shared) {
       const StateRecords::Stretch& states = stretch.states;
       std::byte* here = parameters + states.offset * width;
@@ -100,7 +89,7 @@ void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const 
                       .working = {}},
                      stretch.segments, adamw);
     }
-    trace_->end(*steps_, runtime::SpanKind::optimizer, runtime::Trace::Lane::compute);
+    context_->trace.end(*steps_, runtime::SpanKind::optimizer, runtime::Trace::Lane::compute);
     after(*steps_, to_layers);
   });
 }
@@ -110,8 +99,8 @@ void HostStep::refresh(std::size_t slot, std::vector<StretchStep> stretches, run
   for (const StretchStep& stretch : stretches) {
     if (stretch.layers_copy == nullptr) continue;
     const StateRecords::Stretch& states = stretch.states;
-    runtime::cast(*steps_, arena_->slot(plan_.parameters, slot) + states.offset * runtime::size_of(dtype), dtype,
-                  states.weights, runtime::DType::f32, states.count, {}, states.weight_runs);
+    runtime::cast(*steps_, context_->arena.slot(plan_.parameters, slot) + states.offset * runtime::size_of(dtype),
+                  dtype, states.weights, runtime::DType::f32, states.count, {}, states.weight_runs);
   }
   after(*steps_, [this, slot, stretches = std::move(stretches), done = std::move(done)] {
     copy_to_layers(slot, stretches, done);
@@ -119,7 +108,7 @@ void HostStep::refresh(std::size_t slot, std::vector<StretchStep> stretches, run
 }
 
 void HostStep::copy_to_layers(std::size_t slot, const std::vector<StretchStep>& stretches, runtime::Handler done) {
-  const std::byte* parameters = arena_->slot(plan_.parameters, slot);
+  const std::byte* parameters = context_->arena.slot(plan_.parameters, slot);
   const std::size_t width = runtime::size_of(states_->precision().compute);
   const bool separate = states_->separate_master();
   for (const StretchStep& stretch : stretches) {

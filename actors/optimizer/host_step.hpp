@@ -43,9 +43,7 @@ class HostStep {
   void copy_to_layers(std::size_t slot, const std::vector<StretchStep>& stretches, runtime::Handler done);
   void after(runtime::Stream& stream, runtime::Handler next);
 
-  runtime::EventLoop* loop_;
-  runtime::Trace* trace_;
-  const runtime::Arena* arena_;
+  const RankContext* context_;
   const UnitStates* states_;
   Plan plan_;
   std::unique_ptr<runtime::Device> host_;  ///< null: the device does the CPU work

@@ -1,6 +1,5 @@
 #include "actors/optimizer/optimizer.hpp"
 
-#include "actors/optimizer/commit_policy.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -40,18 +39,6 @@ Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const 
       in_stream_order_(refresh_.is_local() && !step_.on_host()),
       commit_(CommitPolicy::make(*this)) {}
 
-Optimizer::~Optimizer() = default;
-
-std::unique_ptr<offload::BucketPipeline> Optimizer::make_pipeline(const BundleSweep& round,
-                                                                  offload::CommitMode commit_mode,
-                                                                  offload::BucketStages stages) const {
-  return std::make_unique<offload::BucketPipeline>(
-      *loop_,
-      offload::BucketPipelineOptions{
-          .buckets = round.buckets.size(), .depth = plan_.depth, .commit_mode = commit_mode},
-      std::move(stages));
-}
-
 void Optimizer::read_state(const StateArray& array, std::size_t begin, std::span<std::byte> values,
                            runtime::Handler done) {
   expect(storing_.empty(), "states are read during an update");
@@ -79,24 +66,14 @@ void Optimizer::begin(const runtime::AdamWOptions& unclipped) {
 
 void Optimizer::reduced(std::size_t chunk) { commit_->reduced(share_->chunks.chunks[chunk]); }
 
-void Optimizer::step(const runtime::AdamWOptions& adamw, runtime::Handler done) {
+void Optimizer::decide(const runtime::AdamWOptions* adamw, runtime::Handler done) {
   const auto step = newest_;
   step->done = std::move(done);
   step->answered = loop_->now();
-  step->counts = true;
+  step->counts = adamw != nullptr;
+  answers_.skipped += adamw == nullptr;
   refresh_.begin();
-  commit_->counts(adamw);
-  part_over(*step);
-}
-
-void Optimizer::skip(runtime::Handler done) {
-  const auto step = newest_;
-  step->done = std::move(done);
-  step->answered = loop_->now();
-  step->counts = false;
-  ++answers_.skipped;
-  refresh_.begin();
-  commit_->skips();
+  adamw != nullptr ? commit_->counts(*adamw) : commit_->skips();
   part_over(*step);
 }
 
@@ -145,15 +122,15 @@ BucketStep::Operands Optimizer::operands(const BundleSweep& round, const BucketP
   const std::byte* const on_host = gradients_.on_host(bucket.bucket);
   return {.bucket = bucket.bucket,
           .slot = pass.slot,
-          .gradients = bundle.gradients != nullptr ? bundle.gradients + bucket.gradient_offset : on_host,
+          .gradients = on_host != nullptr ? on_host : bundle.gradients.data(bucket.gradient_offset),
           .gradients_on_host = on_host != nullptr,
-          .parameters = bundle.parameters != nullptr ? bundle.parameters + bucket.parameter_offset : nullptr};
+          .parameters = bundle.parameters.data(bucket.parameter_offset)};
 }
 
 void Optimizer::bucket_stepped(std::size_t b) {
   BundleSweep::Bundle& bundle = steps_.bundles[b];
   if (--bundle.buckets_missing > 0) return;
-  gradients_.release(bundle);
+  bundle.gradients.release();
   refresh_.stepped(steps_, b, in_stream_order_, [this] { bundle_refreshed(); });
   begin_bundles();
 }
@@ -187,14 +164,14 @@ void Optimizer::part_over(BatchStep& step) {
 
 std::vector<Wait> Optimizer::waits() const {
   std::vector<Wait> all = gradients_.waits();
-  for (Wait& wait : refresh_.waits()) all.push_back(std::move(wait));
+  append(all, refresh_.waits());
   oldest_first(all);
   return all;
 }
 
 std::vector<int> Optimizer::peers() const {
   std::vector<int> all = gradients_.peers();
-  for (const int rank : refresh_.peers()) all.push_back(rank);
+  append(all, refresh_.peers());
   return all;
 }
 

@@ -4,14 +4,13 @@
 //   reduced chunk → [gradient_gather] → fetch of states [state_records] → AdamW [bucket_step] → store
 //                 → [parameter_refresh]
 //
-// commit_policy.hpp decides when a bucket is updated and committed. The next batch may start while later layers are
-// still updated.
+// A CommitPolicy decides when a bucket is updated and committed. The next batch may start while later layers are still
+// updated.
 #pragma once
 
 #include "actors/base/actor.hpp"
 #include "actors/optimizer/bucket_step.hpp"
 #include "actors/optimizer/bundle_sweep.hpp"
-#include "actors/optimizer/copy_on_write_guard.hpp"
 #include "actors/optimizer/gradient_gather.hpp"
 #include "actors/optimizer/parameter_refresh.hpp"
 #include "actors/optimizer/state_records.hpp"
@@ -22,11 +21,20 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace ranvier::actors {
 
-class CommitPolicy;
+/// Delays the update of a bucket until the running snapshot has copied it (checkpoint/snapshot.hpp).
+class CopyOnWriteGuard {
+ public:
+  virtual ~CopyOnWriteGuard() = default;
+
+  /// Calls `go` when this copy of the bucket's states (StateRecords::number_of) may change: at once, or after it was
+  /// copied.
+  virtual void before_change(const ChunkSchedule::Bucket& bucket, std::size_t copy, runtime::Handler go) = 0;
+};
 
 class Optimizer final : public Actor {
  public:
@@ -59,7 +67,6 @@ class Optimizer final : public Actor {
   /// `parameter_records` is null if parameters are on the device, `gradients` if accumulated gradients are.
   Optimizer(const RankContext& context, const ModelShare& share, const Plan& plan, ParameterStore& parameters,
             ParameterRecords* parameter_records, GradientRecords* gradients);
-  ~Optimizer() override;
 
   /// Starts a batch after the decision on the previous one; fetches the first states. `unclipped`: options of the step
   /// if it is committed without clipping.
@@ -68,9 +75,9 @@ class Optimizer final : public Actor {
   void reduced(std::size_t chunk);
   /// Commits the step after all passes. `done` runs when all states of this rank are stored; the next batch may start
   /// before, and with offloaded states even end.
-  void step(const runtime::AdamWOptions& adamw, runtime::Handler done);
+  void step(const runtime::AdamWOptions& adamw, runtime::Handler done) { decide(&adamw, std::move(done)); }
   /// Skips the step; parameters stay. `done` as for step().
-  void skip(runtime::Handler done);
+  void skip(runtime::Handler done) { decide(nullptr, std::move(done)); }
 
   /// Calls `handler` when all states of this rank contain the newest step, before the next change; possibly at once.
   /// Call it after the decision on that step; one handler.
@@ -84,11 +91,14 @@ class Optimizer final : public Actor {
   [[nodiscard]] const char* name() const noexcept override { return "optimizer"; }
   [[nodiscard]] std::vector<Wait> waits() const override;
   [[nodiscard]] std::vector<int> peers() const override;
-  [[nodiscard]] std::vector<StateArray> state() const override { return states_.arrays(); }
-  void read_state(const StateArray& array, std::size_t begin, std::span<std::byte> values,
-                  runtime::Handler done) override;
+
+  /// Arrays to save in checkpoints.
+  [[nodiscard]] std::vector<StateArray> state() const { return states_.arrays(); }
+  /// Copies elements of such an array, starting at `begin`, into `values` or from it. `done` runs on the loop after
+  /// this returned. Between steps, one call at a time. Replicas of other ranks do not change.
+  void read_state(const StateArray& array, std::size_t begin, std::span<std::byte> values, runtime::Handler done);
   void write_state(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
-                   runtime::Handler done) override;
+                   runtime::Handler done);
   /// Contiguous memory of an array's elements starting at `begin`, to fill it before training. Empty if the host cannot
   /// access it.
   [[nodiscard]] std::span<float> state_memory(const StateArray& array, std::size_t begin) const {
@@ -96,7 +106,31 @@ class Optimizer final : public Actor {
   }
 
  private:
-  friend class CommitPolicy;
+  /// Decides when buckets are updated, and when the update takes effect: ranks must first agree that the step is
+  /// neither dropped nor clipped. One class each (commit_policy.cpp):
+  ///   at once   every step takes effect: update each gradient chunk as soon as it is reduced
+  ///   wait      prefetch states, wait for the agreement, then update the first layers first: the next batch needs them
+  ///   flip      update chunks into spare copies as they are reduced, as if nothing were clipped; the agreement commits
+  ///             or drops them
+  class CommitPolicy {
+   public:
+    /// Creates the policy of the optimizer's plan and fills its sweeps.
+    [[nodiscard]] static std::unique_ptr<CommitPolicy> make(Optimizer& optimizer);
+    virtual ~CommitPolicy() = default;
+
+    /// The pipeline is free for storing_.front().
+    virtual void begin_states() = 0;
+    /// The gradients of a chunk are reduced.
+    virtual void reduced(const ChunkSchedule::Chunk& chunk) = 0;
+    /// Decision on the newest step: commit with these options, or skip().
+    virtual void counts(const runtime::AdamWOptions& adamw) = 0;
+    virtual void skips() = 0;
+    /// All parameters of a step are refreshed, and the sweeps are reset.
+    virtual void refreshed() {}
+  };
+  class CommitAtOnce;
+  class CommitWait;
+  class CommitFlip;
 
   /// A step from its start until all its work has finished.
   struct BatchStep {
@@ -111,9 +145,31 @@ class Optimizer final : public Actor {
     runtime::Handler done;
   };
 
+  // Functions for the policies.
+
+  /// Returns whether the newest step is storing_.front().
+  [[nodiscard]] bool newest_has_pipeline() const { return storing_.front() == newest_; }
+  /// Pipeline whose stages write to this copy; the first one that changes it calls the guard.
   [[nodiscard]] std::unique_ptr<offload::BucketPipeline> make_pipeline(const BundleSweep& round,
                                                                        offload::CommitMode commit_mode,
-                                                                       offload::BucketStages stages) const;
+                                                                       StateRecords::Copy to,
+                                                                       offload::BucketStages stages);
+  [[nodiscard]] offload::BucketStages::Stage guarded(const BundleSweep& round, StateRecords::Copy to,
+                                                     offload::BucketStages::Stage stage);
+  /// Creates the sweep of committed updates: fetch, update, store.
+  void make_steps(const std::vector<std::size_t>& order, offload::CommitMode commit_mode);
+  /// Starts its pipeline for storing_.front().
+  void begin_steps();
+  /// Updates one bucket of that sweep.
+  void compute(const offload::BucketPass& pass, runtime::Handler done);
+  void tell_in_stream_order(const ChunkSchedule::Bucket& bucket);
+  /// Selects a sweep; its first `bundles` start as soon as buffers are free.
+  void work_on(BundleSweep& round, std::size_t bundles);
+  /// Ends the newest step's refresh without a change of parameters.
+  void keep_parameters();
+
+  /// Commits the step with these options, or skips it.
+  void decide(const runtime::AdamWOptions* adamw, runtime::Handler done);
   void begin_bundles();
   void ready(std::size_t bucket);
   void bundle_here(std::size_t bundle);

@@ -23,9 +23,9 @@ ParameterRefresh::Plan ParameterRefresh::plan(PlanContext& planner) {
   const UnitStates& states = *planner.share.states;
   const BundleShapes shapes = bundle_shapes(planner.share, parameter_bytes);
   Plan plan;
-  plan.place_count = states.trained_on_device() ? 0 : std::min(bundles_at_a_time, shapes.items.size());
-  plan.places = planner.memory.add({MemoryKind::workspace, MemorySpace::device, "parameters being refreshed",
-                                    shapes.max_bytes, plan.place_count});
+  plan.places = runtime::SlotPool::plan(
+      planner.memory, {MemoryKind::workspace, MemorySpace::device, "parameters being refreshed", shapes.max_bytes,
+                       states.trained_on_device() ? 0 : std::min(bundles_at_a_time, shapes.items.size())});
   plan.gather = HopPipeline::plan(planner,
                                   {.hops = planner.share.flow.refresh,
                                    .dtype = states.precision().compute,
@@ -43,14 +43,9 @@ ParameterRefresh::ParameterRefresh(const RankContext& context, const ModelShare&
       tier_(states_->trained_on_device() ? nullptr : tier),
       gather_hops_(plan.gather.hops.size()),
       gather_(context, *share.column, plan.gather),
+      places_(context.arena, plan.places),
       stepped_(share.chunks.bundles.size()) {
-  for (std::size_t p = 0; p < plan.place_count; ++p) free_places_.push_back(context.arena.slot(plan.places, p));
   for (const UnitState& unit : states_->all()) buckets_missing_.push_back(unit.cut.buckets());
-}
-
-void ParameterRefresh::take_place(BundleSweep::Bundle& bundle) {
-  bundle.parameters = free_places_.back();
-  free_places_.pop_back();
 }
 
 void ParameterRefresh::stepped(BundleSweep& round, std::size_t bundle, bool units_refreshed,
@@ -71,7 +66,7 @@ void ParameterRefresh::gather(BundleSweep& round, std::size_t b, Stepped stepped
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
     const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
     const UnitState& unit = states_->all()[bucket.bucket.unit];
-    items.push_back({uses_places() ? bundle.parameters + bucket.parameter_offset : unit.parameters.data,
+    items.push_back({uses_places() ? bundle.parameters.data(bucket.parameter_offset) : unit.parameters.data,
                      unit.parameters.range.begin, unit.elements, unit.cut.slice(bucket.bucket.index),
                      uses_places()});
   }
@@ -88,14 +83,13 @@ void ParameterRefresh::gather(BundleSweep& round, std::size_t b, Stepped stepped
 void ParameterRefresh::store(BundleSweep& round, std::size_t b, const Stepped& stepped) {
   const BundleSweep::Bundle& bundle = round.bundles[b];
   if (!uses_places()) return over(bundle, stepped);
-  const auto stored = [this, &round, b, stepped, missing = std::make_shared<std::size_t>(bundle.buckets.size())] {
-    if (--*missing > 0) return;
-    free_places_.push_back(std::exchange(round.bundles[b].parameters, nullptr));
-    over(round.bundles[b], stepped);
-  };
+  const auto stored = runtime::last_of(bundle.buckets.size(), [this, &bundle, stepped] {
+    bundle.parameters.release();
+    over(bundle, stepped);
+  });
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
     const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
-    tier_->store(bucket.bucket.unit, bucket.bucket.index, bundle.parameters + bucket.parameter_offset, stored);
+    tier_->store(bucket.bucket.unit, bucket.bucket.index, bundle.parameters.data(bucket.parameter_offset), stored);
   }
 }
 

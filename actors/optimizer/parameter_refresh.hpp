@@ -14,8 +14,7 @@ namespace ranvier::actors {
 class ParameterRefresh {
  public:
   struct Plan {
-    runtime::MemoryId places;  ///< buffers for offloaded parameters, each for any bundle
-    std::size_t place_count = 0;
+    runtime::SlotPool::Plan places;  ///< for offloaded parameters, each for any bundle
     HopPipeline::Plan gather;
   };
   [[nodiscard]] static Plan plan(PlanContext& planner);
@@ -26,8 +25,8 @@ class ParameterRefresh {
 
   /// Returns whether updates write parameters to buffers.
   [[nodiscard]] bool uses_places() const noexcept { return tier_ != nullptr; }
-  [[nodiscard]] bool has_place() const noexcept { return !uses_places() || !free_places_.empty(); }
-  void take_place(BundleSweep::Bundle& bundle);
+  [[nodiscard]] bool has_place() const noexcept { return !uses_places() || places_.has_free(); }
+  void take_place(BundleSweep::Bundle& bundle) { bundle.parameters = places_.take(); }
 
   /// Returns whether only this rank, on the update's streams, reads its updated parameters.
   [[nodiscard]] bool is_local() const noexcept { return gather_hops_ == 0 && !states_->gathers_trained(); }
@@ -60,7 +59,7 @@ class ParameterRefresh {
   ParameterRecords* tier_;
   std::size_t gather_hops_;
   HopPipeline gather_;
-  std::vector<std::byte*> free_places_;
+  runtime::SlotPool places_;
   std::vector<Stepped> stepped_;              // by bundle
   std::size_t next_ = 0;                      // next bundle to gather
   std::vector<std::size_t> buckets_missing_;  // by unit

@@ -4,7 +4,6 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -54,13 +53,7 @@ StateRecords::Plan StateRecords::plan(PlanContext& planner, bool has_spare) {
 }
 
 StateRecords::StateRecords(const RankContext& context, const ModelShare& share, const Plan& plan)
-    : loop_(&context.loop),
-      tiers_(&context.tiers),
-      compute_(context.compute),
-      arena_(&context.arena),
-      device_(&context.device),
-      states_(share.states.get()),
-      plan_(plan) {
+    : context_(&context), states_(share.states.get()), plan_(plan) {
   for (const UnitState& unit : states_->all()) {
     layouts_.push_back(layout_of(unit, states_->separate_master()));
     flipped_.emplace_back(unit.cut.buckets());
@@ -68,7 +61,7 @@ StateRecords::StateRecords(const RankContext& context, const ModelShare& share, 
 }
 
 std::span<std::byte> StateRecords::slot(std::size_t index) const {
-  return {arena_->slot(*plan_.slots, index), plan_.slot_bytes};
+  return {context_->arena.slot(*plan_.slots, index), plan_.slot_bytes};
 }
 
 std::size_t StateRecords::number_of(const Bucket& bucket, Copy copy) const {
@@ -105,45 +98,31 @@ StatePlace StateRecords::place(const Bucket& bucket, std::size_t copy, std::size
   if (const std::byte* memory = beside_unit(bucket.unit, which, begin)) return {.memory = memory};
   const offload::TierRegion region = (copy == 0 ? plan_.regions : plan_.spare)[bucket.unit];
   const std::size_t offset = layouts_[bucket.unit].record_offset(bucket.index) + record_place(bucket, which, begin);
-  if (plan_.tier == TierKind::host) return {.memory = tiers_->memory(region).data() + offset};
+  if (plan_.tier == TierKind::host) return {.memory = context_->tiers.memory(region).data() + offset};
   return {.region = region, .offset = offset};
 }
 
 std::byte* StateRecords::record(const Bucket& bucket, std::size_t slot_index, Copy to) const {
   if (!stays()) return slot(slot_index).data();
-  return tiers_->memory(region(bucket, to)).data() + layouts_[bucket.unit].record_offset(bucket.index);
+  return context_->tiers.memory(region(bucket, to)).data() + layouts_[bucket.unit].record_offset(bucket.index);
 }
 
 void StateRecords::fetch(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
   if (stays() && to == Copy::counts) return done();
-  bring(bucket, {record(bucket, slot_index, to), layouts_[bucket.unit].record_bytes(bucket.index)}, done);
+  move(bucket, Copy::counts, 0, {record(bucket, slot_index, to), layouts_[bucket.unit].record_bytes(bucket.index)},
+       false, done);
 }
 
 void StateRecords::fetch_weights(const Bucket& bucket, std::size_t slot_index, const runtime::Handler& done) {
   if (stays()) return done();
   const BucketLayout& layout = layouts_[bucket.unit];
   const std::size_t bytes = (layout.end(bucket.index) - layout.begin(bucket.index)) * sizeof(float);
-  bring(bucket, slot(slot_index).first(offload::Tier::whole_blocks(bytes)), done);
-}
-
-void StateRecords::bring(const Bucket& bucket, std::span<std::byte> to, const runtime::Handler& done) {
-  const std::size_t offset = layouts_[bucket.unit].record_offset(bucket.index);
-  if (plan_.step == StepLocation::host) {
-    tiers_->fetch_to_host(region(bucket, Copy::counts), offset, to, done);
-  } else {
-    tiers_->fetch(region(bucket, Copy::counts), offset, to, done);
-  }
+  move(bucket, Copy::counts, 0, slot(slot_index).first(offload::Tier::whole_blocks(bytes)), false, done);
 }
 
 void StateRecords::store(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
   if (stays()) return done();
-  const BucketLayout& layout = layouts_[bucket.unit];
-  const std::span<std::byte> from = slot(slot_index).first(layout.record_bytes(bucket.index));
-  if (plan_.step == StepLocation::host) {
-    tiers_->store_from_host(region(bucket, to), layout.record_offset(bucket.index), from, done);
-  } else {
-    tiers_->store(region(bucket, to), layout.record_offset(bucket.index), from, done);
-  }
+  move(bucket, to, 0, slot(slot_index).first(layouts_[bucket.unit].record_bytes(bucket.index)), true, done);
 }
 
 void StateRecords::commit(const Bucket& bucket) { flipped_[bucket.unit][bucket.index].flip(); }
@@ -194,7 +173,7 @@ std::vector<StateArray> StateRecords::arrays() const {
     // If nothing is trained, states on the device do not exist.
     for (std::size_t which = 0; which < state_array_names.size(); ++which) {
       const bool exists = !on_device() || (which == 0 ? unit.master.data != nullptr : unit.m != nullptr);
-      if (exists) all.push_back({u, state_array_names[which], unit.optimizer, runtime::DType::f32});
+      if (exists) all.push_back({u, state_array_names[which], unit.optimizer});
     }
   }
   return all;
@@ -232,19 +211,20 @@ std::span<float> StateRecords::memory(const StateArray& array, std::size_t begin
   expect(unit.optimizer.contains({begin, 1}), "element {} of {} is not this rank's", begin, unit.spec->name);
   const std::size_t which = which_of(array, unit);
   const auto floats = [this](std::byte* from, std::size_t count) {
-    return device_->host_reaches(from) ? std::span(reinterpret_cast<float*>(from), count) : std::span<float>();
+    return context_->device.host_reaches(from) ? std::span(reinterpret_cast<float*>(from), count)
+                                               : std::span<float>();
   };
   if (std::byte* whole = beside_unit(array.unit, which, begin))
     return floats(whole, unit.optimizer.begin + unit.optimizer.count - begin);
   if (plan_.tier != TierKind::host) return {};
   const auto [bucket, count] = bucket_of(array.unit, begin);
-  return floats(tiers_->memory(region(bucket, Copy::counts)).data() +
+  return floats(context_->tiers.memory(region(bucket, Copy::counts)).data() +
                     layouts_[array.unit].record_offset(bucket.index) + record_place(bucket, which, begin),
                 count);
 }
 
 void StateRecords::access(Access access) {
-  if (access.count == 0) return loop_->post(std::move(access.done));
+  if (access.count == 0) return context_->loop.post(std::move(access.done));
   const UnitState& unit = states_->all().at(access.array.unit);
   expect(unit.optimizer.contains({access.begin, access.count}), "elements {} to {} of {} are not this rank's",
          access.begin, access.begin + access.count, unit.spec->name);
@@ -256,24 +236,25 @@ void StateRecords::access(Access access) {
 
 void StateRecords::copy(const Access& access, float* state, std::size_t count, runtime::Handler next) {
   if (access.writes) {
-    runtime::copy(compute_, state, access.values, count * sizeof(float));
+    runtime::copy(context_->compute, state, access.values, count * sizeof(float));
   } else {
-    runtime::copy(compute_, access.values, state, count * sizeof(float));
+    runtime::copy(context_->compute, access.values, state, count * sizeof(float));
   }
-  loop_->after_work(compute_,
-                    {"optimizer", "a copy of the states of", states_->all()[access.array.unit].spec->name},
-                    std::move(next));
+  context_->loop.after_work(context_->compute,
+                            {"optimizer", "a copy of the states of", states_->all()[access.array.unit].spec->name},
+                            std::move(next));
 }
 
-void StateRecords::move_blocks(const Bucket& bucket, std::size_t offset, std::span<std::byte> memory, bool stores,
-                               const runtime::Handler& done) {
-  const offload::TierRegion of_bucket = region(bucket, Copy::counts);
+void StateRecords::move(const Bucket& bucket, Copy copy, std::size_t offset, std::span<std::byte> memory,
+                        bool stores, const runtime::Handler& done) {
+  offload::Tiers& tiers = context_->tiers;
+  const offload::TierRegion of_bucket = region(bucket, copy);
   const std::size_t at = layouts_[bucket.unit].record_offset(bucket.index) + offset;
   const bool on_host = plan_.step == StepLocation::host;
   if (stores) {
-    on_host ? tiers_->store_from_host(of_bucket, at, memory, done) : tiers_->store(of_bucket, at, memory, done);
+    on_host ? tiers.store_from_host(of_bucket, at, memory, done) : tiers.store(of_bucket, at, memory, done);
   } else {
-    on_host ? tiers_->fetch_to_host(of_bucket, at, memory, done) : tiers_->fetch(of_bucket, at, memory, done);
+    on_host ? tiers.fetch_to_host(of_bucket, at, memory, done) : tiers.fetch(of_bucket, at, memory, done);
   }
 }
 
@@ -301,20 +282,18 @@ void StateRecords::access_record(Access access, std::size_t which) {
   const auto copy_and_go_on = [=, this, access = std::move(access)] {
     auto* state = reinterpret_cast<float*>(blocks.data() + (first - first_block));
     if (!access.writes) return copy(access, state, count, go_on);
-    copy(access, state, count, [=, this] { move_blocks(bucket, first_block, blocks, true, go_on); });
+    copy(access, state, count, [=, this] { move(bucket, Copy::counts, first_block, blocks, true, go_on); });
   };
-  if (!access.writes) return move_blocks(bucket, first_block, blocks, false, copy_and_go_on);
+  if (!access.writes) return move(bucket, Copy::counts, first_block, blocks, false, copy_and_go_on);
   // Blocks that are written completely need no fetch.
   std::vector<std::size_t> partial;
   if (first != first_block) partial.push_back(first_block);
   if (end != end_block && (partial.empty() || end_block - block != first_block))
     partial.push_back(end_block - block);
   if (partial.empty()) return copy_and_go_on();
-  const auto one_there = [missing = std::make_shared<std::size_t>(partial.size()), copy_and_go_on] {
-    if (--*missing == 0) copy_and_go_on();
-  };
+  const auto one_there = runtime::last_of(partial.size(), copy_and_go_on);
   for (const std::size_t at : partial) {
-    move_blocks(bucket, at, blocks.subspan(at - first_block, block), false, one_there);
+    move(bucket, Copy::counts, at, blocks.subspan(at - first_block, block), false, one_there);
   }
 }
 

@@ -25,6 +25,13 @@ inline constexpr std::array state_array_names = {to_string(StateKind::weights), 
 /// Number of arrays of a unit; a frozen unit has weights only.
 [[nodiscard]] constexpr std::size_t arrays_of(bool trained) { return trained ? state_array_names.size() : 1; }
 
+/// A named array of a unit's optimizer states; this rank has some of its elements, on any tier.
+struct StateArray {
+  std::size_t unit = 0;      ///< index in the stage
+  const char* name = "";     ///< name in state_array_names
+  collectives::Range range;  ///< elements of the unit
+};
+
 class StateRecords {
  public:
   using Bucket = ChunkSchedule::Bucket;
@@ -40,7 +47,7 @@ class StateRecords {
 
   StateRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
 
-  /// As in Actor: the valid master weights and both moments in the optimizer's range, per unit.
+  /// The valid master weights and both moments in the optimizer's range, per unit.
   [[nodiscard]] std::vector<StateArray> arrays() const;
   void read(const StateArray& array, std::size_t begin, std::span<std::byte> values, runtime::Handler done);
   void write(const StateArray& array, std::size_t begin, std::span<const std::byte> values, runtime::Handler done);
@@ -66,7 +73,6 @@ class StateRecords {
   /// updated in place.
   void fetch(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
   void store(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
-  /// Makes the spare copy the valid one.
   void commit(const Bucket& bucket);
   /// Fetches the valid master weights only; requires separate ones.
   void fetch_weights(const Bucket& bucket, std::size_t slot, const runtime::Handler& done);
@@ -102,10 +108,9 @@ class StateRecords {
   [[nodiscard]] std::size_t record_place(const Bucket& bucket, std::size_t which, std::size_t begin) const;
   /// Memory of the bucket's record for the update.
   [[nodiscard]] std::byte* record(const Bucket& bucket, std::size_t slot, Copy to) const;
-  void bring(const Bucket& bucket, std::span<std::byte> to, const runtime::Handler& done);
-  /// Moves blocks of the valid record of the bucket, starting at byte `offset` of the record.
-  void move_blocks(const Bucket& bucket, std::size_t offset, std::span<std::byte> memory, bool stores,
-                   const runtime::Handler& done);
+  /// Moves blocks of the bucket's record, starting at byte `offset` of the record.
+  void move(const Bucket& bucket, Copy copy, std::size_t offset, std::span<std::byte> memory, bool stores,
+            const runtime::Handler& done);
 
   /// A transfer of elements of an array to or from host memory.
   struct Access {
@@ -121,11 +126,7 @@ class StateRecords {
   /// Copies between `state` and the first `count` values, then calls `next`.
   void copy(const Access& access, float* state, std::size_t count, runtime::Handler next);
 
-  runtime::EventLoop* loop_;
-  offload::Tiers* tiers_;
-  runtime::StreamView compute_;
-  const runtime::Arena* arena_;
-  const runtime::Device* device_;
+  const RankContext* context_;
   const UnitStates* states_;
   Plan plan_;
   std::vector<offload::BucketLayout> layouts_;  // by unit

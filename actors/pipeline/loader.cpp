@@ -24,22 +24,20 @@ Loader::Plan Loader::plan(PlanContext& planner, const models::SampleBytes& sampl
   std::size_t all_slots = 0;
   for (std::size_t s = 0; s < stage.size(); ++s) all_slots += slots_of(s);
   Plan plan;
-  const auto add = [&](const char* name, std::size_t bytes, std::size_t microbatches, std::size_t& of_each,
-                       std::size_t& count) {
-    of_each = bytes * static_cast<std::size_t>(stage.capacity().samples);
-    if (of_each == 0) return;  // no data of this kind
-    count = microbatches;
+  const auto add = [&](const char* name, std::size_t sample_bytes, std::size_t count) -> Plan::Buffers {
+    const std::size_t bytes = sample_bytes * static_cast<std::size_t>(stage.capacity().samples);
+    if (bytes == 0) return {};  // no data of this kind
     planner.memory.add({.kind = runtime::MemoryKind::messages,
                         .space = runtime::MemorySpace::pinned,
                         .name = name,
-                        .slot_bytes = runtime::PinnedPool::buffer_bytes(of_each),
+                        .slot_bytes = runtime::PinnedPool::buffer_bytes(bytes),
                         .slots = count,
                         .elsewhere = true});
+    return {bytes, count};
   };
-  if (stage.first()) add("inputs, staged", sample.input, slots_of(0), plan.input_bytes, plan.inputs);
-  if (stage.last())
-    add("targets, staged", sample.target, slots_of(stage.size() - 1), plan.target_bytes, plan.targets);
-  add("documents, staged", sample.documents, all_slots, plan.document_bytes, plan.documents);
+  if (stage.first()) plan.inputs = add("inputs, staged", sample.input, slots_of(0));
+  if (stage.last()) plan.targets = add("targets, staged", sample.target, slots_of(stage.size() - 1));
+  plan.documents = add("documents, staged", sample.documents, all_slots);
   return plan;
 }
 
@@ -47,26 +45,26 @@ Loader::Places::Places(runtime::Device& device, const Plan& plan)
     : inputs(device, "inputs of samples"),
       targets(device, "targets of samples"),
       documents(device, "documents of samples") {
-  inputs.reserve(plan.input_bytes, plan.inputs);
-  targets.reserve(plan.target_bytes, plan.targets);
-  documents.reserve(plan.document_bytes, plan.documents);
+  inputs.reserve(plan.inputs.bytes, plan.inputs.count);
+  targets.reserve(plan.targets.bytes, plan.targets.count);
+  documents.reserve(plan.documents.bytes, plan.documents.count);
 }
 
 void Loader::load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done) {
-  load(&models::SampleSource::read_inputs, places_->inputs, first, count,
-       static_cast<std::size_t>(count) * source_->input_bytes(), to, std::move(done));
+  load(&models::SampleSource::read_inputs, places_->inputs, first, count, source_->input_bytes(), to,
+       std::move(done));
   announce_next(reader_of(to), first, count);
 }
 
 void Loader::load_targets(std::int64_t first, int count, std::byte* to, runtime::Handler done) {
-  load(&models::SampleSource::read_targets, places_->targets, first, count,
-       static_cast<std::size_t>(count) * source_->target_bytes(), to, std::move(done));
+  load(&models::SampleSource::read_targets, places_->targets, first, count, source_->target_bytes(), to,
+       std::move(done));
   announce_next(reader_of(to), first, count);
 }
 
 void Loader::load_documents(std::int64_t first, int count, std::byte* to, runtime::Handler done) {
-  load(&models::SampleSource::read_documents, places_->documents, first, count,
-       static_cast<std::size_t>(count) * source_->sample_bytes().documents, to, std::move(done));
+  load(&models::SampleSource::read_documents, places_->documents, first, count, source_->sample_bytes().documents,
+       to, std::move(done));
 }
 
 runtime::StreamView Loader::reader_of(const std::byte* to) {
@@ -75,19 +73,30 @@ runtime::StreamView Loader::reader_of(const std::byte* to) {
   return *reader_;
 }
 
-void Loader::load(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
+void Loader::load(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t sample_bytes,
                   std::byte* to, runtime::Handler done) {
-  if (!context_->load.device().host_reaches(to)) {
-    return read_and_copy(read, places, first, count, bytes, to, std::move(done));
+  const std::size_t bytes = static_cast<std::size_t>(count) * sample_bytes;
+  const runtime::StreamView reader = reader_of(to);
+  const auto launch_read = [&](std::byte* target) {
+    reader.launch(samples_cost(bytes), [source = source_, read, first, count, target](runtime::ComputePool&) {
+      (source->*read)(first, count, target);
+    });
+  };
+  const runtime::WorkName work{name(), "the samples from", {}, first};
+  if (context_->load.device().host_reaches(to)) {
+    launch_read(to);
+    return context_->loop.after_work(reader, work, std::move(done));
   }
-  launch_read(context_->load, read, first, count, bytes, to);
-  context_->loop.after_work(context_->load, {name(), "the samples from", {}, first}, std::move(done));
-}
-
-void Loader::launch_read(runtime::StreamView stream, Read read, std::int64_t first, int count, std::size_t bytes,
-                         std::byte* to) {
-  stream.launch(samples_cost(bytes), [source = source_, read, first, count, to](runtime::ComputePool&) {
-    (source->*read)(first, count, to);
+  // The buffer is returned before `done` runs, even if a copy of the handler still exists.
+  const auto place = std::make_shared<std::shared_ptr<std::byte>>(places.take(bytes));
+  launch_read(place->get());
+  context_->loop.after_work(reader, work, [this, place, first, bytes, to, done = std::move(done)] {
+    runtime::copy(context_->load, to, place->get(), bytes);
+    const runtime::WorkName copy{name(), "the copy to the device of the samples from", {}, first};
+    context_->loop.after_work(context_->load, copy, [place, done] {
+      place->reset();
+      done();
+    });
   });
 }
 
@@ -96,23 +105,6 @@ void Loader::announce_next(runtime::StreamView reader, std::int64_t first, int c
   reader.launch(samples_cost(0), [source = source_, next = first + stride_, count](runtime::ComputePool&) {
     source->will_read(next, count);
   });
-}
-
-void Loader::read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
-                           std::byte* to, runtime::Handler done) {
-  const runtime::StreamView reader = reader_of(to);
-  // The buffer is returned before `done` runs, even if a copy of the handler still exists.
-  const auto place = std::make_shared<std::shared_ptr<std::byte>>(places.take(bytes));
-  launch_read(reader, read, first, count, bytes, place->get());
-  context_->loop.after_work(
-      reader, {name(), "the samples from", {}, first}, [this, place, first, bytes, to, done = std::move(done)] {
-        runtime::copy(context_->load, to, place->get(), bytes);
-        const runtime::WorkName copy{name(), "the copy to the device of the samples from", {}, first};
-        context_->loop.after_work(context_->load, copy, [place, done] {
-          place->reset();
-          done();
-        });
-      });
 }
 
 }  // namespace ranvier::actors

@@ -19,8 +19,10 @@ class Loader final : public Actor {
  public:
   /// Sizes of the pinned buffers for samples in transfer to a GPU.
   struct Plan {
-    std::size_t input_bytes = 0, target_bytes = 0, document_bytes = 0;  ///< bytes per microbatch
-    std::size_t inputs = 0, targets = 0, documents = 0;                 ///< number of microbatches
+    struct Buffers {
+      std::size_t bytes = 0, count = 0;  ///< bytes per microbatch, number of microbatches
+    };
+    Buffers inputs, targets, documents;
   };
   [[nodiscard]] static Plan plan(PlanContext& planner, const models::SampleBytes& sample);
 
@@ -46,15 +48,12 @@ class Loader final : public Actor {
 
  private:
   using Read = void (models::SampleSource::*)(std::int64_t, int, std::byte*) const;
-  void load(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes, std::byte* to,
-            runtime::Handler done);
+  /// Reads `count` samples of `sample_bytes`; `places`: memory for their transfer to a GPU.
+  void load(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t sample_bytes,
+            std::byte* to, runtime::Handler done);
   /// Stream that reads data for the destination `to`.
   [[nodiscard]] runtime::StreamView reader_of(const std::byte* to);
-  void launch_read(runtime::StreamView stream, Read read, std::int64_t first, int count, std::size_t bytes,
-                   std::byte* to);
   void announce_next(runtime::StreamView reader, std::int64_t first, int count);
-  void read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
-                     std::byte* to, runtime::Handler done);
 
   const RankContext* context_;
   Places* places_;

@@ -219,9 +219,9 @@ runtime::WorkName StageActor::name_of(const Pass& pass) const {
 void StageActor::advance() {
   Pass& pass = passes_.front();
   while (pass.next < pass.steps.size()) {
-    if (PassResource* const resource = missing(pass)) {
+    if (const auto lacks = missing(pass)) {
       trace_pass(pass, false);
-      resource->when_ready(use_of(pass, resource), [this] { advance(); });
+      lacks->resource->when_ready(lacks->use, [this] { advance(); });
       return context_->loop.after_work(context_->compute, name_of(pass), [] {});  // earlier steps still run
     }
     trace_pass(pass, true);
@@ -248,18 +248,12 @@ void StageActor::pass_done() {
   if (queued_ == 0 && !queueing_) become_idle();
 }
 
-PassResource* StageActor::missing(const Pass& pass) const {
+std::optional<StageActor::Missing> StageActor::missing(const Pass& pass) const {
   const models::Stage::PassStep& step = pass.steps[pass.next];
   const Resources& resources = resources_[pass.chunk];
   for (std::size_t r = 0; r < resources.size(); ++r)
-    if (resources[r]->uses(step) && !resources[r]->ready(pass.uses[r])) return resources[r];
-  return nullptr;
-}
-
-std::uint64_t StageActor::use_of(const Pass& pass, const PassResource* resource) const {
-  const Resources& resources = resources_[pass.chunk];
-  return pass
-      .uses[static_cast<std::size_t>(std::find(resources.begin(), resources.end(), resource) - resources.begin())];
+    if (resources[r]->uses(step) && !resources[r]->ready(pass.uses[r])) return Missing{resources[r], pass.uses[r]};
+  return std::nullopt;
 }
 
 /// Queues the next step of the pass.
@@ -400,7 +394,7 @@ std::vector<Wait> StageActor::waits() const {
       if (auto wait = slices_[chunk].awaited(forward, waits_since_)) all.push_back(std::move(*wait));
     }
   }
-  std::stable_sort(all.begin(), all.end(), [](const Wait& a, const Wait& b) { return a.since < b.since; });
+  oldest_first(all);
   return all;
 }
 

@@ -107,9 +107,12 @@ class StageActor final : public Actor {
   void announce_weights(std::size_t chunk, int microbatch);
   void advance_weights();
   void end_weights(bool over);
-  /// Resource that the next step of the pass waits for; null: none.
-  [[nodiscard]] PassResource* missing(const Pass& pass) const;
-  [[nodiscard]] std::uint64_t use_of(const Pass& pass, const PassResource* resource) const;
+  struct Missing {
+    PassResource* resource = nullptr;
+    std::uint64_t use = 0;
+  };
+  /// Access that the next step of the pass waits for, if any.
+  [[nodiscard]] std::optional<Missing> missing(const Pass& pass) const;
   void queue(Pass& pass);
   void mark_call(const Pass& pass);
   void trace_pass(Pass& pass, bool runs);

@@ -5,14 +5,14 @@
 
 namespace ranvier::actors {
 
-bool StageActor::weights_ready() const { return !waiting_.empty() && missing(waiting_.front()) == nullptr; }
+bool StageActor::weights_ready() const { return !waiting_.empty() && !missing(waiting_.front()); }
 
 void StageActor::await_weights() {
   if (waiting_.empty() || awaits_weights_) return;
-  PassResource* const resource = missing(waiting_.front());
-  if (resource == nullptr) return;
+  const auto lacks = missing(waiting_.front());
+  if (!lacks) return;
   awaits_weights_ = true;
-  resource->when_ready(use_of(waiting_.front(), resource), [this] {
+  lacks->resource->when_ready(lacks->use, [this] {
     awaits_weights_ = false;
     next();
   });
@@ -47,14 +47,14 @@ void StageActor::advance_weights() {
   while (true) {
     queue(pass);
     if (pass.next == pass.steps.size()) break;
-    PassResource* const resource = missing(pass);
+    const auto lacks = missing(pass);
     const bool same_call = pass.steps[pass.next].layer == layer;
-    if (resource != nullptr && same_call) {
+    if (lacks && same_call) {
       trace_pass(pass, false);
-      resource->when_ready(use_of(pass, resource), [this] { advance_weights(); });
+      lacks->resource->when_ready(lacks->use, [this] { advance_weights(); });
       return context_->loop.after_work(context_->compute, name_of(pass), [] {});  // earlier steps still run
     }
-    if (!same_call && (resource != nullptr || progress().backwards < order_.passes())) break;
+    if (!same_call && (lacks || progress().backwards < order_.passes())) break;
     layer = pass.steps[pass.next].layer;
   }
   trace_pass(pass, false);

@@ -1,13 +1,13 @@
 #include "actors/predict/volume.hpp"
 
+#include "actors/schedule/slice_order.hpp"
 #include "collectives/plans/cost.hpp"
 #include "collectives/plans/traffic.hpp"
+#include "models/core/pass_order.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 namespace ranvier::actors {
@@ -19,6 +19,11 @@ using collectives::Team;
 using collectives::TeamKind;
 
 namespace {
+
+/// Fixed order that approximates a message-driven schedule.
+Policy in_a_fixed_order(const models::StageSlices& stage) {
+  return stage.defers() && stage.size() == 1 ? Policy::zb_h1 : Policy::one_f_one_b;
+}
 
 std::size_t index_of(TeamKind kind) { return static_cast<std::size_t>(kind); }
 
@@ -32,6 +37,84 @@ PhaseVolume times(PhaseVolume volume, std::uint64_t count) {
 }
 
 }  // namespace
+
+std::vector<UnitTraffic> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps) {
+  std::vector<UnitTraffic> moves;
+  for (const ShardedUnit& unit : units) {
+    const std::uint64_t times = micro_steps * static_cast<std::uint64_t>(unit.uses);
+    moves.push_back({unit.elements, times, times, unit.trained ? times : 0, unit.trained});
+  }
+  return moves;
+}
+
+std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage, std::span<const ShardedUnit> units,
+                                        const BufferClasses& places, const BatchPasses& passes) {
+  expect(units.size() == stage.units().size(), "a stage of {} units got {}", stage.units().size(), units.size());
+  std::vector<UnitTraffic> moves = moves_of(units, static_cast<std::uint64_t>(passes.microbatches));
+  for (UnitTraffic& unit : moves) unit.forward_gathers = unit.backward_gathers = 0;
+  BufferSchedule schedule(places);
+  std::uint64_t need = 0;
+  const auto run = [&](const models::StageLayout::Pass& steps, bool backward) {
+    for (const models::StageLayout::PassStep& step : steps) {
+      if (!step.needs_parameters()) continue;
+      for (const std::size_t use : stage.uses_of(step)) {
+        const std::size_t unit = stage.uses()[use].unit;
+        if (places.places[places.of_unit[unit]] == 0) continue;  // not gathered
+        if (!schedule.next(unit, need, passes.reuse).fill) continue;
+        ++(backward ? moves[unit].backward_gathers : moves[unit].forward_gathers);
+      }
+      ++need;
+    }
+  };
+  const models::StageLayout& front = stage.slice(0);
+  const bool waits = front.defers() && stage.size() == 1;  // separate weight passes; several slices: 1F1B
+  PipelineProgress progress{.stage = passes.stage,
+                            .stages = passes.stages,
+                            .chunks = static_cast<int>(stage.size()),
+                            .microbatches = passes.microbatches,
+                            .limit = front.slots(),
+                            .deferred_limit = waits ? front.deferred_slots() : 0};
+  const Policy policy = messages_decide(passes.policy) ? in_a_fixed_order(stage) : passes.policy;
+  const SliceOrder order{progress.chunks, passes.microbatches, chunk_group(policy, passes.stages, front.slots())};
+  models::OrderedPass pass;
+  // Microbatches whose weight gradients were finished when the previous pass started: the next one is announced then.
+  int weights_before = 0, weights_now = 0;
+  std::vector<int> backwards(stage.size(), 0);  // by slice
+  std::vector<std::vector<int>> kept;           // by slice and deferred buffer
+  for (std::size_t s = 0; s < stage.size(); ++s)
+    kept.emplace_back(static_cast<std::size_t>(stage.slice(s).deferred_slots()), -1);
+  while (progress.backwards < order.passes()) {
+    progress.forward_ready =
+        progress.forwards < order.passes() && (!waits || progress.forwards - progress.weights < front.slots());
+    progress.backward_ready = progress.backwards < progress.forwards &&
+                              (!waits || progress.backwards - progress.weights < front.deferred_slots());
+    progress.weights_ready = progress.weights < progress.backwards;
+    const Direction direction = next_direction(policy, progress);
+    expect(direction != Direction::none, "no pass can follow {} forward and {} backward ones", progress.forwards,
+           progress.backwards);
+    if (direction == Direction::weights) {
+      ++progress.weights;
+      continue;
+    }
+    weights_before = std::exchange(weights_now, progress.weights);
+    const bool forward = direction == Direction::forward;
+    const auto [chunk, microbatch] = order.at(forward, forward ? progress.forwards++ : progress.backwards++);
+    const auto slice = static_cast<std::size_t>(chunk);
+    const models::StageLayout& layout = stage.slice(slice);
+    const int slot = microbatch % layout.slots();
+    if (layout.defers()) {
+      int& place = kept[slice][static_cast<std::size_t>(microbatch % layout.deferred_slots())];
+      const int done = waits ? weights_before : backwards[slice];
+      if (forward && microbatch - done < layout.deferred_slots()) place = microbatch;
+      pass.area = {};
+      if (place == microbatch) pass.area.holds = {slot, layout.segments().size() - 1, layout.slice()};
+    }
+    if (!forward) ++backwards[slice];
+    pass = forward ? models::forward_pass(layout, slot) : models::backward_pass(layout, slot, pass.area);
+    run(pass.steps, !forward);
+  }
+  return moves;
+}
 
 SentVolume& SentVolume::operator+=(const SentVolume& other) noexcept {
   elements += other.elements;
@@ -53,16 +136,9 @@ PhaseVolume Volume::total() const noexcept {
   return sum;
 }
 
-struct VolumeCounter::Memory {
-  /// No collective: pulls.
-  using Key = std::tuple<std::optional<Collective>, TeamKind, std::size_t, runtime::DType>;
-  std::map<Key, PhaseVolume> known;
-};
-
 VolumeCounter::VolumeCounter(VolumeOptions options)
     : options_(std::move(options)),
-      layout_(options_.node_of_row.empty() ? options_.node_of : options_.node_of_row, options_.group_size, 0),
-      memory_(std::make_unique<Memory>()) {
+      layout_(options_.node_of_row.empty() ? options_.node_of : options_.node_of_row, options_.group_size, 0) {
   const auto& rows = options_.node_of_row.empty() ? options_.node_of : options_.node_of_row;
   expect(rows.size() == options_.node_of.size(), "a column of {} ranks is laid out as {}", options_.node_of.size(),
          rows.size());
@@ -75,8 +151,6 @@ VolumeCounter::VolumeCounter(VolumeOptions options)
     }
   }
 }
-
-VolumeCounter::~VolumeCounter() = default;
 
 Volume VolumeCounter::count(std::span<const UnitTraffic> units, const UnitShardings& shardings) {
   const collectives::ShardFlow of_trained = layout_.flow(shardings.trained);
@@ -112,7 +186,7 @@ PhaseVolume VolumeCounter::of(std::span<const Hop> hops, std::size_t unit_elemen
 
 PhaseVolume VolumeCounter::of(const Hop& hop, std::size_t unit_elements, runtime::DType dtype) {
   const std::size_t elements = layout_.range(hop.whole, unit_elements).count;
-  const auto [place, is_new] = memory_->known.try_emplace({hop.collective, hop.team, elements, dtype});
+  const auto [place, is_new] = known_.try_emplace({hop.collective, hop.team, elements, dtype});
   PhaseVolume& volume = place->second;
   if (!is_new) return volume;
   const collectives::PlanChoice& choice = options_.algorithms[index_of(hop.team)];
@@ -134,7 +208,7 @@ PhaseVolume VolumeCounter::pulled(std::span<const Hop> hops, std::size_t unit_el
   const bool of_column =
       std::any_of(hops.begin(), hops.end(), [](const Hop& hop) { return hop.piece == Scope::global; });
   const TeamKind kind = of_column ? TeamKind::column : TeamKind::group;
-  const auto [place, is_new] = memory_->known.try_emplace({std::nullopt, kind, unit_elements, dtype});
+  const auto [place, is_new] = known_.try_emplace({std::nullopt, kind, unit_elements, dtype});
   PhaseVolume& volume = place->second;
   if (!is_new) return volume;
   const std::size_t piece = layout_.range(of_column ? Scope::global : Scope::group, unit_elements).count;

@@ -24,6 +24,51 @@ std::vector<StateRange> parameters_to_read(const UnitStates& units, bool on_devi
   return reads;
 }
 
+// Elements per call of a source.
+constexpr std::size_t max_values = std::size_t{1} << 20, max_in_place = std::size_t{1} << 24;
+
+/// State arrays that are filled from a source.
+struct Filling {
+  runtime::EventLoop& loop;
+  Optimizer& optimizer;
+  const UnitStates& units;
+  std::vector<StateArray> arrays;
+  models::UnitSource source;
+  runtime::Handler done;
+  std::vector<float> values = {};
+  std::size_t at = 0;      // array
+  std::size_t filled = 0;  // elements of array `at`
+};
+
+/// Fills a bounded range at a time, so that the complete model is never in memory (ZeRO-Infinity §7.2). Padding after a
+/// unit's last parameter stays. Values are read directly into host-accessible memory if possible.
+void fill_next(const std::shared_ptr<Filling>& filling) {
+  Filling& f = *filling;
+  while (f.at < f.arrays.size()) {
+    const StateArray& array = f.arrays[f.at];
+    const models::UnitSpec& unit = *f.units.all()[array.unit].spec;
+    const std::size_t end = std::min(array.range.begin + array.range.count, unit.elements());
+    const std::size_t begin = array.range.begin + f.filled;
+    if (begin >= end) {
+      ++f.at;
+      f.filled = 0;
+      continue;
+    }
+    const auto go_on = [filling] { fill_next(filling); };
+    if (const std::span<float> memory = f.optimizer.state_memory(array, begin); !memory.empty()) {
+      const std::size_t count = std::min({memory.size(), max_in_place, end - begin});
+      f.source(unit, begin, memory.first(count));
+      f.filled += count;
+      return f.loop.post(go_on);
+    }
+    f.values.resize(std::min(max_values, end - begin));
+    f.source(unit, begin, f.values);
+    f.filled += f.values.size();
+    return f.optimizer.write_state(array, begin, std::as_bytes(std::span(f.values)), go_on);
+  }
+  f.done();
+}
+
 bool has_frozen(const UnitStates& units) {
   return std::any_of(units.all().begin(), units.all().end(), [](const UnitState& unit) { return !unit.trained(); });
 }
@@ -55,9 +100,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
     resources.push_back({&add<ActivationCheckpoints>(context, plan_.stage->slice(s), plan_.checkpoints[s])});
   auto& consensus = take(agreement ? std::move(agreement) : std::make_unique<Consensus>(loop, transport));
 
-  auto& gradient_buffers = gradient_buffers_.emplace(gradients);
-  for (StageActor::Resources& of_slice : resources)
-    of_slice.insert(of_slice.end(), {parameters_, &gradient_buffers});
+  for (StageActor::Resources& of_slice : resources) of_slice.insert(of_slice.end(), {parameters_, &gradients});
   auto& loader = add<Loader>(context, load_places_, samples_, options.batch_size);
   auto& stage = add<StageActor>(context, plan_, plan_.passes, loader, resources);
   const GridPass::Parts forward{.context = &context,
@@ -103,10 +146,9 @@ void Rank::load_weights(const models::UnitSource& weights) {
 }
 
 void Rank::fill_parameters(const models::UnitSource& weights) {
-  constexpr std::size_t piece = std::size_t{1} << 20;
   const runtime::StreamView compute = context().compute;
   runtime::Device& device = context().device;
-  runtime::Buffer host = device.allocate(piece * sizeof(float), runtime::MemorySpace::pinned);
+  runtime::Buffer host = device.allocate(max_values * sizeof(float), runtime::MemorySpace::pinned);
   auto* values = reinterpret_cast<float*>(host.data());
   compute.synchronize();  // initialization of the memory
   // A rank reads only its shards, so the complete model is never in one place (ZeRO-Infinity §7.2).
@@ -114,7 +156,7 @@ void Rank::fill_parameters(const models::UnitSource& weights) {
     const std::size_t end = std::min(part.range.begin + part.range.count, unit.spec->elements());
     const bool in_place = part.dtype == runtime::DType::f32 && device.host_reaches(part.data);
     // A checkpoint's threads divide long reads among them; weights files need memory in proportion to a read.
-    const std::size_t most = in_place && source_ != nullptr ? std::size_t{1} << 24 : piece;
+    const std::size_t most = in_place && source_ != nullptr ? max_in_place : max_values;
     for (std::size_t begin = part.range.begin; begin < end; begin += most) {
       const std::size_t count = std::min(most, end - begin);
       if (in_place) {
@@ -176,12 +218,11 @@ void Rank::fill_states(std::size_t which, runtime::Handler done) {
   const bool fills = is_weights ? plan_.states->separate_master() : was_resumed_;
   if (!fills) return fill_states(which + 1, std::move(done));
   const char* const array = state_array_names[which];
+  std::vector<StateArray> arrays = optimizer_->state();
+  std::erase_if(arrays, [&](const StateArray& each) { return each.name != std::string_view(array); });
   if (source_ != nullptr) {
     std::vector<StateRange> reads;
-    for (const StateArray& state : optimizer_->state()) {
-      if (state.name == std::string_view(array))
-        reads.push_back({plan_.states->all()[state.unit].spec, array, state.range});
-    }
+    for (const auto& [unit, name, range] : arrays) reads.push_back({plan_.states->all()[unit].spec, name, range});
     source_->will_read(reads);
   }
   const models::UnitSource moments = [source = source_, array](const models::UnitSpec& unit, std::size_t begin,
@@ -189,15 +230,19 @@ void Rank::fill_states(std::size_t which, runtime::Handler done) {
     if (source == nullptr) return std::fill(out.begin(), out.end(), 0.0f);
     source->read(unit, array, begin, out);
   };
-  fill_state(context().loop, *optimizer_, array, *plan_.states, is_weights ? weights_ : moments,
-             [this, which, done = std::move(done)] { fill_states(which + 1, done); });
+  const auto filling = std::make_shared<Filling>(
+      Filling{.loop = context().loop,
+              .optimizer = *optimizer_,
+              .units = *plan_.states,
+              .arrays = std::move(arrays),
+              .source = is_weights ? weights_ : moments,
+              .done = [this, which, done = std::move(done)] { fill_states(which + 1, done); }});
+  context().loop.post([filling] { fill_next(filling); });
 }
 
 std::vector<StateScalar> Rank::scalars() const {
   std::vector<StateScalar> all;
-  for (const auto& part : parts_) {
-    for (const StateScalar& scalar : part->scalars()) all.push_back(scalar);
-  }
+  for (const auto& part : parts_) append(all, part->scalars());
   return all;
 }
 
@@ -208,7 +253,7 @@ void Rank::add_checkpoints(CheckpointSeries series) {
 
 void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
   if (!plan_.states->all()[unit].trained()) return read_frozen(unit, begin, out, std::move(done));
-  const StateArray weights{unit, "weights", plan_.states->all()[unit].optimizer, runtime::DType::f32};
+  const StateArray weights{unit, "weights", plan_.states->all()[unit].optimizer};
   optimizer_->read_state(weights, begin, std::as_writable_bytes(out), std::move(done));
 }
 
@@ -233,9 +278,7 @@ void Rank::read_frozen(std::size_t unit, std::size_t begin, std::span<float> out
 
 std::vector<Wait> Rank::waits() const {
   std::vector<Wait> all;
-  for (const auto& part : parts_) {
-    for (Wait& wait : part->waits()) all.push_back(std::move(wait));
-  }
+  for (const auto& part : parts_) append(all, part->waits());
   oldest_first(all);
   return all;
 }

@@ -12,15 +12,13 @@
 #include "actors/base/rank_context.hpp"
 #include "actors/checkpoint/checkpointer.hpp"
 #include "actors/checkpoint/state_source.hpp"
-#include "actors/pipeline/gradient_buffers.hpp"
-#include "actors/rank/fill_state.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/rank/trainer.hpp"
+#include "models/core/unit_source.hpp"
 
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -110,7 +108,6 @@ class Rank {
   std::vector<std::unique_ptr<Actor>> parts_;
   ParameterRecords* parameter_records_ = nullptr;  // null: all parameters are on the device
   ParameterStore* parameters_ = nullptr;
-  std::optional<GradientBuffers> gradient_buffers_;
   Optimizer* optimizer_ = nullptr;
   Snapshot* snapshot_ = nullptr;          // null: no checkpoints
   Checkpointer* checkpointer_ = nullptr;  // null: no checkpoints

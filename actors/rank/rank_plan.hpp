@@ -94,12 +94,6 @@ struct ColumnShape {
 [[nodiscard]] std::vector<models::LayerRange> slice_layers(const models::Architecture& architecture,
                                                            const SliceMap& map,
                                                            const std::vector<int>& layers_per_stage = {});
-/// slice_layers() for one slice per stage.
-[[nodiscard]] inline std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture,
-                                                                  int g_inter,
-                                                                  const std::vector<int>& layers_per_stage = {}) {
-  return slice_layers(architecture, {.stages = g_inter}, layers_per_stage);
-}
 
 /// Stages whose layers declare a unit, by the unit's name; ascending.
 [[nodiscard]] std::unordered_map<std::string, std::vector<int>> stages_of_units(

@@ -1,6 +1,8 @@
 // Median of the last numbers of a series. One thread at a time.
 #pragma once
 
+#include "runtime/base/arithmetic.hpp"
+
 #include <cstddef>
 #include <vector>
 
@@ -10,11 +12,14 @@ class RecentMedian {
  public:
   static constexpr std::size_t window = 64;  ///< length in numbers
 
-  void add(double number);
+  void add(double number) {
+    if (numbers_.size() == window) numbers_.erase(numbers_.begin());
+    numbers_.push_back(number);
+  }
   /// Oldest first.
   [[nodiscard]] const std::vector<double>& numbers() const noexcept { return numbers_; }
   /// The upper median if the count is even; 0 if there are no numbers.
-  [[nodiscard]] double value() const;
+  [[nodiscard]] double value() const { return numbers_.empty() ? 0 : runtime::median(numbers_); }
 
  private:
   std::vector<double> numbers_;

@@ -18,11 +18,12 @@ namespace ranvier::actors {
 
 using collectives::Range;
 using offload::Tier;
+using runtime::SlotPool;
 
 namespace {
 
 constexpr std::size_t max_piece_bytes = std::size_t{2} << 20;
-constexpr std::size_t slots = 2;  // one is read while the other is hashed
+constexpr std::size_t staging_slots = 2;  // one is read while the other is hashed
 constexpr std::size_t max_sets_looked_at =
     16;  // replica sets compared by segment; more do not help to find a cause
 constexpr std::size_t max_pieces_looked_at = 64;  // segments compared by rank
@@ -73,8 +74,9 @@ ReplicaCheck::Plan ReplicaCheck::plan(PlanContext& planner, std::vector<ReplicaS
   const bool in_files =
       std::any_of(units.begin(), units.end(), [](const UnitState& unit) { return unit.tier == TierKind::nvme; });
   const std::size_t blocks = in_files ? plan.piece_bytes + 2 * Tier::block_bytes : 0;
-  plan.staging = planner.memory.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned,
-                                     "states to be compared", plan.piece_bytes + blocks, slots});
+  plan.staging =
+      SlotPool::plan(planner.memory, {runtime::MemoryKind::workspace, runtime::MemorySpace::pinned,
+                                      "states to be compared", plan.piece_bytes + blocks, staging_slots});
   return plan;
 }
 
@@ -85,7 +87,8 @@ ReplicaCheck::ReplicaCheck(const RankContext& context, const ModelShare& share, 
       plan_(plan),
       optimizer_(&optimizer),
       records_(records),
-      consensus_(&consensus) {
+      consensus_(&consensus),
+      slots_(context.arena, plan.staging) {
   hashes_on_ = context.host.make_stream("hashes of states", runtime::StreamWidth::one);
   copy_of_set_.resize(plan_.sets.size());
   for (const Plan::Copy& copy : plan_.copies) {
@@ -93,8 +96,6 @@ ReplicaCheck::ReplicaCheck(const RankContext& context, const ModelShare& share, 
     hashes_.emplace_back(pieces_of(plan_.sets[copy.set]));
   }
 }
-
-ReplicaCheck::~ReplicaCheck() = default;
 
 std::string ReplicaCheck::details() const {
   if (!done_ || plan_.copies.empty()) return {};
@@ -117,14 +118,6 @@ Range ReplicaCheck::piece_of(const ReplicaSet& set, std::size_t number) const {
   return {set.range.begin + begin, std::min(most, set.range.count - begin)};
 }
 
-std::span<std::byte> ReplicaCheck::values(std::size_t slot) const {
-  return {context_->arena.slot(*plan_.staging, slot), plan_.piece_bytes};
-}
-
-std::span<std::byte> ReplicaCheck::blocks(std::size_t slot) const {
-  return {values(slot).data() + plan_.piece_bytes, plan_.piece_bytes + 2 * Tier::block_bytes};
-}
-
 void ReplicaCheck::run(std::int64_t step, std::function<void(const ReplicaReport&)> done) {
   done_ = std::move(done);
   report_ = {.step = step};
@@ -132,41 +125,41 @@ void ReplicaCheck::run(std::int64_t step, std::function<void(const ReplicaReport
   next_copy_ = next_piece_ = 0;
   missing_ = 0;
   for (const auto& hashes : hashes_) missing_ += hashes.size();
-  free_slots_ = {0, 1};
   if (missing_ == 0) return compare();
   read_next();
 }
 
 void ReplicaCheck::read_next() {
-  if (reading_ || free_slots_.empty() || next_copy_ == plan_.copies.size()) return;
+  if (reading_ || !slots_.has_free() || next_copy_ == plan_.copies.size()) return;
   const ReplicaSet& set = set_of(next_copy_);
   const Transfer piece{next_copy_, next_piece_, piece_of(set, next_piece_)};
   if (++next_piece_ == pieces_of(set)) {
     ++next_copy_;
     next_piece_ = 0;
   }
-  const std::size_t slot = free_slots_.back();
-  free_slots_.pop_back();
   reading_ = true;
-  read(piece, slot);
+  read(piece, slots_.take());
 }
 
-void ReplicaCheck::read(const Transfer& piece, std::size_t slot) {
+void ReplicaCheck::read(const Transfer& piece, const SlotPool::Slot& slot) {
   const ReplicaSet& set = set_of(piece.copy);
   const std::size_t unit = plan_.copies[piece.copy].unit;
   const std::size_t bytes = piece.range.count * runtime::size_of(dtype_of(set));
   report_.bytes += bytes;
-  const std::span<std::byte> to = values(slot).first(bytes);
+  const std::span<std::byte> to(slot.data(), bytes);
   const auto here = [this, piece, slot] {
     reading_ = false;
     hash(piece, slot);
     read_next();
   };
   if (set.array != StateKind::parameters) {
-    const StateArray array{unit, to_string(set.array), states_->all()[unit].optimizer, runtime::DType::f32};
+    const StateArray array{unit, to_string(set.array), states_->all()[unit].optimizer};
     return optimizer_->read_state(array, piece.range.begin, to, here);
   }
-  if (!states_->all()[unit].on_device()) return records_->read(unit, piece.range.begin, to, blocks(slot), here);
+  if (!states_->all()[unit].on_device()) {
+    const std::span blocks(slot.data(plan_.piece_bytes), plan_.piece_bytes + 2 * Tier::block_bytes);
+    return records_->read(unit, piece.range.begin, to, blocks, here);
+  }
   runtime::copy(context_->compute, to.data(), states_->all()[unit].parameters.at(piece.range.begin), bytes);
   context_->loop.after_work(context_->compute, {name(), "a copy of the parameters of", set.unit}, here);
 }
@@ -184,16 +177,16 @@ void ReplicaCheck::clear_gaps(const Transfer& piece, std::span<std::byte> values
   }
 }
 
-void ReplicaCheck::hash(const Transfer& piece, std::size_t slot) {
+void ReplicaCheck::hash(const Transfer& piece, const SlotPool::Slot& slot) {
   const std::size_t bytes = piece.range.count * runtime::size_of(dtype_of(set_of(piece.copy)));
-  const std::span<std::byte> values = this->values(slot).first(bytes);
+  const std::span<std::byte> values(slot.data(), bytes);
   hashes_on_->launch(runtime::elementwise_cost(bytes), [this, piece, values](runtime::ComputePool&) {
     clear_gaps(piece, values);
     hashes_[piece.copy][piece.number] = runtime::xxh3(values);
   });
   context_->loop.after_work(*hashes_on_, {name(), "the hash of a segment of", set_of(piece.copy).unit},
                             [this, slot] {
-                              free_slots_.push_back(slot);
+                              slot.release();
                               if (--missing_ == 0) return compare();
                               read_next();
                             });
@@ -283,8 +276,8 @@ void ReplicaCheck::damage(StateKind array, runtime::Handler done) {
   const ReplicaSet& set = set_of(copy);
   const std::size_t unit = plan_.copies[copy].unit, element = set.range.begin;
   const std::size_t bytes = runtime::size_of(dtype_of(set));
-  const std::span<std::byte> value = values(0).first(bytes);
-  const StateArray state{unit, to_string(array), states_->all()[unit].optimizer, runtime::DType::f32};
+  const std::span<std::byte> value(context_->arena.slot(plan_.staging.memory), bytes);
+  const StateArray state{unit, to_string(array), states_->all()[unit].optimizer};
   if (array != StateKind::parameters) {
     return optimizer_->read_state(state, element, value, [this, state, element, value, done = std::move(done)] {
       value[0] ^= std::byte{1};

@@ -10,6 +10,7 @@
 #include "actors/base/rank_context.hpp"
 #include "actors/replicas/replica_sets.hpp"
 #include "actors/states/model_share.hpp"
+#include "runtime/device/slot_pool.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +37,7 @@ class ReplicaCheck final : public Actor {
  public:
   struct Plan {
     std::vector<ReplicaSet> sets;
-    std::optional<runtime::MemoryId> staging;  ///< none: this rank has no replicated states
+    runtime::SlotPool::Plan staging;  ///< no slots: this rank has no replicated states
     std::size_t piece_bytes = 0;
     /// This rank's replicas.
     struct Copy {
@@ -51,7 +52,6 @@ class ReplicaCheck final : public Actor {
   /// `records` is null if parameters are stored on the device.
   ReplicaCheck(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,
                ParameterRecords* records, Consensus& consensus);
-  ~ReplicaCheck() override;
 
   [[nodiscard]] const char* name() const noexcept override { return "replica check"; }
   [[nodiscard]] std::string details() const override;
@@ -63,7 +63,7 @@ class ReplicaCheck final : public Actor {
   void damage(StateKind array, runtime::Handler done);
 
  private:
-  /// A segment in a slot of the staging memory.
+  /// A segment in the staging memory.
   struct Transfer {
     std::size_t copy = 0;
     std::size_t number = 0;
@@ -74,12 +74,10 @@ class ReplicaCheck final : public Actor {
   [[nodiscard]] runtime::DType dtype_of(const ReplicaSet& set) const;
   [[nodiscard]] std::size_t pieces_of(const ReplicaSet& set) const;
   [[nodiscard]] collectives::Range piece_of(const ReplicaSet& set, std::size_t number) const;
-  [[nodiscard]] std::span<std::byte> values(std::size_t slot) const;
-  /// Space after each slot's values, for whole file blocks.
-  [[nodiscard]] std::span<std::byte> blocks(std::size_t slot) const;
   void read_next();
-  void read(const Transfer& piece, std::size_t slot);
-  void hash(const Transfer& piece, std::size_t slot);
+  /// `slot`: space for the values, then for whole file blocks.
+  void read(const Transfer& piece, const runtime::SlotPool::Slot& slot);
+  void hash(const Transfer& piece, const runtime::SlotPool::Slot& slot);
   /// Zeroes the padding between parameters, which is not part of the state.
   void clear_gaps(const Transfer& piece, std::span<std::byte> values) const;
   /// A replica set, or one of its segments.
@@ -109,7 +107,7 @@ class ReplicaCheck final : public Actor {
   runtime::Duration began_{};
   std::size_t next_copy_ = 0, next_piece_ = 0;
   bool reading_ = false;
-  std::vector<std::size_t> free_slots_;
+  runtime::SlotPool slots_;
   std::size_t missing_ = 0;                         // segments without a hash
   std::vector<std::vector<std::uint64_t>> hashes_;  // by replica and segment
   std::vector<std::optional<std::size_t>> copy_of_set_;

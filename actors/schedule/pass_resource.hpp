@@ -1,4 +1,4 @@
-// Interface of resources that steps of passes need: parameters (ParameterStore), gradient buffers (GradientBuffers),
+// Interface of resources that steps of passes need: parameters (ParameterStore), gradient buffers (GradientSync),
 // checkpoints (ActivationCheckpoints). Loop thread only. Steps that need a resource are its accesses (`use`), numbered
 // in order:
 //

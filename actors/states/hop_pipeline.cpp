@@ -54,8 +54,7 @@ HopPart part_of(const collectives::ShardLayout& layout, const Hop& hop, std::siz
 HopPipeline::Plan HopPipeline::plan(PlanContext& planner, const Options& options,
                                     const std::vector<std::vector<ItemShape>>& bundles) {
   const ColumnOptions& column = *planner.share.column;
-  Plan plan{
-      .hops = options.hops, .dtype = options.dtype, .family = options.family, .staging = {}, .staging_bytes = {}};
+  Plan plan{options, {}};
   for (const Hop& hop : options.hops) {
     const collectives::Team& team = column.layout.team(hop.team);
     std::vector<collectives::OperationShape> shapes;
@@ -71,10 +70,10 @@ HopPipeline::Plan HopPipeline::plan(PlanContext& planner, const Options& options
     std::size_t bytes = PlanCommunicator::staging_bytes(team, team.index_of(column.layout.rank()),
                                                         column.choices[static_cast<std::size_t>(hop.team)], shapes);
     if (column.packs) bytes = std::max(bytes, packed_bytes(shapes));
-    plan.staging.push_back(planner.memory.add(
+    plan.staging.push_back(runtime::SlotPool::plan(
+        planner.memory,
         {MemoryKind::messages, MemorySpace::device,
          fmt::format("{} arriving from the {}", options.name, to_string(hop.team)), bytes, operations_at_a_time}));
-    plan.staging_bytes.push_back(bytes);
   }
   return plan;
 }
@@ -89,7 +88,7 @@ HopPipeline::HopPipeline(const RankContext& context, const ColumnOptions& column
     for (const int member : team.members) ranks.push_back(column.ranks.at(static_cast<std::size_t>(member)));
     std::vector<std::byte*> staging;
     for (std::size_t s = 0; s < operations_at_a_time; ++s)
-      staging.push_back(context.arena.slot(plan.staging[h], s));
+      staging.push_back(context.arena.slot(plan.staging[h].memory, s));
     const int number = plan.family * max_hops + static_cast<int>(h);
     PlanCommunicator::Options options{.team = team,
                                       .me = team.index_of(column.layout.rank()),
@@ -98,7 +97,7 @@ HopPipeline::HopPipeline(const RankContext& context, const ColumnOptions& column
                                       .first_index = static_cast<std::uint32_t>(number) * indices_per_hop,
                                       .indices = indices_per_hop,
                                       .staging = std::move(staging),
-                                      .staging_bytes = plan.staging_bytes[h]};
+                                      .staging_bytes = plan.staging[h].bytes};
     communicators_.push_back(
         column.source != nullptr
             ? column.source->communicator(hops_[h].team, number, std::move(options))

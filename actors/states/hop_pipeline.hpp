@@ -5,7 +5,7 @@
 
 #include "actors/base/actor.hpp"
 #include "actors/states/unit_shardings.hpp"
-#include "runtime/device/arena.hpp"
+#include "runtime/device/slot_pool.hpp"
 #include "runtime/loop/event_loop.hpp"
 
 #include <deque>
@@ -45,13 +45,8 @@ class HopPipeline {
     int family = 0;    ///< distinguishes the pipelines of a rank: 0 to 7
     std::string name;  ///< name of the data in the memory table
   };
-  /// The hops and their receive buffers for sums.
-  struct Plan {
-    std::vector<collectives::Hop> hops;
-    runtime::DType dtype = runtime::DType::f32;
-    int family = 0;
-    std::vector<runtime::MemoryId> staging;  ///< by hop
-    std::vector<std::size_t> staging_bytes;  ///< by hop: bytes per operation
+  struct Plan : Options {
+    std::vector<runtime::SlotPool::Plan> staging;  ///< by hop: receive buffers for sums, one per operation
   };
   /// `bundles`: shapes of all bundles that may be submitted, shorter last slices included.
   [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options,
@@ -65,9 +60,7 @@ class HopPipeline {
 
   /// Returns whether any hop communicates.
   [[nodiscard]] bool moves() const noexcept { return !hops_.empty(); }
-  /// Pending operations.
   [[nodiscard]] std::vector<Wait> waits() const;
-  /// Peers in all hops.
   [[nodiscard]] std::vector<int> peers() const;
 
  private:

@@ -25,10 +25,6 @@ struct ModelShare {
   collectives::ShardFlow flow;                 ///< collectives of trained units, hop by hop
   collectives::ShardFlow frozen_flow;          ///< collectives of frozen units: gathers for passes only
   ChunkSchedule chunks;                        ///< order of reductions and updates
-
-  [[nodiscard]] const collectives::ShardFlow& flow_of(bool trained) const noexcept {
-    return trained ? flow : frozen_flow;
-  }
 };
 
 struct PlanContext {

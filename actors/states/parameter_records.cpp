@@ -14,6 +14,7 @@ using offload::Tier;
 using offload::Tiers;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
+using runtime::SlotPool;
 
 namespace {
 
@@ -46,14 +47,15 @@ ParameterRecords::Plan ParameterRecords::plan(PlanContext& planner, const Option
   }
   plan.values = planner.memory.add({MemoryKind::workspace, MemorySpace::pinned, "weights on their way to the tier",
                                     values_elements * sizeof(float), 1});
+  std::size_t max_bytes = 0, answer_bytes = 0;
   for (const auto& of_units : {bytes, secondary_bytes}) {
-    for (const std::size_t of_unit : of_units) plan.buffer_bytes = std::max(plan.buffer_bytes, of_unit);
+    for (const std::size_t of_unit : of_units) max_bytes = std::max(max_bytes, of_unit);
   }
-  if (plan.buffer_bytes == 0) return plan;
+  if (max_bytes == 0) return plan;
   plan.reads_ahead = options.prefetch > 0;
-  plan.buffer_count = 1 + static_cast<std::size_t>(std::max(options.prefetch, 0));
-  plan.buffers = planner.memory.add(
-      {MemoryKind::parameters, MemorySpace::pinned, "parameters read ahead", plan.buffer_bytes, plan.buffer_count});
+  plan.buffers =
+      SlotPool::plan(planner.memory, {MemoryKind::parameters, MemorySpace::pinned, "parameters read ahead",
+                                      max_bytes, 1 + static_cast<std::size_t>(std::max(options.prefetch, 0))});
   if (!options.lends) return plan;
   using Kind = models::Stage::PassStep::Kind;
   for (const Kind step : {Kind::forward, Kind::backward_input}) {
@@ -63,21 +65,24 @@ ParameterRecords::Plan ParameterRecords::plan(PlanContext& planner, const Option
         const bool secondary = step == Kind::backward_input && secondary_bytes[unit] > 0;
         of_step += (secondary ? secondary_bytes : bytes)[unit];
       }
-      plan.answer_bytes = std::max(plan.answer_bytes, of_step);
+      answer_bytes = std::max(answer_bytes, of_step);
     }
   }
-  plan.answers = planner.memory.add({MemoryKind::messages, MemorySpace::pinned, "parameters that others ask for",
-                                     plan.answer_bytes, max_answers});
+  plan.answers = SlotPool::plan(planner.memory, {MemoryKind::messages, MemorySpace::pinned,
+                                                 "parameters that others ask for", answer_bytes, max_answers});
   return plan;
 }
 
 ParameterRecords::ParameterRecords(const RankContext& context, const ModelShare& share, const Plan& plan)
-    : context_(&context), states_(share.states.get()), plan_(plan), answers_(plan.answers ? max_answers : 0) {
+    : context_(&context),
+      states_(share.states.get()),
+      plan_(plan),
+      buffers_(context.arena, plan.buffers),
+      answers_(plan.answers.slots) {
   for (const UnitState& unit : states_->all()) {
     layouts_.push_back(layout_of(unit, unit.parameters));
     secondary_layouts_.push_back(layout_of(unit, unit.secondary ? *unit.secondary : unit.parameters));
   }
-  for (std::size_t b = 0; b < plan.buffer_count; ++b) free_buffers_.push_back(b);
 }
 
 const UnitView& ParameterRecords::part(Piece piece) const {
@@ -91,10 +96,6 @@ offload::TierRegion ParameterRecords::region(Piece piece) const {
 
 const offload::BucketLayout& ParameterRecords::layout(Piece piece) const {
   return (piece.secondary ? secondary_layouts_ : layouts_).at(piece.unit);
-}
-
-std::span<std::byte> ParameterRecords::buffer(std::size_t index, Piece piece) const {
-  return {context_->arena.slot(*plan_.buffers, index), layout(piece).region_bytes()};
 }
 
 template <typename F>
@@ -138,7 +139,9 @@ void ParameterRecords::load_next(std::size_t unit) {
   const Piece piece{unit, false};
   const UnitView& to = part(piece);
   const models::UnitSpec& spec = *states_->all()[unit].spec;
-  const std::span<std::byte> image = in_files(unit) ? buffer(0, piece) : context_->tiers.memory(region(piece));
+  const std::span<std::byte> image =
+      in_files(unit) ? std::span(context_->arena.slot(plan_.buffers.memory), layout(piece).region_bytes())
+                     : context_->tiers.memory(region(piece));
   auto* values = context_->arena.slot_as<float>(*plan_.values);
   runtime::fill_zero(context_->compute, image.data(), image.size());
   for_runs(piece, [&](std::size_t first, std::size_t elements, std::size_t offset) {
@@ -216,9 +219,7 @@ void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first,
   const UnitView& part = this->part(piece);
   const std::size_t element = runtime::size_of(part.dtype);
   if (cut.buckets() == 0) return context_->loop.post(std::move(done));
-  const auto all_done = [missing = std::make_shared<std::size_t>(cut.buckets()), done = std::move(done)] {
-    if (--*missing == 0) done();
-  };
+  const auto all_done = runtime::last_of(cut.buckets(), std::move(done));
   for (std::size_t bucket = 0; bucket < cut.buckets(); ++bucket) {
     Tiers::StridedLayout runs;
     for (const Range& run : cut.runs(part.range, bucket)) {
@@ -247,7 +248,7 @@ void ParameterRecords::fetch(Piece piece, std::byte* whole, runtime::Handler don
   reading->whole = whole;
   reading->done = std::move(done);
   if (reading->here) return copy_out(reading);
-  if (!reading->buffer) read([](Piece) { return false; });
+  if (reading->buffer.data() == nullptr) read([](Piece) { return false; });
 }
 
 void ParameterRecords::read_ahead(const std::function<bool(Piece)>& may_be_read) {
@@ -256,12 +257,11 @@ void ParameterRecords::read_ahead(const std::function<bool(Piece)>& may_be_read)
 
 void ParameterRecords::read(const std::function<bool(Piece)>& may) {
   for (const auto& reading : readings_) {
-    if (reading->buffer) continue;
-    if (free_buffers_.empty() || (reading->whole == nullptr && !may(reading->piece))) return;
-    reading->buffer = free_buffers_.back();
-    free_buffers_.pop_back();
-    context_->tiers.fetch_to_host(region(reading->piece), 0, buffer(*reading->buffer, reading->piece),
-                                  [this, reading] {
+    if (reading->buffer.data() != nullptr) continue;
+    if (!buffers_.has_free() || (reading->whole == nullptr && !may(reading->piece))) return;
+    reading->buffer = buffers_.take();
+    context_->tiers.fetch_to_host(region(reading->piece), 0,
+                                  {reading->buffer.data(), layout(reading->piece).region_bytes()}, [this, reading] {
                                     reading->here = true;
                                     if (reading->whole != nullptr) copy_out(reading);
                                   });
@@ -269,14 +269,14 @@ void ParameterRecords::read(const std::function<bool(Piece)>& may) {
 }
 
 void ParameterRecords::copy_out(const std::shared_ptr<Reading>& reading) {
-  const std::byte* image = buffer(*reading->buffer, reading->piece).data();
+  const std::byte* image = reading->buffer.data();
   const std::size_t element = runtime::size_of(part(reading->piece).dtype);
   for_runs(reading->piece, [&](std::size_t begin, std::size_t count, std::size_t offset) {
     runtime::copy(context_->gather, reading->whole + begin * element, image + offset, count * element);
   });
   const runtime::WorkName work{name(), "the copy to the device of", states_->all()[reading->piece.unit].spec->name};
   context_->loop.after_work(context_->gather, work, [this, reading] {
-    free_buffers_.push_back(*reading->buffer);
+    reading->buffer.release();
     std::erase(readings_, reading);
     read([](Piece) { return false; });
     reading->done();
@@ -312,24 +312,23 @@ bool ParameterRecords::lend_now(const Loan& loan) {
   if (free == answers_.end()) return false;
   const auto a = static_cast<std::size_t>(free - answers_.begin());
   *free = {.pieces = loan.pieces, .version = loan.version, .here = false, .users = 1, .waiting = {loan.send}};
-  std::byte* image = context_->arena.slot(*plan_.answers, a);
-  const auto missing = std::make_shared<std::size_t>(loan.pieces.size());
+  std::byte* image = context_->arena.slot(plan_.answers.memory, a);
+  const auto one_here = runtime::last_of(loan.pieces.size(), [this, a] {
+    answers_[a].here = true;
+    for (const Send& send : std::exchange(answers_[a].waiting, {})) send_from(a, send);
+  });
   for (const Piece piece : loan.pieces) {
     const std::size_t bytes = layout(piece).region_bytes();
-    context_->tiers.fetch_to_host(region(piece), 0, {image, bytes}, [this, a, missing] {
-      if (--*missing > 0) return;
-      answers_[a].here = true;
-      for (const Send& send : std::exchange(answers_[a].waiting, {})) send_from(a, send);
-    });
+    context_->tiers.fetch_to_host(region(piece), 0, {image, bytes}, one_here);
     image += bytes;
   }
-  expect(image <= context_->arena.slot(*plan_.answers, a) + plan_.answer_bytes, "an answer of {} units is too long",
-         loan.pieces.size());
+  expect(image <= context_->arena.slot(plan_.answers.memory, a) + plan_.answers.bytes,
+         "an answer of {} units is too long", loan.pieces.size());
   return true;
 }
 
 void ParameterRecords::send_from(std::size_t a, const Send& send) {
-  const std::byte* image = context_->arena.slot(*plan_.answers, a);
+  const std::byte* image = context_->arena.slot(plan_.answers.memory, a);
   std::vector<runtime::ConstBytes> ranges;
   for (const Piece piece : answers_[a].pieces) {
     add_ranges(piece, image, ranges);

@@ -11,6 +11,7 @@
 #include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 #include "actors/states/state_kind.hpp"
+#include "runtime/device/slot_pool.hpp"
 #include "runtime/transport/transport.hpp"
 
 #include <cstddef>
@@ -41,10 +42,8 @@ class ParameterRecords final : public Actor {
 
   struct Plan {
     std::vector<offload::TierRegion> parameters, secondary;  ///< by unit; empty if there is no such shard
-    std::optional<runtime::MemoryId> buffers, answers;       ///< pinned; for shards in files
+    runtime::SlotPool::Plan buffers, answers;                ///< pinned; for shards in files
     std::optional<runtime::MemoryId> values;                 ///< pinned; staging of load()
-    std::size_t buffer_bytes = 0, buffer_count = 0;
-    std::size_t answer_bytes = 0;
     bool reads_ahead = false;
   };
   /// Plans offloaded units; the plan is empty if all parameters stay on the device.
@@ -90,9 +89,9 @@ class ParameterRecords final : public Actor {
   /// An announced shard in files.
   struct Reading {
     Piece piece;
-    std::optional<std::size_t> buffer;  // destination of the read
-    bool here = false;                  // the read has finished
-    std::byte* whole = nullptr;         // destination of the fetch; null: not requested yet
+    runtime::SlotPool::Slot buffer;  // destination of the read
+    bool here = false;               // the read has finished
+    std::byte* whole = nullptr;      // destination of the fetch; null: not requested yet
     runtime::Handler done;
   };
   struct Loan {
@@ -118,7 +117,6 @@ class ParameterRecords final : public Actor {
   void for_runs(Piece piece, F&& f) const;
   /// Adds the shard's ranges in unit order; `image`: bytes of its region.
   void add_ranges(Piece piece, const std::byte* image, std::vector<runtime::ConstBytes>& ranges) const;
-  [[nodiscard]] std::span<std::byte> buffer(std::size_t index, Piece piece) const;
   void transfer(Piece piece, std::byte* data, std::size_t first, bool fetches, runtime::Handler done);
   void load_next(std::size_t unit);
   /// Offset of an element in the region, and the number of contiguous elements.
@@ -140,7 +138,7 @@ class ParameterRecords final : public Actor {
   std::vector<offload::BucketLayout> layouts_, secondary_layouts_;  // by unit; meaningless without a region
 
   std::deque<std::shared_ptr<Reading>> readings_;  // in the order of the announcements
-  std::vector<std::size_t> free_buffers_;
+  runtime::SlotPool buffers_;
   std::vector<Answer> answers_;
   std::deque<Loan> loans_;  // waiting for memory
 

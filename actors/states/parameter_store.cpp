@@ -64,7 +64,7 @@ ParameterStore::Plan::Way ParameterStore::plan_way(PlanContext& planner, const s
     }
   }
   if (bundles.empty()) return {};
-  const collectives::ShardFlow& flow = share.flow_of(way == 0);
+  const collectives::ShardFlow& flow = way == 0 ? share.flow : share.frozen_flow;
   const auto hops = [&](const std::vector<collectives::Hop>& of_passes, int family) {
     return HopPipeline::plan(planner,
                              {.hops = of_passes,
@@ -187,7 +187,7 @@ bool ParameterStore::ready(std::uint64_t number) const {
   const auto& units = stage_->uses_of(use.step);
   return use.here && std::all_of(units.begin(), units.end(), [this](std::size_t unit_use) {
            const std::size_t unit = stage_->uses()[unit_use].unit;
-           return !states_->all()[unit].in_place() || up_to_date(unit);
+           return !states_->all()[unit].in_place() || version_of_[unit] == version_;
          });
 }
 

@@ -111,7 +111,6 @@ class ParameterStore final : public Actor, public PassResource {
                                           const std::vector<std::size_t>& way_of, std::size_t way);
   [[nodiscard]] ParameterRecords::Piece piece(std::size_t unit, bool backward) const;
   [[nodiscard]] bool has_piece(std::size_t unit, bool backward, std::uint64_t version) const;
-  [[nodiscard]] bool up_to_date(std::size_t unit) const { return version_of_[unit] == version_; }
   [[nodiscard]] Use& use_of(std::uint64_t use) { return uses_[use - first_use_]; }
   [[nodiscard]] const Use& use_of(std::uint64_t use) const { return uses_[use - first_use_]; }
   void forget(std::uint64_t use);

@@ -20,10 +20,6 @@ class UnitPieces {
   [[nodiscard]] std::size_t count(std::size_t unit, bool backward) const {
     return static_cast<std::size_t>(column_->layout.pieces(scope(unit, backward)));
   }
-  /// Returns whether passes need shards of other ranks.
-  [[nodiscard]] bool are_others(std::size_t unit, bool backward) const {
-    return !states_->all()[unit].in_place() && count(unit, backward) > 1;
-  }
   /// Owners of shards and their location. Units with equal values can be gathered together.
   struct From {
     collectives::TeamKind team = collectives::TeamKind::column;  ///< or a group, which may keep secondary copies
@@ -34,8 +30,8 @@ class UnitPieces {
   };
   /// Returns nothing if passes need no shards of other ranks.
   [[nodiscard]] std::optional<From> from(std::size_t unit, bool backward) const {
-    if (!are_others(unit, backward)) return std::nullopt;
     const UnitState& state = states_->all()[unit];
+    if (state.in_place() || count(unit, backward) == 1) return std::nullopt;
     const bool of_column = scope(unit, backward) == collectives::Scope::global;
     return From{of_column ? collectives::TeamKind::column : collectives::TeamKind::group,
                 state.secondary.has_value(), state.tier};

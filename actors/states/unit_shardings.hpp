@@ -15,7 +15,6 @@ struct UnitShardings {
   collectives::Sharding trained;
 
   UnitShardings() = default;
-  /// Uses one sharding for both.
   UnitShardings(const collectives::Sharding& all) noexcept : frozen(all), trained(all) {}
   UnitShardings(const collectives::Sharding& of_frozen, const collectives::Sharding& of_trained) noexcept
       : frozen(of_frozen), trained(of_trained) {}

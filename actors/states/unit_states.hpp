@@ -74,7 +74,6 @@ class UnitStates {
   /// and no address.
   UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains);
 
-  /// Resolves addresses.
   void bind(const runtime::Arena& arena);
 
   [[nodiscard]] const std::vector<UnitState>& all() const noexcept { return units_; }
@@ -85,8 +84,6 @@ class UnitStates {
   [[nodiscard]] bool separate_master() const noexcept { return separate_master_; }
   /// Parameters of trained units.
   [[nodiscard]] bool trained_on_device() const noexcept { return trained_on_device_; }
-  /// If false, accumulated gradients have no address (gradient_records.hpp).
-  [[nodiscard]] bool gradients_on_device() const noexcept { return gradients_on_device_; }
   /// Returns whether layers need copies of any unit, or of any trained unit.
   [[nodiscard]] bool gathers_parameters() const noexcept;
   [[nodiscard]] bool gathers_trained() const noexcept;
@@ -101,7 +98,7 @@ class UnitStates {
   models::Precision precision_;
   bool trained_on_device_;
   bool separate_master_;
-  bool gradients_on_device_;
+  bool gradients_on_device_;  // if false, accumulated gradients have no address (gradient_records.hpp)
   bool optimizer_on_device_;
   bool trains_;
   std::vector<UnitState> units_;

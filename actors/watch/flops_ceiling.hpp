@@ -3,6 +3,7 @@
 // time.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -21,7 +22,17 @@ class FlopsCeiling {
   explicit FlopsCeiling(double measured) : measured_(measured), value_(measured) {}
 
   /// Returns `rate` relative to the ceiling. A higher rate first raises the ceiling.
-  double share(std::int64_t step, double rate);
+  double share(std::int64_t step, double rate) {
+    raised_.reset();
+    if (value_ <= 0 || !std::isfinite(rate)) return 0;
+    if (rate > value_) {
+      raised_ = Raise{step, value_, rate};
+      value_ = rate;
+      if (raises_++ == 0) first_step_ = step;
+      last_step_ = step;
+    }
+    return rate / value_;
+  }
 
   [[nodiscard]] double measured() const noexcept { return measured_; }
   [[nodiscard]] double value() const noexcept { return value_; }

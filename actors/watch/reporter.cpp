@@ -138,13 +138,9 @@ void Reporter::start(runtime::Duration now, const PeakRates& peak) {
 
 void Reporter::bad_step(const BadStep& bad) {
   write_held();
-  if (!options_.quiet) {
-    clear_bar();
-    print_line(fmt::format("{}  bad step: {}: {}", step_text(bad.step), describe(bad, options_.bad_steps),
-                           action_text(bad.action)),
-               Colour::bad);
-    std::fflush(stdout);
-  }
+  print(fmt::format("{}  bad step: {}: {}", step_text(bad.step), describe(bad, options_.bad_steps),
+                    action_text(bad.action)),
+        Colour::bad);
   if (records()) {
     write(fmt::format(
         "{{\"bad_step\":{},\"reason\":\"{}\",\"action\":\"{}\",\"loss\":{},\"grad_norm\":{},\"in_a_row\":{}}}\n",
@@ -219,11 +215,8 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
   }
 }
 
-void Reporter::print(std::int64_t step, const std::string& line) {
-  if (options_.quiet) return;
-  clear_bar();
-  print_line(fmt::format("{}  {}", step_text(step), worded(line)), Colour::warning);
-  std::fflush(stdout);
+void Reporter::warn(std::int64_t step, const std::string& line) {
+  print(fmt::format("{}  {}", step_text(step), worded(line)), Colour::warning);
 }
 
 std::string Reporter::worded(const std::string& text) const {
@@ -234,9 +227,9 @@ std::string Reporter::straggling(const StepResult& result) {
   if (result.compute_seconds.empty()) return {};
   const Stragglers::Change change = stragglers_.step(result.compute_seconds);
   const runtime::Grid grid(options_.grid, options_.grid.ranks());
-  for (const Straggler& straggler : change.begin) print(result.step, describe(straggler, grid));
+  for (const Straggler& straggler : change.begin) warn(result.step, describe(straggler, grid));
   for (const int rank : change.end)
-    print(result.step, fmt::format("straggler: rank {} is no longer slower than its stage's other rows", rank));
+    warn(result.step, fmt::format("straggler: rank {} is no longer slower than its stage's other rows", rank));
   std::vector<std::string> all;
   for (const Straggler& straggler : stragglers_.now())
     all.push_back(fmt::format(R"({{"rank":{},"times":{},"seconds_per_step":{}}})", straggler.rank,
@@ -249,7 +242,7 @@ void Reporter::rebalance(const StepResult& result) {
   const SplitAdvice& split = *result.split;
   const double step_now = median_step_seconds();
   const double step_then = std::max(0.0, step_now - split.row_seconds_now + split.row_seconds_then);
-  print(result.step, describe(split, step_now, step_then));
+  warn(result.step, describe(split, step_now, step_then));
   if (!records()) return;
   std::vector<std::string> measured;
   for (const LayerSeconds& stage : split.measured)
@@ -287,11 +280,7 @@ void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now)
     line += fmt::format("  HellaSwag {:.2f}%", 100 * *result.accuracy);
     more += fmt::format(",\"hellaswag_accuracy\":{}", number(*result.accuracy));
   }
-  if (!options_.quiet) {
-    clear_bar();
-    print_line(step_text(result.step) + line, Colour::good);
-    std::fflush(stdout);
-  }
+  print(step_text(result.step) + line, Colour::good);
   hold(result.step);
   if (!held_.empty()) held_ += more;
   if (!sample_follows_) write_held();
@@ -317,12 +306,8 @@ void Reporter::checked(const ReplicaReport& report, std::optional<BadStepOptions
     lines.push_back(fmt::format("replica mismatch: {}", *follows == BadStepOptions::Action::rollback
                                                             ? "rolling back to the last checkpoint"
                                                             : action_text(*follows)));
-  if (!options_.quiet && !lines.empty()) {
-    clear_bar();
-    for (const std::string& line : lines)
-      print_line(fmt::format("{}  {}", step_text(report.step), line), follows ? Colour::bad : Colour::plain);
-    std::fflush(stdout);
-  }
+  for (const std::string& line : lines)
+    print(fmt::format("{}  {}", step_text(report.step), line), follows ? Colour::bad : Colour::plain);
   if (!records() || !follows) return;
   write_held();
   for (const ReplicaMismatch& damage : report.damage) {
@@ -343,32 +328,23 @@ std::string Reporter::checks() const {
 
 void Reporter::sample(std::int64_t step, const std::string& text, runtime::Duration now) {
   const std::string shown = printable(text);
-  if (!options_.quiet) {
-    clear_bar();
-    fmt::print("{}  sample:\n{}\n", step_text(step), shown);
-    std::fflush(stdout);
-  }
+  print(fmt::format("{}  sample:\n{}", step_text(step), shown));
   hold(step);
   write_held(",\"sample\":" + boost::json::serialize(boost::json::string_view(shown)));
   last_ = now;
 }
 
 void Reporter::checkpoint(const CheckpointResult& result) {
-  if (!options_.quiet) {
-    clear_bar();
-    if (result.failure.empty()) {
-      fmt::print("{}  checkpoint: {} in {:.2f} s (optimizer stalled {:.3f} s)\n", step_text(result.step),
-                 runtime::format_bytes(result.bytes), result.seconds, result.waited_seconds);
-    } else {
-      print_line(
-          fmt::format("{}  warning: checkpoint failed: {}; earlier checkpoints remain{}", step_text(result.step),
+  if (result.failure.empty()) {
+    print(fmt::format("{}  checkpoint: {} in {:.2f} s (optimizer stalled {:.3f} s)", step_text(result.step),
+                      runtime::format_bytes(result.bytes), result.seconds, result.waited_seconds));
+  } else {
+    print(fmt::format("{}  warning: checkpoint failed: {}; earlier checkpoints remain{}", step_text(result.step),
                       worded(result.failure), result.last ? "" : ", training continues"),
           Colour::warning);
-    }
-    if (!result.warning.empty())
-      print_line(fmt::format("{}  warning: {}", step_text(result.step), worded(result.warning)), Colour::warning);
-    std::fflush(stdout);
   }
+  if (!result.warning.empty())
+    print(fmt::format("{}  warning: {}", step_text(result.step), worded(result.warning)), Colour::warning);
   if (!records()) return;
   const auto text = [this](const std::string& words) {
     return boost::json::serialize(boost::json::string_view(printable(worded(words))));
@@ -423,10 +399,13 @@ void Reporter::draw_bar(std::int64_t step) {
   bar_drawn_ = true;
 }
 
-void Reporter::print_line(const std::string& line, Colour colour) const {
+void Reporter::print(const std::string& line, Colour colour) {
+  if (options_.quiet) return;
+  clear_bar();
   static constexpr const char* codes[] = {"", "\033[32m", "\033[33m", "\033[31m"};
   const bool coloured = colours_ && colour != Colour::plain;
   fmt::print("{}{}{}\n", coloured ? codes[static_cast<int>(colour)] : "", line, coloured ? "\033[0m" : "");
+  std::fflush(stdout);
 }
 
 void Reporter::clear_bar() {

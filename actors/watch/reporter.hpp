@@ -65,7 +65,6 @@ class Reporter {
   /// `text` may be any bytes; printable() filters it.
   void sample(std::int64_t step, const std::string& text, runtime::Duration now);
   void checked(const ReplicaReport& report, std::optional<BadStepOptions::Action> follows, runtime::Duration now);
-  /// Prints and records a finished or failed checkpoint.
   void checkpoint(const CheckpointResult& result);
   /// Adds a JSON object to the metrics; call it after finish().
   void record(const std::string& object);
@@ -87,7 +86,7 @@ class Reporter {
   /// Prints new and former stragglers; returns all current ones as JSON for the step's record.
   [[nodiscard]] std::string straggling(const StepResult& result);
   void rebalance(const StepResult& result);
-  void print(std::int64_t step, const std::string& line);
+  void warn(std::int64_t step, const std::string& line);
   [[nodiscard]] std::string worded(const std::string& text) const;
   /// Returns whether JSON objects have a destination.
   [[nodiscard]] bool records() const { return metrics_ != nullptr || options_.records; }
@@ -99,8 +98,8 @@ class Reporter {
   [[nodiscard]] bool has_line(const StepResult& result) const;
   void draw_bar(std::int64_t step);
   enum class Colour { plain, good, warning, bad };
-  /// Prints a line, in `colour` if the terminal shows colours.
-  void print_line(const std::string& line, Colour colour = Colour::plain) const;
+  /// Prints a line unless quiet, in `colour` if the terminal shows colours.
+  void print(const std::string& line, Colour colour = Colour::plain);
   void clear_bar();
 
   Options options_;

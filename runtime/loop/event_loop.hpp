@@ -12,8 +12,11 @@
 #include "runtime/device/stream.hpp"
 #include "runtime/liveness/pending_work.hpp"
 
+#include <cstddef>
 #include <exception>
 #include <functional>
+#include <memory>
+#include <utility>
 
 namespace ranvier::runtime {
 
@@ -26,6 +29,14 @@ class PollSource {
   /// Whether anything is outstanding. A loop without active sources sleeps until it is woken.
   [[nodiscard]] virtual bool active() const noexcept = 0;
 };
+
+/// Handler that calls `done` at its call number `times`.
+[[nodiscard]] inline Handler last_of(std::size_t times, Handler done) {
+  if (times == 1) return done;
+  return [left = std::make_shared<std::size_t>(times), done = std::move(done)] {
+    if (--*left == 0) done();
+  };
+}
 
 /// now(): time since the loop was made.
 class EventLoop : public Clock {

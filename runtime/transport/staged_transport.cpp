@@ -29,14 +29,6 @@ std::vector<std::vector<Range>> pieces_of(std::span<const Range> ranges, std::si
   return pieces;
 }
 
-/// Handler that calls `done` at its call number `times`.
-Handler last_of(std::size_t times, Handler done) {
-  if (times == 1) return done;
-  return [left = std::make_shared<std::size_t>(times), done = std::move(done)] {
-    if (--*left == 0) done();
-  };
-}
-
 }  // namespace
 
 StagedTransport::StagedTransport(EventLoop& loop, Transport& host, Device& device, std::size_t piece_bytes)

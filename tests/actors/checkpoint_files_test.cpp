@@ -215,9 +215,9 @@ TEST_CASE("the files of all ranks of a grid are one complete checkpoint, and dam
     if (r == 0) files->prepare(7);
     const auto& pieces = plan.snapshot.pieces;
     const runtime::Buffer memory =
-        device->allocate(pieces.size() * plan.snapshot.slot_bytes, runtime::MemorySpace::pinned);
+        device->allocate(pieces.size() * plan.snapshot.staging.bytes, runtime::MemorySpace::pinned);
     const auto blocks = [&](std::size_t p) {
-      return std::span(memory.data() + p * plan.snapshot.slot_bytes,
+      return std::span(memory.data() + p * plan.snapshot.staging.bytes,
                        offload::Tier::whole_blocks(pieces[p].bytes()));
     };
     for (std::size_t p = 0; p < pieces.size(); ++p) {

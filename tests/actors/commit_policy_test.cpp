@@ -96,7 +96,7 @@ class Alone {
   [[nodiscard]] std::vector<std::vector<std::byte>> states() {
     std::vector<std::vector<std::byte>> all;
     for (const actors::StateArray& array : optimizer_->state()) {
-      auto& values = all.emplace_back(array.range.count * runtime::size_of(array.dtype));
+      auto& values = all.emplace_back(array.range.count * sizeof(float));
       optimizer_->read_state(array, 0, values, [] {});
       settle();
     }

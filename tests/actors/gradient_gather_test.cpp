@@ -70,7 +70,7 @@ class Row {
       const actors::BundleSweep::Bucket& bucket = round_.buckets[bundle.first + i];
       const auto& [u, index] = bucket.bucket;
       const UnitState& unit = rank_->units()[u];
-      const auto* from = reinterpret_cast<const float*>(bundle.gradients + bucket.gradient_offset);
+      const auto* from = reinterpret_cast<const float*>(bundle.gradients.data(bucket.gradient_offset));
       for (const collectives::Range& run : unit.cut.runs(unit.optimizer, index)) {
         for (std::size_t e = run.begin; e < run.begin + run.count; ++e) wrong += *from++ != tests::numbered(u, e);
       }
@@ -138,8 +138,8 @@ TEST_CASE(
       for (const auto& row : column.rows) {
         REQUIRE(row->there(next));
         row->check(next);
-        row->part().release(row->round().bundles[next]);
-        row->part().release(row->round().bundles[next]);  // has no effect
+        row->round().bundles[next].gradients.release();
+        row->round().bundles[next].gradients.release();  // has no effect
       }
     }
     CHECK(places > 1);

@@ -114,7 +114,7 @@ class Reduction {
   void advance() {
     while (running_ < allowed_) {
       for (; announced_ < microbatches_ && announced_ <= running_ + ahead_; ++announced_)
-        firsts_.push_back(sync_->announce(steps_, announced_));
+        firsts_.push_back(sync_->announce({.steps = steps_, .microbatch = announced_, .backward = true}));
       for (; next_ < steps_.size(); ++next_) {
         const Stage::PassStep& step = steps_[next_];
         if (step.kind != Stage::PassStep::Kind::backward_weight) continue;
@@ -128,11 +128,12 @@ class Reduction {
   }
 
   void write(std::uint64_t number, const Stage::PassStep& step) {
-    const auto places = sync_->places(number, step);
+    models::StepArrays arrays;
+    sync_->provide(number, arrays);
     const int microbatch = running_;
     const auto compute = rank_->context().compute;
-    compute.launch([this, to = std::vector<std::byte*>(places.begin(), places.end()), step, microbatch,
-                    adds = sync_->accumulates(microbatch)](runtime::ComputePool&) {
+    compute.launch([this, to = std::vector<std::byte*>(arrays.gradients.begin(), arrays.gradients.end()), step,
+                    microbatch, adds = arrays.accumulate](runtime::ComputePool&) {
       const auto& stage = *rank_->plan.stage;
       for (const std::size_t use : stage.uses_of(step)) {
         const auto& [layer, index, unit] = stage.uses()[use];
@@ -140,10 +141,8 @@ class Reduction {
                           *rank_->units()[unit].spec, adds);
       }
     });
-    sync_->queued(number, step);
-    if (!sync_->listens(microbatch)) return;
-    rank_->loop.after_work(compute, {"test", "gradients"},
-                           [this, number, step, microbatch] { sync_->written(number, step, microbatch); });
+    if (!sync_->queued(number)) return;
+    rank_->loop.after_work(compute, {"test", "gradients"}, [this, number] { sync_->done(number); });
   }
 
   void check(const actors::ChunkSchedule::Bucket& bucket) {
@@ -320,10 +319,7 @@ TEST_CASE("a reduction's peers are the ranks of its hops, and in its row the ran
 
 TEST_CASE("a reduction has no training state: every batch starts without any") {
   Job job(options_of({1, 2}, "zero2"), 3);
-  auto& part = const_cast<actors::GradientSync&>(job.ranks[0]->part());
+  const actors::GradientSync& part = job.ranks[0]->part();
   CHECK(std::string(part.name()) == "gradients");
-  CHECK(part.state().empty());
   CHECK(part.scalars().empty());
-  CHECK_THROWS_WITH_AS(part.read_state({}, 0, {}, nullptr),
-                       doctest::Contains("actor gradients has no state to read"), ranvier::Error);
 }

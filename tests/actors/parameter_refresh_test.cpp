@@ -146,7 +146,8 @@ class Row {
     std::size_t before = 0;
     for (const collectives::Range& run : unit.cut.runs(unit.parameters.range, bucket.bucket.index)) {
       if (run.contains({element, 1}))
-        return reinterpret_cast<float*>(bundle.parameters + bucket.parameter_offset) + before + element - run.begin;
+        return reinterpret_cast<float*>(bundle.parameters.data(bucket.parameter_offset)) + before + element -
+               run.begin;
       before += run.count;
     }
     FAIL("this rank does not keep the element");

@@ -172,7 +172,7 @@ TEST_CASE("an even split is kept, and a better one is predicted with its real st
     }
   }
   SUBCASE("a slow rank") {
-    const auto usual = stage_layers(make_gpt(gpt), 3);
+    const auto usual = slice_layers(make_gpt(gpt), {.stages = 3});
     const auto better = check({.slow_ranks = {1, 2, 1}}, {});
     CHECK(better[1] < static_cast<int>(usual[1].end - usual[1].begin));
   }
@@ -199,13 +199,14 @@ TEST_CASE("layers are timed on request, and once") {
 TEST_CASE("stages have the layers of --layers-per-stage, or the reason for refusal is printed") {
   const models::Architecture architecture = make_gpt(tests::small_gpt(4));
   const auto layers = static_cast<int>(architecture.layers.size());
-  const auto stages = stage_layers(architecture, 3, {1, layers - 3, 2});
+  const auto stages = slice_layers(architecture, {.stages = 3}, {1, layers - 3, 2});
   CHECK(stages[1].begin == 1);
   CHECK(stages[1].end == std::size_t(layers) - 2);
   CHECK(stages[2].end == std::size_t(layers));
-  CHECK_THROWS_WITH_AS((void)stage_layers(architecture, 2, {1, 2, 3}),
+  CHECK_THROWS_WITH_AS((void)slice_layers(architecture, {.stages = 2}, {1, 2, 3}),
                        doctest::Contains("`layers_per_stage` 1,2,3 has 3 numbers, but `g_inter` is 2"), Error);
-  CHECK_THROWS_WITH_AS((void)stage_layers(architecture, 2, {1, layers}), doctest::Contains("add up to"), Error);
-  CHECK_THROWS_WITH_AS((void)stage_layers(architecture, 2, {0, layers}),
+  CHECK_THROWS_WITH_AS((void)slice_layers(architecture, {.stages = 2}, {1, layers}), doctest::Contains("add up to"),
+                       Error);
+  CHECK_THROWS_WITH_AS((void)slice_layers(architecture, {.stages = 2}, {0, layers}),
                        doctest::Contains("has a stage without layers"), Error);
 }

@@ -92,9 +92,9 @@ class Phase {
         part_done();
       });
       const models::Stage::Pass pass = models::backward_pass(plan_.stage->slice(0), 0, {}).steps;
-      std::uint64_t number = sync_->announce(pass, 0);
+      std::uint64_t number = sync_->announce({.steps = pass, .backward = true});
       for (const models::Stage::PassStep& step : pass) {
-        if (step.kind == models::Stage::PassStep::Kind::backward_weight) sync_->written(number++, step, 0);
+        if (step.kind == models::Stage::PassStep::Kind::backward_weight) sync_->done(number++);
       }
     } else {
       for (std::size_t c = 0; c < chunks(); ++c) optimizer_->reduced(c);

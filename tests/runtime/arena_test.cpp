@@ -1,7 +1,8 @@
-#include "runtime/device/arena.hpp"
+#include "runtime/device/slot_pool.hpp"
 #include "tests/test.hpp"
 
 #include <fmt/core.h>
+
 
 using namespace ranvier;
 using namespace ranvier::runtime;
@@ -177,4 +178,48 @@ TEST_CASE("items that differ only in numbers share a line of the table") {
 TEST_CASE("an item beyond any address space is refused") {
   MemoryPlan plan;
   CHECK_THROWS_AS(plan.add({MemoryKind::activations, MemorySpace::device, "huge", SIZE_MAX / 4, 3}), Error);
+}
+
+TEST_CASE("slots of a pool go to their users in order, and return by release or with the last copy") {
+  const auto device = make_inline_device();
+  MemoryPlan memory;
+  const SlotPool::Plan plan =
+      SlotPool::plan(memory, {MemoryKind::workspace, MemorySpace::device, "buffers", 64, 2});
+  const Arena arena(*device, memory);
+  std::optional<SlotPool> slots(std::in_place, arena, plan);
+  const SlotPool::Slot first = slots->take(), copy = first;
+  std::optional<SlotPool::Slot> second = slots->take();
+  CHECK(first.data() != second->data());
+  CHECK(first.data(16) == first.data() + 16);
+  CHECK_FALSE(slots->has_free());
+
+  std::vector<int> served;
+  std::vector<SlotPool::Slot> used;
+  for (int user = 0; user < 3; ++user)
+    slots->when_free([&, user](const SlotPool::Slot& slot) {
+      served.push_back(user);
+      used.push_back(slot);
+    });
+  CHECK(served.empty());
+  const std::byte* const released = first.data();
+  first.release();
+  CHECK(copy.data() == nullptr);
+  CHECK(copy.data(16) == nullptr);
+  copy.release();  // has no effect
+  CHECK(served.empty());
+  slots->serve();
+  CHECK(served == std::vector{0});
+  CHECK(used[0].data() == released);
+  second.reset();
+  slots->serve();
+  CHECK(served == std::vector{0, 1});
+  used[1].release();
+  slots->serve();
+  CHECK(served == std::vector{0, 1, 2});
+  CHECK_FALSE(slots->has_free());
+
+  slots.reset();
+  CHECK(used[2].data() != nullptr);
+  used.clear();  // slots may outlive their pool
+  CHECK(SlotPool(arena, {}).has_free() == false);
 }
