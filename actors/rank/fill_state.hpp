@@ -4,7 +4,7 @@
 
 #include "actors/optimizer/optimizer.hpp"
 #include "actors/states/unit_states.hpp"
-#include "models/core/unit_source.hpp"
+#include "models/core/unit.hpp"
 
 #include <string_view>
 

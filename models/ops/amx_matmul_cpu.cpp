@@ -1,6 +1,6 @@
 // b is packed part by part (of K and N) in register layout. Then squares of 32 × 32 sums are computed from unpacked
 // rows of a. Between parts of K, sums are stored in float.
-#include "models/ops/amx_matmul_cpu.hpp"
+#include "models/ops/matmul_cpu.hpp"
 
 #include "models/ops/amx.hpp"
 #include "models/ops/scratch.hpp"
@@ -12,6 +12,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+
+#if RANVIER_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+
+bool ranvier::models::amx::available() {
+  // arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA); see Linux' Documentation/arch/x86/xstate.rst
+  static const bool allowed = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+  return allowed;
+}
+#endif
 
 namespace ranvier::models {
 

@@ -1,4 +1,4 @@
-#include "models/ops/fused_matmul_cuda.hpp"
+#include "models/ops/fused_matmul.hpp"
 
 #include "models/ops/gelu.hpp"
 #include "models/ops/layer_norm.hpp"

@@ -1,6 +1,7 @@
 #include "models/ops/matmul.hpp"
 
 #include "models/ops/dispatch.hpp"
+#include "models/ops/matmul_cpu.hpp"
 #include "runtime/base/error.hpp"
 
 namespace ranvier::models {

@@ -1,15 +1,13 @@
 // Splits a multiplication into pieces whose operands have no gaps and fit the L2 cache; the library multiplies each on
 // one thread. The split of N and K depends on the shape only, and M is split only if that does not change bits. So
 // neither the number of threads nor of rows changes a result.
-#include "models/ops/matmul.hpp"
+#include "models/ops/matmul_cpu.hpp"
 
-#include "models/ops/amx_matmul_cpu.hpp"
 #include "models/ops/library_matmul.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/scratch.hpp"
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
-#include "models/ops/vector_matmul_cpu.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"
 

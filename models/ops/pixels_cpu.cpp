@@ -1,8 +1,10 @@
 #include "models/ops/pixels.hpp"
 
+#include "models/ops/dispatch.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 namespace ranvier::models {
+namespace {
 
 void read_pixels_cpu(runtime::ComputePool& pool, std::size_t samples, std::size_t pixels, runtime::DType dtype,
                      void* to, const std::uint8_t* from, const PixelScale& scale) {
@@ -20,6 +22,17 @@ void read_pixels_cpu(runtime::ComputePool& pool, std::size_t samples, std::size_
       }
     });
   });
+}
+
+}  // namespace
+
+void read_pixels(runtime::StreamView stream, std::size_t samples, std::size_t pixels, runtime::DType dtype,
+                 void* to, const std::uint8_t* from, const PixelScale& scale) {
+  expect_kernel(dtype, "pixels");
+  const std::size_t values = samples * pixels * colours;
+  on_device<read_pixels_cpu, read_pixels_cuda>(
+      stream, memory_cost(runtime::WorkKind::patches, dtype, values + bytes_of(values, dtype)), samples, pixels,
+      dtype, to, from, scale);
 }
 
 }  // namespace ranvier::models

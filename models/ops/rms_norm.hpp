@@ -6,7 +6,6 @@
 // rstd is [N, G] float. A group's result does not depend on other groups.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -59,14 +58,10 @@ struct RmsNormBackward {
 void rms_norm_backward(runtime::StreamView stream, const RmsNormShape& shape, runtime::DType dtype,
                        const RmsNormBackward& arrays);
 
-// Kernels.
-OnCpu<decltype(rms_norm_forward)> rms_norm_forward_cpu;
-OnCuda<decltype(rms_norm_forward)> rms_norm_forward_cuda;
-OnCpu<decltype(rms_norm_again)> rms_norm_again_cpu;
-OnCuda<decltype(rms_norm_again)> rms_norm_again_cuda;
-OnCpu<decltype(rms_norm_backward)> rms_norm_backward_cpu;
-OnCuda<decltype(rms_norm_backward)> rms_norm_backward_cuda;
-[[nodiscard]] std::size_t rms_norm_cpu_workspace_bytes(const RmsNormShape& shape);
+// GPU kernels.
+decltype(rms_norm_forward) rms_norm_forward_cuda;
+decltype(rms_norm_again) rms_norm_again_cuda;
+decltype(rms_norm_backward) rms_norm_backward_cuda;
 [[nodiscard]] std::size_t rms_norm_cuda_workspace_bytes(const RmsNormShape& shape);
 
 }  // namespace ranvier::models

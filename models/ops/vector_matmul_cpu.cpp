@@ -1,7 +1,7 @@
 // Loops of BLIS (Van Zee and van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS Functionality", 2015). b
 // is packed part by part (of N and K) into panels as wide as a tile. A panel stays in the L1 cache while the rows of a
 // block of a pass it; the block stays in the L2 cache.
-#include "models/ops/vector_matmul_cpu.hpp"
+#include "models/ops/matmul_cpu.hpp"
 
 #include "models/ops/library_matmul.hpp"
 #include "models/ops/scratch.hpp"

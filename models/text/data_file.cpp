@@ -2,7 +2,6 @@
 
 #include "models/text/foreign_format.hpp"
 #include "models/text/text_survey.hpp"
-#include "models/text/token_formats.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/json_text.hpp"
 

@@ -1,7 +1,7 @@
 #include "models/text/document_reader.hpp"
 
 #include "models/text/text_survey.hpp"
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/json_text.hpp"
 

@@ -3,7 +3,7 @@
 #include "models/tokenizers/file_text.hpp"
 #include "models/tokenizers/text_template.hpp"
 #include "models/tokenizers/tokenizer_json.hpp"
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/xxh3.hpp"
 

@@ -1,6 +1,6 @@
 #include "models/tokenizers/token_spelling.hpp"
 
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 
 #include <array>
 #include <optional>

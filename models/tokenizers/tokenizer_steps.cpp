@@ -1,7 +1,7 @@
 #include "models/tokenizers/tokenizer_steps.hpp"
 
+#include "models/tokenizers/unicode.hpp"
 #include "models/tokenizers/unicode_pattern.hpp"
-#include "models/tokenizers/utf8.hpp"
 
 #include <string>
 #include <string_view>

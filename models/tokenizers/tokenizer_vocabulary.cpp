@@ -1,7 +1,7 @@
 #include "models/tokenizers/tokenizer_vocabulary.hpp"
 
 #include "models/tokenizers/token_spelling.hpp"
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 
 #include <algorithm>
 #include <set>

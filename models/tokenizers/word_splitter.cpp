@@ -1,7 +1,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "models/tokenizers/word_splitter.hpp"
 
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 #include "runtime/base/error.hpp"
 
 #include <pcre2.h>

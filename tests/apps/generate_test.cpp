@@ -2,7 +2,7 @@
 #include "models/core/initialize.hpp"
 #include "models/families/gpt.hpp"
 #include "models/families/gpt_config.hpp"
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"

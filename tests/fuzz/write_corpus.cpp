@@ -6,7 +6,7 @@
 #include "models/families/gpt_config.hpp"
 #include "models/families/llama_config.hpp"
 #include "models/ops/kernel_choice_file.hpp"
-#include "models/text/token_formats.hpp"
+#include "models/text/data_file.hpp"
 #include "offload/checkpoint/manifest.hpp"
 #include "tests/models/sentencepiece_writer.hpp"
 #include "tests/models/small_choices.hpp"
