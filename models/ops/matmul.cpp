@@ -17,9 +17,7 @@ void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulAr
   expect(is_float(arrays.dtype) && (arrays.c_dtype == DType::f32 || arrays.c_dtype == arrays.dtype),
          "matmul of {} to {}", to_string(arrays.dtype), to_string(arrays.c_dtype));
   expect(arrays.bias == nullptr || !arrays.accumulate, "matmul that accumulates takes no bias");
-  const auto fits = [](std::size_t stride, std::size_t row) { return stride == 0 || stride >= row; };
-  expect(fits(shape.a_stride, shape.transpose_a ? shape.m : shape.k) &&
-             fits(shape.b_stride, shape.transpose_b ? shape.k : shape.n) && fits(shape.c_stride, shape.n),
+  expect(shape.a_row() >= shape.a_columns() && shape.b_row() >= shape.b_columns() && shape.c_row() >= shape.n,
          "matmul of M {}, N {}, K {} with rows of {}, {} and {} elements", shape.m, shape.n, shape.k,
          shape.a_stride, shape.b_stride, shape.c_stride);
   if (shape.m == 0 || shape.n == 0) return;

@@ -20,6 +20,13 @@ struct MatmulShape {
   std::size_t a_stride = 0;
   std::size_t b_stride = 0;
   std::size_t c_stride = 0;
+
+  // Elements of a stored row, without gaps, and from one row to the next.
+  [[nodiscard]] std::size_t a_columns() const noexcept { return transpose_a ? m : k; }
+  [[nodiscard]] std::size_t b_columns() const noexcept { return transpose_b ? k : n; }
+  [[nodiscard]] std::size_t a_row() const noexcept { return a_stride != 0 ? a_stride : a_columns(); }
+  [[nodiscard]] std::size_t b_row() const noexcept { return b_stride != 0 ? b_stride : b_columns(); }
+  [[nodiscard]] std::size_t c_row() const noexcept { return c_stride != 0 ? c_stride : n; }
 };
 
 struct MatmulArrays {

@@ -47,24 +47,10 @@ Pieces pieces_of(std::size_t size, std::size_t longest, std::size_t wanted, DTyp
   return {ceil_divide(size, length), length};
 }
 
-/// Elements per stored row, including gaps.
-struct Strides {
-  explicit Strides(const MatmulShape& shape)
-      : a(shape.a_stride != 0 ? shape.a_stride : a_row(shape)),
-        b(shape.b_stride != 0 ? shape.b_stride : b_row(shape)),
-        c(shape.c_stride != 0 ? shape.c_stride : shape.n) {}
-
-  static std::size_t a_row(const MatmulShape& shape) { return shape.transpose_a ? shape.m : shape.k; }
-  static std::size_t b_row(const MatmulShape& shape) { return shape.transpose_b ? shape.k : shape.n; }
-
-  std::size_t a, b, c;
-};
-
 Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
   constexpr std::size_t copy_bytes = std::size_t{1} << 20;  // limit of a block of a, and of c
   const DType dtype = widened ? DType::f32 : arrays.dtype;
-  const Strides strides(shape);
-  const bool a_has_gaps = strides.a != Strides::a_row(shape), b_has_gaps = strides.b != Strides::b_row(shape);
+  const bool a_has_gaps = shape.a_row() != shape.a_columns(), b_has_gaps = shape.b_row() != shape.b_columns();
   const LibraryRows library = library_rows(dtype);
   const std::size_t longest_k = shape.k % 64 == 0 ? library.longest_k_by_64 : library.longest_k;
   const bool copies_b = widened || b_has_gaps || (shape.transpose_b && shape.k > longest_k);
@@ -79,7 +65,7 @@ Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
   if (!library.alike) cuts.height = 64;
   cuts.copies_a = cuts.height != 0 || widened || shape.transpose_a || a_has_gaps || cuts.k.count > 1;
   cuts.copies_b = copies_b;
-  cuts.gathers_c = cuts.height != 0 || cuts.n.count > 1 || strides.c != shape.n ||
+  cuts.gathers_c = cuts.height != 0 || cuts.n.count > 1 || shape.c_row() != shape.n ||
                    ((cuts.k.count > 1 || widened) && arrays.c_dtype != DType::f32);
   cuts.rows = cuts.height != 0 ? cuts.height : shape.m;
   const LibraryPieces pieces =
@@ -170,8 +156,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
   const Share columns = piece_of(shape.n, n_piece, cuts.n);
   const std::size_t m = rows.end - rows.begin, n = columns.end - columns.begin;
   const std::size_t height = std::max(m, cuts.height);
-  const Strides strides(shape);
-  const std::size_t c_begin = rows.begin * strides.c + columns.begin;
+  const std::size_t c_begin = rows.begin * shape.c_row() + columns.begin;
   auto* c = static_cast<std::byte*>(arrays.c) + c_begin * size_of(arrays.c_dtype);
   auto* sums = cuts.gathers_c ? memory.c.get<float>(height * n) : nullptr;
 
@@ -187,20 +172,20 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
 
     const void* a =
         at(arrays.a, arrays.dtype,
-           shape.transpose_a ? depth.begin * strides.a + rows.begin : rows.begin * strides.a + depth.begin);
+           shape.transpose_a ? depth.begin * shape.a_row() + rows.begin : rows.begin * shape.a_row() + depth.begin);
     if (cuts.copies_a) {
       auto* copy = memory.a.get(height * k * size_of(dtype));
       std::fill(copy + m * k * size_of(dtype), copy + height * k * size_of(dtype), std::byte{});
-      copy_block(copy, static_cast<const std::byte*>(a), arrays.dtype, cuts.widened, shape.transpose_a, strides.a,
-                 m, k, memory.strip);
+      copy_block(copy, static_cast<const std::byte*>(a), arrays.dtype, cuts.widened, shape.transpose_a,
+                 shape.a_row(), m, k, memory.strip);
       a = copy;
     }
-    const void* b =
-        at(arrays.b, arrays.dtype,
-           shape.transpose_b ? columns.begin * strides.b + depth.begin : depth.begin * strides.b + columns.begin);
+    const void* b = at(arrays.b, arrays.dtype,
+                       shape.transpose_b ? columns.begin * shape.b_row() + depth.begin
+                                         : depth.begin * shape.b_row() + columns.begin);
     if (cuts.copies_b) {
       void* copy = memory.b.get(n * k * size_of(dtype));
-      copy_block(copy, static_cast<const std::byte*>(b), arrays.dtype, cuts.widened, false, strides.b,
+      copy_block(copy, static_cast<const std::byte*>(b), arrays.dtype, cuts.widened, false, shape.b_row(),
                  shape.transpose_b ? n : k, shape.transpose_b ? k : n, memory.strip);
       b = copy;
     }
@@ -214,7 +199,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
                     .accumulate = k_piece > 0 || (arrays.accumulate && sums == nullptr)},
                    sums != nullptr ? static_cast<void*>(sums) : c, a, b, bias);
   }
-  if (sums != nullptr) put_block(c, arrays.c_dtype, strides.c, sums, m, n, arrays.accumulate);
+  if (sums != nullptr) put_block(c, arrays.c_dtype, shape.c_row(), sums, m, n, arrays.accumulate);
 }
 
 /// Result for K = 0.
@@ -224,7 +209,7 @@ void put_bias(const MatmulShape& shape, const MatmulArrays& arrays) {
     runtime::with_float_type(arrays.dtype, [&](auto bias_type) {
       auto* c = static_cast<decltype(c_type)*>(arrays.c);
       const auto* bias = static_cast<const decltype(bias_type)*>(arrays.bias);
-      const std::size_t stride = Strides(shape).c;
+      const std::size_t stride = shape.c_row();
       for (std::size_t i = 0; i < shape.m; ++i)
         for (std::size_t j = 0; j < shape.n; ++j)
           c[i * stride + j] =

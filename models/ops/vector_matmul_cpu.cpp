@@ -245,12 +245,8 @@ bool vectors_multiply(const MatmulShape& shape) {
 }
 
 void vector_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {
-  const auto stride_of = [](std::size_t given, std::size_t row) { return given != 0 ? given : row; };
-  const Stored a{arrays.a, arrays.dtype, stride_of(shape.a_stride, shape.transpose_a ? shape.m : shape.k),
-                 shape.transpose_a};
-  const Stored b{arrays.b, arrays.dtype, stride_of(shape.b_stride, shape.transpose_b ? shape.k : shape.n),
-                 shape.transpose_b};
-  const std::size_t c_stride = stride_of(shape.c_stride, shape.n);
+  const Stored a{arrays.a, arrays.dtype, shape.a_row(), shape.transpose_a};
+  const Stored b{arrays.b, arrays.dtype, shape.b_row(), shape.transpose_b};
   pool.run([&](int thread, int threads) {
     static thread_local Memory memory;
     Share rows{0, shape.m}, columns{0, shape.n};
@@ -264,7 +260,7 @@ void vector_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, con
     runtime::with_float_type(arrays.c_dtype, [&](auto type) {
       for (std::size_t column = columns.begin; column < columns.end; column += widest)
         for (std::size_t row = rows.begin; row < rows.end; row += tallest)
-          multiply<decltype(type)>(shape, arrays, a, b, c_stride, {row, std::min(rows.end, row + tallest)},
+          multiply<decltype(type)>(shape, arrays, a, b, shape.c_row(), {row, std::min(rows.end, row + tallest)},
                                    {column, std::min(columns.end, column + widest)}, memory);
     });
   });
