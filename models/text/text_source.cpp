@@ -175,22 +175,29 @@ TokensAround around_of(const Tokenizer* tokenizer, std::int64_t vocab_size) {
   return around;
 }
 
+/// Data of a set in memory; `predicts_next` as for first_sample().
+template <typename Source, typename Set>
+TextData open_set(const TextDataOptions& options, const std::shared_ptr<const Set>& set, std::int64_t documents,
+                  bool predicts_next) {
+  TextData data;
+  data.tokens = set->tokens();
+  split_samples<Source>(data, options, set);
+  data.origins.push_back({.path = options.path.string(),
+                          .files = std::ssize(set->files()),
+                          .documents = documents,
+                          .tokens = data.tokens,
+                          .samples = data.training->samples(),
+                          .first_sample = first_sample(Source(set, 0, 1, std::nullopt), predicts_next),
+                          .left_out = set->left_out(),
+                          .remarks = set->remarks()});
+  data.files = set->files();
+  return data;
+}
+
 TextData open_instructions(const TextDataOptions& options, const TextReading& reading, const TextTokens& text) {
   const auto packed = std::make_shared<const PackedInstructions>(options.path, reading, text,
                                                                  options.sequence_length, options.vocab_size);
-  TextData data;
-  data.tokens = packed->tokens();
-  split_samples<InstructionSource>(data, options, packed);
-  data.origins.push_back({.path = options.path.string(),
-                          .files = std::ssize(packed->files()),
-                          .documents = packed->documents(),
-                          .tokens = data.tokens,
-                          .samples = data.training->samples(),
-                          .first_sample = first_sample(InstructionSource(packed, 0, 1, std::nullopt), true),
-                          .left_out = packed->left_out(),
-                          .remarks = packed->remarks()});
-  data.files = packed->files();
-  return data;
+  return open_set<InstructionSource>(options, packed, packed->documents(), true);
 }
 
 TextData open_labelled(const TextDataOptions& options, const TextReading& reading, const TextTokens& text) {
@@ -199,19 +206,7 @@ TextData open_labelled(const TextDataOptions& options, const TextReading& readin
                                        .around = around_of(text.tokenizer, options.vocab_size),
                                        .labels = options.labels};
   const auto texts = std::make_shared<const LabelledTexts>(options.path, reading, text, of_samples);
-  TextData data;
-  data.tokens = texts->tokens();
-  split_samples<LabelledSource>(data, options, texts);
-  data.origins.push_back({.path = options.path.string(),
-                          .files = std::ssize(texts->files()),
-                          .documents = texts->samples(),
-                          .tokens = data.tokens,
-                          .samples = data.training->samples(),
-                          .first_sample = first_sample(LabelledSource(texts, 0, 1, std::nullopt), false),
-                          .left_out = texts->left_out(),
-                          .remarks = texts->remarks()});
-  data.files = texts->files();
-  return data;
+  return open_set<LabelledSource>(options, texts, texts->samples(), false);
 }
 
 }  // namespace
