@@ -94,17 +94,14 @@ void embedding_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& sha
                            const std::int32_t* positions) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    run_pieces(pool, shape.samples * shape.positions, [&](int thread, int threads) {
-      const std::size_t C = shape.channels;
-      const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
-      for (std::size_t i = share.begin; i < share.end; ++i) {
-        const T* word = static_cast<const T*>(tokens_table) + row_of(shape, tokens, i) * C;
-        const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
-        T* to = static_cast<T*>(out) + i * C;
-        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-          simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
-        });
-      }
+    const std::size_t C = shape.channels;
+    for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
+      const T* word = static_cast<const T*>(tokens_table) + row_of(shape, tokens, i) * C;
+      const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
+      T* to = static_cast<T*>(out) + i * C;
+      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+        simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
+      });
     });
   });
 }
@@ -113,14 +110,11 @@ void embedding_tokens_forward_cpu(runtime::ComputePool& pool, const EmbeddingSha
                                   void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
                                   std::size_t rows) {
   const std::size_t row_bytes = shape.channels * size_of(dtype);
-  run_pieces(pool, shape.samples * shape.positions, [&](int thread, int threads) {
-    const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
-    for (std::size_t i = share.begin; i < share.end; ++i) {
-      const std::size_t row = row_of(shape, tokens, i);
-      if (row < first_row || row - first_row >= rows) continue;
-      std::memcpy(static_cast<std::byte*>(out) + i * row_bytes,
-                  static_cast<const std::byte*>(table) + (row - first_row) * row_bytes, row_bytes);
-    }
+  for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
+    const std::size_t row = row_of(shape, tokens, i);
+    if (row < first_row || row - first_row >= rows) return;
+    std::memcpy(static_cast<std::byte*>(out) + i * row_bytes,
+                static_cast<const std::byte*>(table) + (row - first_row) * row_bytes, row_bytes);
   });
 }
 
@@ -128,16 +122,13 @@ void embedding_positions_forward_cpu(runtime::ComputePool& pool, const Embedding
                                      void* out, const void* positions_table, const std::int32_t* positions) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    pool.run([&](int thread, int threads) {
-      const std::size_t C = shape.channels;
-      const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
-      for (std::size_t i = share.begin; i < share.end; ++i) {
-        const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
-        T* to = static_cast<T*>(out) + i * C;
-        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-          simd::store(to + c, simd::load(to + c, count) + simd::load(place + c, count), count);
-        });
-      }
+    const std::size_t C = shape.channels;
+    for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
+      const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
+      T* to = static_cast<T*>(out) + i * C;
+      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+        simd::store(to + c, simd::load(to + c, count) + simd::load(place + c, count), count);
+      });
     });
   });
 }

@@ -45,6 +45,8 @@ struct LayerNormBackward {
   const void* residual = nullptr;  ///< gradient of the residual connection, added to dx if given
   std::byte* workspace = nullptr;
 };
+/// Rows whose sums are added first.
+inline constexpr int layer_norm_block_rows = 32;
 [[nodiscard]] std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape);
 
 /// Sums over rows run over fixed blocks of rows, then over the blocks in order: the same for any number of threads.
@@ -60,6 +62,5 @@ decltype(layer_norm_forward) layer_norm_forward_cuda;
 decltype(layer_norm_again) layer_norm_again_cuda;
 decltype(layer_norm_backward) layer_norm_backward_cuda;
 decltype(store_gradient) store_gradient_cuda;
-[[nodiscard]] std::size_t layer_norm_cuda_workspace_bytes(const LayerNormShape& shape);
 
 }  // namespace ranvier::models

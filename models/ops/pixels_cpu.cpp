@@ -1,6 +1,7 @@
 #include "models/ops/pixels.hpp"
 
 #include "models/ops/dispatch.hpp"
+#include "models/ops/small_task.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 namespace ranvier::models {
@@ -10,15 +11,12 @@ void read_pixels_cpu(runtime::ComputePool& pool, std::size_t samples, std::size_
                      void* to, const std::uint8_t* from, const PixelScale& scale) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    pool.run([&](int thread, int threads) {
-      const auto share = runtime::share_of(samples * pixels, thread, threads);
-      for (std::size_t at = share.begin; at < share.end; ++at) {
-        const std::uint8_t* const image = from + at / pixels * colours * pixels + at % pixels;
-        for (std::size_t k = 0; k < colours; ++k) {
-          const float value = static_cast<float>(image[k * pixels]) / 255.0f;
-          static_cast<T*>(to)[at * colours + k] =
-              runtime::from_float<T>((value - scale.mean[k]) / scale.deviation[k]);
-        }
+    for_each_row(pool, samples * pixels, [&](std::size_t at) {
+      const std::uint8_t* const image = from + at / pixels * colours * pixels + at % pixels;
+      for (std::size_t k = 0; k < colours; ++k) {
+        const float value = static_cast<float>(image[k * pixels]) / 255.0f;
+        static_cast<T*>(to)[at * colours + k] =
+            runtime::from_float<T>((value - scale.mean[k]) / scale.deviation[k]);
       }
     });
   });

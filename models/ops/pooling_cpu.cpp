@@ -1,6 +1,7 @@
 #include "models/ops/pooling.hpp"
 
 #include "models/ops/dispatch.hpp"
+#include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
 
@@ -40,10 +41,8 @@ void max_pool_forward_cpu(runtime::ComputePool& pool, const PatchShape& shape, r
                           std::uint8_t* places, const void* x) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    pool.run([&](int thread, int threads) {
-      const auto share = runtime::share_of(shape.rows(), thread, threads);
-      for (std::size_t row = share.begin; row < share.end; ++row)
-        pool_patch(shape, static_cast<T*>(y), places, static_cast<const T*>(x), row);
+    for_each_row(pool, shape.rows(), [&](std::size_t row) {
+      pool_patch(shape, static_cast<T*>(y), places, static_cast<const T*>(x), row);
     });
   });
 }
@@ -83,19 +82,16 @@ void mean_pool_forward_cpu(runtime::ComputePool& pool, const MeanPoolShape& shap
                            const void* x) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    pool.run([&](int thread, int threads) {
-      const float part = 1.0f / static_cast<float>(shape.pixels);
-      const std::size_t C = shape.channels;
-      const auto share = runtime::share_of(shape.samples, thread, threads);
-      for (std::size_t sample = share.begin; sample < share.end; ++sample) {
-        const T* const image = static_cast<const T*>(x) + sample * shape.pixels * C;
-        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-          Floats total{};
-          for (std::size_t pixel = 0; pixel < shape.pixels; ++pixel)
-            total += simd::load(image + pixel * C + c, count);
-          simd::store(static_cast<T*>(y) + sample * C + c, total * part, count);
-        });
-      }
+    const float part = 1.0f / static_cast<float>(shape.pixels);
+    const std::size_t C = shape.channels;
+    for_each_row(pool, shape.samples, [&](std::size_t sample) {
+      const T* const image = static_cast<const T*>(x) + sample * shape.pixels * C;
+      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+        Floats total{};
+        for (std::size_t pixel = 0; pixel < shape.pixels; ++pixel)
+          total += simd::load(image + pixel * C + c, count);
+        simd::store(static_cast<T*>(y) + sample * C + c, total * part, count);
+      });
     });
   });
 }
@@ -104,16 +100,13 @@ void mean_pool_backward_cpu(runtime::ComputePool& pool, const MeanPoolShape& sha
                             const void* dy) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    pool.run([&](int thread, int threads) {
-      const float part = 1.0f / static_cast<float>(shape.pixels);
-      const std::size_t C = shape.channels;
-      const auto share = runtime::share_of(shape.samples * shape.pixels, thread, threads);
-      for (std::size_t row = share.begin; row < share.end; ++row) {
-        const T* const from = static_cast<const T*>(dy) + row / shape.pixels * C;
-        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-          simd::store(static_cast<T*>(dx) + row * C + c, simd::load(from + c, count) * part, count);
-        });
-      }
+    const float part = 1.0f / static_cast<float>(shape.pixels);
+    const std::size_t C = shape.channels;
+    for_each_row(pool, shape.samples * shape.pixels, [&](std::size_t row) {
+      const T* const from = static_cast<const T*>(dy) + row / shape.pixels * C;
+      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+        simd::store(static_cast<T*>(dx) + row * C + c, simd::load(from + c, count) * part, count);
+      });
     });
   });
 }

@@ -52,6 +52,8 @@ struct RmsNormBackward {
   const void* residual = nullptr;  ///< gradient of the residual connection, added to dx if given
   std::byte* workspace = nullptr;
 };
+/// Groups whose sums are added first.
+inline constexpr int rms_norm_block_groups = 32;
 [[nodiscard]] std::size_t rms_norm_workspace_bytes(const RmsNormShape& shape);
 
 /// Sums over rows run over fixed blocks of groups, then over the blocks in order: the same for any number of threads.
@@ -62,6 +64,5 @@ void rms_norm_backward(runtime::StreamView stream, const RmsNormShape& shape, ru
 decltype(rms_norm_forward) rms_norm_forward_cuda;
 decltype(rms_norm_again) rms_norm_again_cuda;
 decltype(rms_norm_backward) rms_norm_backward_cuda;
-[[nodiscard]] std::size_t rms_norm_cuda_workspace_bytes(const RmsNormShape& shape);
 
 }  // namespace ranvier::models

@@ -27,15 +27,6 @@ Sigmoid sigmoid(Floats x) {
   return {s, e * s};
 }
 
-/// Calls f(row) for every row, on the pool's threads.
-template <typename F>
-void for_each_row(runtime::ComputePool& pool, std::size_t rows, F f) {
-  run_pieces(pool, rows, [&](int thread, int threads) {
-    const auto share = runtime::share_of(rows, thread, threads);
-    for (std::size_t row = share.begin; row < share.end; ++row) f(row);
-  });
-}
-
 void swiglu_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y, const void* gate_up,
                         std::size_t rows, std::size_t channels) {
   runtime::with_float_type(dtype, [&](auto type) {
