@@ -19,14 +19,6 @@ struct Gpt2Words final : DocumentEncoder {
   BpeEncoder encoder;
 };
 
-struct Piped final : DocumentEncoder {
-  Piped(const TokenizerPipeline& pipeline, SpecialTokenPolicy specials) : encoder(pipeline, specials) {}
-  void encode(std::string_view text, bool begins, std::vector<std::int32_t>& to) override {
-    encoder.encode(text, begins, to);
-  }
-  PipelineEncoder encoder;
-};
-
 }  // namespace
 
 std::int32_t Tokenizer::size() const noexcept {
@@ -66,7 +58,7 @@ TextCuts Tokenizer::cuts(SpecialTokenPolicy specials) const {
 
 std::unique_ptr<DocumentEncoder> Tokenizer::encoder(SpecialTokenPolicy specials) const {
   if (vocabulary_) return std::make_unique<Gpt2Words>(*vocabulary_, specials);
-  if (pipeline_) return std::make_unique<Piped>(*pipeline_, specials);
+  if (pipeline_) return std::make_unique<PipelineEncoder>(*pipeline_, specials);
   return std::make_unique<Bytes>();
 }
 

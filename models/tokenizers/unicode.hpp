@@ -23,6 +23,9 @@ namespace ranvier::models {
 
 void append_utf8(char32_t character, std::string& to);
 
+/// Character that stands for a space in some tokenizers' tokens: U+2581.
+inline constexpr std::string_view metaspace = "\u2581";
+
 enum class NormalForm { composed, decomposed, compatibly_composed, compatibly_decomposed };
 
 /// Normalizes UTF-8 text: NFC, NFD, NFKC or NFKD.
