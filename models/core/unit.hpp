@@ -61,6 +61,9 @@ struct UnitSpec {
   bool operator==(const UnitSpec&) const = default;
 };
 
+/// Elements of the parameters of all units, or of the trained ones, without the gaps between parameters.
+[[nodiscard]] std::size_t parameters_of(std::span<const UnitSpec> units, bool only_trained = false);
+
 /// Calls f(begin, count, at) for elements [first, last) of a parameter, in order. Each run has `count` elements. It
 /// starts at element `begin` of the tensor and at element `at` of the parameter.
 template <typename F>
