@@ -2,8 +2,6 @@
 
 #include "runtime/base/arithmetic.hpp"
 
-#include <algorithm>
-
 namespace ranvier::models {
 
 std::size_t ParameterSpec::elements() const {

@@ -3,7 +3,6 @@
 #include "models/ops/bad_token.hpp"
 #include "models/ops/dispatch.hpp"
 #include "models/ops/vector_math.hpp"
-#include "runtime/base/dtype.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>

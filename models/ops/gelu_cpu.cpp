@@ -5,7 +5,6 @@
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
 
-#include <cstddef>
 #include <type_traits>
 
 namespace ranvier::models {

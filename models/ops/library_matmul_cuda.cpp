@@ -13,11 +13,9 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
-#include <cstdint>
 #include <limits>
 #include <map>
 #include <memory>

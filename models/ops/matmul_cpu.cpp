@@ -9,7 +9,6 @@
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
 #include <cstdint>

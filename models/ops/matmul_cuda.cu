@@ -5,7 +5,6 @@
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 

@@ -5,8 +5,6 @@
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
 
-#include <cstddef>
-
 namespace ranvier::models {
 namespace {
 

@@ -5,7 +5,6 @@
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 namespace ranvier::models {

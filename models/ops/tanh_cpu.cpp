@@ -2,7 +2,6 @@
 
 #include "models/ops/dispatch.hpp"
 #include "models/ops/small_task.hpp"
-#include "runtime/base/dtype.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <cmath>

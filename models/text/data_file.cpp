@@ -10,7 +10,6 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
-#include <string_view>
 
 namespace ranvier::models {
 namespace {

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <utility>
-#include <vector>
 
 namespace ranvier::models {
 namespace {

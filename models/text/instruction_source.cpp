@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 
 namespace ranvier::models {
 namespace {

@@ -3,7 +3,6 @@
 #include "models/tokenizers/unicode.hpp"
 
 #include <array>
-#include <optional>
 
 namespace ranvier::models {
 namespace {

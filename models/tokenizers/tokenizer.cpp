@@ -1,6 +1,5 @@
 #include "models/tokenizers/tokenizer.hpp"
 
-#include "models/tokenizers/bpe_vocabulary.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/xxh3.hpp"
 

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
 namespace ranvier::models {
 namespace {
