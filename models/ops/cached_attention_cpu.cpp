@@ -4,7 +4,6 @@
 #include "models/ops/memory_layout.hpp"
 #include "models/ops/vector_math.hpp"
 #include "models/ops/visible_keys.hpp"
-#include "runtime/device/cuda_build.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
@@ -105,8 +104,15 @@ void attend(T* out, const T* query, const T* keys, const T* values, const T* nex
   weighted_sum(out, scores, values, n, channels, 1.0f / simd::sum(total), values_ahead);
 }
 
-void append_to_cache_cpu(runtime::ComputePool&, const CachedAttentionShape& shape, runtime::DType dtype, void* keys,
+/// On the host, when the work runs: the shape with `past` from past_place.
+CachedAttentionShape with_past(CachedAttentionShape shape) {
+  if (shape.past_place != nullptr) shape.past = *shape.past_place;
+  return shape;
+}
+
+void append_to_cache_cpu(runtime::ComputePool&, const CachedAttentionShape& given, runtime::DType dtype, void* keys,
                          void* values, const void* qkv) {
+  const CachedAttentionShape shape = with_past(given);
   const std::size_t element = size_of(dtype);
   const auto heads = static_cast<std::size_t>(shape.heads),
              key_heads = static_cast<std::size_t>(shape.stored_key_heads());
@@ -123,9 +129,10 @@ void append_to_cache_cpu(runtime::ComputePool&, const CachedAttentionShape& shap
   }
 }
 
-void cached_attention_cpu(runtime::ComputePool& pool, const CachedAttentionShape& shape, runtime::DType dtype,
+void cached_attention_cpu(runtime::ComputePool& pool, const CachedAttentionShape& given, runtime::DType dtype,
                           void* out, const void* all_keys, const void* values, const void* qkv,
                           std::byte* workspace) {
+  const CachedAttentionShape shape = with_past(given);
   const Arrays at(shape);
   const auto H = static_cast<std::size_t>(shape.heads), D = static_cast<std::size_t>(shape.channels);
   const auto Q = static_cast<std::size_t>(shape.queries), past = static_cast<std::size_t>(shape.past);
@@ -162,12 +169,6 @@ void check(const CachedAttentionShape& shape) {
          "{} positions after {} in a cache of {}", shape.queries, shape.past, shape.capacity);
 }
 
-/// On the host, when the work runs: the shape with `past` from past_place.
-CachedAttentionShape with_past(CachedAttentionShape shape) {
-  if (shape.past_place != nullptr) shape.past = *shape.past_place;
-  return shape;
-}
-
 /// Cost of reading and writing keys and values of the new positions.
 runtime::WorkCost append_cost(const CachedAttentionShape& shape, runtime::DType dtype) {
   const auto Q = static_cast<std::size_t>(shape.queries), K = static_cast<std::size_t>(shape.stored_key_heads());
@@ -195,12 +196,8 @@ void append_to_cache(runtime::StreamView stream, const CachedAttentionShape& sha
                      void* keys, void* values, const void* qkv) {
   expect_kernel(dtype, "append_to_cache");
   check(shape);
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return append_to_cache_cuda(stream, shape, dtype, keys, values, qkv);
-  }
-  stream.launch(append_cost(shape, dtype), [=](runtime::ComputePool& pool) {
-    append_to_cache_cpu(pool, with_past(shape), dtype, keys, values, qkv);
-  });
+  on_device<append_to_cache_cpu, append_to_cache_cuda>(stream, append_cost(shape, dtype), shape, dtype, keys,
+                                                       values, qkv);
 }
 
 std::size_t cached_attention_workspace_bytes(const CachedAttentionShape& shape, int threads) {
@@ -211,12 +208,8 @@ void cached_attention(runtime::StreamView stream, const CachedAttentionShape& sh
                       void* out, const void* keys, const void* values, const void* qkv, std::byte* workspace) {
   expect_kernel(dtype, "cached_attention");
   check(shape);
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return cached_attention_cuda(stream, shape, dtype, out, keys, values, qkv, workspace);
-  }
-  stream.launch(attention_cost(shape, dtype), [=](runtime::ComputePool& pool) {
-    cached_attention_cpu(pool, with_past(shape), dtype, out, keys, values, qkv, workspace);
-  });
+  on_device<cached_attention_cpu, cached_attention_cuda>(stream, attention_cost(shape, dtype), shape, dtype, out,
+                                                         keys, values, qkv, workspace);
 }
 
 }  // namespace ranvier::models
