@@ -87,13 +87,8 @@ const std::byte* at(const void* array, DType dtype, std::size_t element) {
 }
 
 void widen(float* to, const void* from, DType dtype, std::size_t n) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    const auto* source = static_cast<const decltype(type)*>(from);
-    for (std::size_t i = 0; i < n; i += simd::lanes) {
-      const std::size_t count = std::min(n - i, simd::lanes);
-      simd::store(to + i, simd::load(source + i, count), count);
-    }
-  });
+  runtime::with_float_type(dtype,
+                           [&](auto type) { simd::convert(to, static_cast<const decltype(type)*>(from), n); });
 }
 
 /// to[rows, columns] of f32 or `dtype`, without gaps, = from[rows, columns], or its transpose if stored so. `stride`:

@@ -41,9 +41,7 @@ void matrix_vector_cpu(runtime::ComputePool& pool, const MatrixVectorShape& shap
       pool.run([&](int thread, int threads) {
         static thread_local Scratch memory;
         auto* const x = memory.get<float>(shape.k);
-        simd::for_lanes(0, shape.k, [&](std::size_t i, auto count) {
-          simd::store(x + i, simd::load(static_cast<const T*>(arrays.x) + i, count), count);
-        });
+        simd::convert(x, static_cast<const T*>(arrays.x), shape.k);
         const auto* const a = static_cast<const T*>(arrays.a);
         const auto* const bias = static_cast<const T*>(arrays.bias);
         auto* const y = static_cast<Y*>(arrays.y);

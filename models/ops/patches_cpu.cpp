@@ -132,9 +132,7 @@ void add_patches_of_nine(runtime::ComputePool& pool, const PatchShape& shape, T*
       }
       std::fill(sums, sums + n, 0.0f);
       add_patches_of_nine(shape, sums, patches, sample, {row - sample * H, end - sample * H});
-      if constexpr (!std::is_same_v<T, float>)
-        simd::for_lanes(
-            0, n, [&](std::size_t i, auto count) { simd::store(to + i, simd::load(sums + i, count), count); });
+      if constexpr (!std::is_same_v<T, float>) simd::convert(to, sums, n);
       row = end;
     }
   });

@@ -155,6 +155,12 @@ inline void for_lanes(std::size_t begin, std::size_t end, F&& f) {
   if (i < end) f(i, end - i);
 }
 
+/// to[n] = from[n], converted through float.
+template <typename To, typename From>
+inline void convert(To* to, const From* from, std::size_t n) {
+  for_lanes(0, n, [&](std::size_t i, auto count) { store(to + i, load(from + i, count), count); });
+}
+
 // Functions -----------------------------------------------------------------------------------------------
 
 namespace detail {
