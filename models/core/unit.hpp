@@ -81,8 +81,8 @@ void for_each_run(const ParameterSpec& parameter, std::size_t first, std::size_t
   }
 }
 
-/// Source of unit values: files, checkpoints, counters. Writes elements [begin, begin + out.size()) of a flattened unit,
-/// gaps and padding as zeros. Any thread, unless a source restricts it.
+/// Source of unit values: files, checkpoints, counters. Writes elements [begin, begin + out.size()) of a flattened
+/// unit, gaps and padding as zeros. Any thread, unless a source restricts it.
 using UnitSource = std::function<void(const UnitSpec& unit, std::size_t begin, std::span<float> out)>;
 
 }  // namespace ranvier::models
