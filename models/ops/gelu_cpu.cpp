@@ -22,26 +22,13 @@ struct Gelu {
   Floats value, slope;  ///< gelu(x), gelu'(x)
 };
 
-/// 2^x for results stored as T; clamps x to the valid range.
-template <typename T>
-Floats bounded_exp2(Floats x) {
-  const Floats bound = simd::broadcast(125.0f);
-  const Floats bounded = simd::min(x, bound);
-  return std::is_same_v<T, float> ? simd::exp2(simd::max(bounded, -bound)) : simd::exp2_for_half(bounded);
-}
-
-/// 1/x for x >= 1 and results stored as T.
-template <typename T>
-Floats reciprocal(Floats x) {
-  return std::is_same_v<T, float> ? 1.0f / x : simd::reciprocal_for_half(x);
-}
-
 /// With u the argument of tanh, (1 + tanh u)/2 = 1/(1 + e^-2u) = s: no cancellation for large negative x.
 template <typename T>
 struct TanhForm {
   static Gelu of(Floats x) {
-    const Floats e = bounded_exp2<T>(x * (-twice_root * log2_e - twice_root * cubic * log2_e * (x * x)));  // e^-2u
-    const Floats s = reciprocal<T>(1.0f + e), rest = e * s;
+    const Floats e =
+        simd::bounded_exp2<T>(x * (-twice_root * log2_e - twice_root * cubic * log2_e * (x * x)));  // e^-2u
+    const Floats s = simd::reciprocal<T>(1.0f + e), rest = e * s;
     const Floats slope = twice_root + 3.0f * twice_root * cubic * (x * x);  // derivative of 2u
     return {x * s, s + x * slope * (s * rest)};
   }
@@ -52,8 +39,8 @@ struct TanhForm {
 template <typename T>
 struct ErfForm {
   static Gelu of(Floats x) {
-    const Floats e = bounded_exp2<T>(-0.5f * log2_e * (x * x)), a = simd::abs(x);
-    const Floats t = reciprocal<T>(1.0f + 0.35355339059f * a);
+    const Floats e = simd::bounded_exp2<T>(-0.5f * log2_e * (x * x)), a = simd::abs(x);
+    const Floats t = simd::reciprocal<T>(1.0f + 0.35355339059f * a);
     const Floats tail = e * (t * polynomial(t));
     const Floats gate = x > 0.0f ? 1.0f - tail : tail;
     const Floats slope = gate + x * 0.39894228040f * e;

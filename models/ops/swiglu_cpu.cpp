@@ -5,8 +5,6 @@
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
 
-#include <type_traits>
-
 namespace ranvier::models {
 namespace {
 
@@ -20,10 +18,8 @@ struct Sigmoid {
 /// For results stored as T.
 template <typename T>
 Sigmoid sigmoid(Floats x) {
-  const Floats bound = simd::broadcast(125.0f);
-  const Floats bounded = simd::min(x * -1.4426950409f, bound);  // e^-x = 2^this
-  const Floats e = std::is_same_v<T, float> ? simd::exp2(simd::max(bounded, -bound)) : simd::exp2_for_half(bounded);
-  const Floats s = std::is_same_v<T, float> ? 1.0f / (1.0f + e) : simd::reciprocal_for_half(1.0f + e);
+  const Floats e = simd::bounded_exp2<T>(x * -1.4426950409f);  // e^-x
+  const Floats s = simd::reciprocal<T>(1.0f + e);
   return {s, e * s};
 }
 

@@ -295,6 +295,20 @@ struct Rounded {
 #endif
 }
 
+/// 2^x for results stored as T; clamps x to the valid range.
+template <typename T>
+[[nodiscard]] inline Floats bounded_exp2(Floats x) {
+  const Floats bound = broadcast(125.0f);
+  const Floats bounded = min(x, bound);
+  return std::is_same_v<T, float> ? exp2(max(bounded, -bound)) : exp2_for_half(bounded);
+}
+
+/// 1/x for x >= 1 and results stored as T.
+template <typename T>
+[[nodiscard]] inline Floats reciprocal(Floats x) {
+  return std::is_same_v<T, float> ? 1.0f / x : reciprocal_for_half(x);
+}
+
 struct SineCosine {
   Floats sine, cosine;
 };
