@@ -3,12 +3,14 @@
 // neither the number of threads nor of rows changes a result.
 #include "models/ops/matmul_cpu.hpp"
 
+#include "models/ops/dispatch.hpp"
 #include "models/ops/library_matmul.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/scratch.hpp"
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/base/arithmetic.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -248,6 +250,8 @@ void add_rows(float* sums, const T* from, std::size_t stride, std::size_t rows, 
   if constexpr (at_once > 1) add_rows<1>(sums, from + row * stride, stride, rows - row, width);
 }
 
+bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
+
 }  // namespace
 
 void matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {
@@ -292,6 +296,30 @@ void column_sums_cpu(runtime::ComputePool& pool, void* sums, DType sums_dtype, c
       });
     });
   });
+}
+
+void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
+  expect(is_float(arrays.dtype) && (arrays.c_dtype == DType::f32 || arrays.c_dtype == arrays.dtype),
+         "matmul of {} to {}", to_string(arrays.dtype), to_string(arrays.c_dtype));
+  expect(arrays.bias == nullptr || !arrays.accumulate, "matmul that accumulates takes no bias");
+  expect(shape.a_row() >= shape.a_columns() && shape.b_row() >= shape.b_columns() && shape.c_row() >= shape.n,
+         "matmul of M {}, N {}, K {} with rows of {}, {} and {} elements", shape.m, shape.n, shape.k,
+         shape.a_stride, shape.b_stride, shape.c_stride);
+  if (shape.m == 0 || shape.n == 0) return;
+  runtime::WorkCost cost =
+      product_cost({shape.m, shape.n, shape.k}, arrays.dtype, arrays.c_dtype, arrays.accumulate);
+  if (arrays.bias != nullptr) cost.bytes += static_cast<double>(bytes_of(shape.n, arrays.dtype));
+  on_device<matmul_cpu, matmul_cuda>(stream, cost, shape, arrays);
+}
+
+void column_sums(runtime::StreamView stream, void* sums, DType sums_dtype, const void* dy, DType dtype,
+                 std::size_t m, std::size_t n, bool accumulate) {
+  expect(is_float(dtype) && is_float(sums_dtype), "column_sums of {} to {}", to_string(dtype),
+         to_string(sums_dtype));
+  if (n == 0) return;
+  const std::size_t bytes = bytes_of(m * n, dtype) + bytes_of(n, sums_dtype) * (accumulate ? 2 : 1);
+  on_device<column_sums_cpu, column_sums_cuda>(stream, runtime::elementwise_cost(bytes, dtype), sums, sums_dtype,
+                                               dy, dtype, m, n, accumulate);
 }
 
 }  // namespace ranvier::models

@@ -1,5 +1,6 @@
-// CPU kernels of matmul.hpp, which checks the arguments. They block until the result is written. In our own kernels,
-// every element sums over K in the same order, for any M, N and number of threads, and gaps between rows cost nothing.
+// CPU kernels of matmul.hpp. Arguments are checked before. The kernels block until the result is written. In our own
+// kernels, every element sums over K in the same order, for any M, N and number of threads, and gaps between rows cost
+// nothing.
 #pragma once
 
 #include "models/ops/matmul.hpp"

@@ -6,7 +6,6 @@
 #include "models/core/layer.hpp"
 #include "models/core/unit.hpp"
 #include "models/weights/safetensors.hpp"
-#include "models/weights/safetensors_header.hpp"
 
 #include <algorithm>
 #include <cstddef>

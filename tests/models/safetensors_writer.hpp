@@ -5,7 +5,7 @@
 //   writer.commit();
 #pragma once
 
-#include "models/weights/safetensors_header.hpp"
+#include "models/weights/safetensors.hpp"
 #include "runtime/base/dtype.hpp"
 
 #include <filesystem>
