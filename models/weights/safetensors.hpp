@@ -1,5 +1,5 @@
-// Reads weights from a safetensors file, and writes its header: 8 bytes with the length of the JSON header, the header
-// with name, dtype, shape and offsets of each tensor, then the tensors, little-endian.
+// Reads weights from a safetensors file, and writes its header. The file has 8 bytes with the length of the JSON
+// header, the header with name, dtype, shape and offsets of each tensor, then the tensors, little-endian.
 //
 // Opening checks the complete header: each tensor is inside the file, has the size of its shape and starts at the end
 // of its predecessor; names are unique. So later reads cannot leave the file. Any thread.
