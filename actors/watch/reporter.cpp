@@ -1,6 +1,6 @@
 #include "actors/watch/reporter.hpp"
 
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/string_view.hpp>

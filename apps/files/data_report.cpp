@@ -2,7 +2,7 @@
 
 #include "actors/watch/reporter.hpp"
 #include "apps/program/flag_names.hpp"
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 
 #include <algorithm>
 #include <string_view>

@@ -4,7 +4,7 @@
 
 #include "actors/checkpoint/state_source.hpp"
 #include "apps/options/fault.hpp"
-#include "models/core/unit_source.hpp"
+#include "models/core/unit.hpp"
 #include "runtime/liveness/thread_watchdog.hpp"
 
 #include <cstdint>

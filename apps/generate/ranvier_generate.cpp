@@ -10,7 +10,7 @@
 #include "models/tokenizers/document_frame.hpp"
 #include "models/tokenizers/tokenizer.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"

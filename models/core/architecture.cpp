@@ -25,27 +25,9 @@ std::vector<UnitSpec> Architecture::units() const {
   return units;
 }
 
-namespace {
+std::size_t Architecture::parameters() const { return parameters_of(units()); }
 
-template <typename Counts>
-std::size_t parameters_of(const std::vector<UnitSpec>& units, Counts counts) {
-  std::size_t sum = 0;
-  for (const UnitSpec& unit : units) {
-    if (!counts(unit)) continue;
-    for (const ParameterSpec& parameter : unit.parameters) sum += parameter.elements();
-  }
-  return sum;
-}
-
-bool is_trained(const UnitSpec& unit) { return unit.trained; }
-
-}  // namespace
-
-std::size_t Architecture::parameters() const {
-  return parameters_of(units(), [](const UnitSpec&) { return true; });
-}
-
-std::size_t Architecture::trained_parameters() const { return parameters_of(units(), is_trained); }
+std::size_t Architecture::trained_parameters() const { return parameters_of(units(), true); }
 
 std::size_t Architecture::first_trained_layer() const {
   const auto has = [](const std::unique_ptr<Layer>& layer, bool trained) {
@@ -67,9 +49,8 @@ double Architecture::flops_per_sample() const {
 double Architecture::flops_per_sample(std::size_t layer) const {
   const double all = layers[layer]->flops_per_sample(positions);
   if (layer < first_trained_layer()) return all / 3;
-  const std::vector<UnitSpec> units(layers[layer]->units().begin(), layers[layer]->units().end());
-  const auto trained = static_cast<double>(parameters_of(units, is_trained));
-  const auto whole = static_cast<double>(parameters_of(units, [](const UnitSpec&) { return true; }));
+  const auto trained = static_cast<double>(parameters_of(layers[layer]->units(), true));
+  const auto whole = static_cast<double>(parameters_of(layers[layer]->units()));
   return trained == whole ? all : all * (2 + trained / whole) / 3;
 }
 

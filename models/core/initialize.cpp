@@ -1,6 +1,6 @@
 #include "models/core/initialize.hpp"
 
-#include "models/core/tensor_runs.hpp"
+#include "models/core/unit.hpp"
 #include "models/ops/vector_philox.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/host/compute_pool.hpp"

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -139,7 +140,11 @@ class Layer {
   [[nodiscard]] virtual bool counts_correct() const noexcept { return false; }
 
   /// At least one phase per kind of call. Default: one phase with all units.
-  [[nodiscard]] virtual LayerPhases parts() const;
+  [[nodiscard]] virtual LayerPhases parts() const {
+    std::vector<std::size_t> all(units().size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    return {{all}, {all}, {all}};
+  }
 
   /// Whether calls with equal shape, addresses, phase and `accumulate` queue the same work, without callbacks. The work
   /// must not depend on the microbatch's key, loss factor or loss scale. A device may then record one call and replay

@@ -1,11 +1,11 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "models/core/name_pattern.hpp"
 
-#include "models/core/pattern_error.hpp"
 #include "runtime/base/error.hpp"
 
 #include <pcre2.h>
 
+#include <array>
 #include <cstdint>
 
 namespace ranvier::models {
@@ -49,6 +49,12 @@ bool NamePattern::matches_in(std::string_view name) const {
     fail(ErrorCode::usage, "{}: {} when matching '{}'; use a simpler expression", given_, pattern_error(groups),
          name);
   return groups != PCRE2_ERROR_NOMATCH;
+}
+
+std::string pattern_error(int code) {
+  std::array<PCRE2_UCHAR, 256> text{};
+  pcre2_get_error_message(code, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
 }
 
 }  // namespace ranvier::models

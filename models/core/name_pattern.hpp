@@ -25,4 +25,7 @@ class NamePattern {
   std::shared_ptr<const Compiled> compiled_;
 };
 
+/// Message of PCRE2 for `code`, a negative result of pcre2_match() or the error of pcre2_compile().
+[[nodiscard]] std::string pattern_error(int code);
+
 }  // namespace ranvier::models

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <string>
 #include <unordered_map>
-#include <utility>
 
 namespace ranvier::models {
 

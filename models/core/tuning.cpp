@@ -7,10 +7,7 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <set>
-#include <string>
-#include <vector>
 
 namespace ranvier::models {
 namespace {

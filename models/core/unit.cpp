@@ -2,8 +2,6 @@
 
 #include "runtime/base/arithmetic.hpp"
 
-#include <algorithm>
-
 namespace ranvier::models {
 
 std::size_t ParameterSpec::elements() const {
@@ -22,5 +20,14 @@ std::size_t UnitSpec::offset(std::size_t parameter) const {
 }
 
 std::size_t UnitSpec::elements() const { return offset(parameters.size()); }
+
+std::size_t parameters_of(std::span<const UnitSpec> units, bool only_trained) {
+  std::size_t sum = 0;
+  for (const UnitSpec& unit : units) {
+    if (only_trained && !unit.trained) continue;
+    for (const ParameterSpec& parameter : unit.parameters) sum += parameter.elements();
+  }
+  return sum;
+}
 
 }  // namespace ranvier::models

@@ -1,8 +1,11 @@
 // Parameters of a layer as data. A unit is stored, reduced, sharded and moved as one (like an FSDP unit).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,5 +60,29 @@ struct UnitSpec {
   [[nodiscard]] std::size_t elements() const;                     ///< with the gaps
   bool operator==(const UnitSpec&) const = default;
 };
+
+/// Elements of the parameters of all units, or of the trained ones, without the gaps between parameters.
+[[nodiscard]] std::size_t parameters_of(std::span<const UnitSpec> units, bool only_trained = false);
+
+/// Calls f(begin, count, at) for elements [first, last) of a parameter, in order. Each run has `count` elements. It
+/// starts at element `begin` of the tensor and at element `at` of the parameter.
+template <typename F>
+void for_each_run(const ParameterSpec& parameter, std::size_t first, std::size_t last, F&& f) {
+  if (!parameter.tile) {
+    if (first < last) f(first, last - first, first);
+    return;
+  }
+  const std::size_t columns = parameter.shape.at(1), tensor_columns = parameter.tile->tensor_shape.at(1);
+  for (std::size_t at = first; at < last;) {
+    const std::size_t row = at / columns, column = at % columns;
+    const std::size_t count = std::min(last - at, columns - column);
+    f((parameter.tile->first_row + row) * tensor_columns + parameter.tile->first_column + column, count, at);
+    at += count;
+  }
+}
+
+/// Source of unit values: files, checkpoints, counters. Writes elements [begin, begin + out.size()) of a flattened
+/// unit, gaps and padding as zeros. Any thread, unless a source restricts it.
+using UnitSource = std::function<void(const UnitSpec& unit, std::size_t begin, std::span<float> out)>;
 
 }  // namespace ranvier::models

@@ -6,7 +6,7 @@
 
 #include "models/core/layer.hpp"
 #include "models/core/lora.hpp"
-#include "models/core/unit_source.hpp"
+#include "models/core/unit.hpp"
 #include "models/families/model.hpp"
 #include "models/weights/safetensors.hpp"
 

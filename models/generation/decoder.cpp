@@ -8,7 +8,6 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>

@@ -6,7 +6,7 @@
 //   logits = decoder.read({&token, 1});
 #pragma once
 
-#include "models/core/unit_source.hpp"
+#include "models/core/unit.hpp"
 #include "models/modules/norm.hpp"
 #include "models/modules/transformer_block.hpp"
 #include "runtime/device/device.hpp"

@@ -12,7 +12,7 @@
 
 namespace ranvier::models {
 
-/// Path for synthetic images (synthetic_set.hpp).
+/// Path for synthetic images (SyntheticSet).
 inline constexpr const char* synthetic_images = "synthetic";
 
 struct ImageDataOptions {

@@ -1,19 +1,35 @@
-// Part of an image set as samples: input is the image's bytes, target is its class. Any thread.
+// Part of an image set as samples: input is the image's bytes, target is its class. Random crops for training. Any
+// thread.
 #pragma once
 
 #include "models/core/sample_source.hpp"
 #include "models/images/image_set.hpp"
 #include "models/text/sample_order.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
 namespace ranvier::models {
 
+/// Crop of an image [3, S, S]: pixel (y, x) is that at (y + down, x + right), black outside.
+struct Crop {
+  static constexpr int border = 4;  ///< pixels on each side, as is usual for CIFAR
+
+  int down = 0, right = 0;  ///< from -border to border
+  bool mirrored = false;    ///< mirror left and right afterwards
+};
+
+/// Uniformly random, from seed and sample number only: the same on any grid, different in each epoch.
+[[nodiscard]] Crop draw_crop(std::uint64_t seed, std::int64_t sample);
+
+/// to[3, S, S] = the crop of from[3, S, S].
+void crop_image(const Crop& crop, int size, std::uint8_t* to, const std::uint8_t* from);
+
 class ImageSource final : public SampleSource {
  public:
   /// `count` images starting at `first`, in order. With a shuffle seed: in random order, different in each epoch.
-  /// With an augmentation seed: as random crops (augment.hpp), different in each epoch.
+  /// With an augmentation seed: as random crops, different in each epoch.
   ImageSource(std::shared_ptr<const ImageSet> set, std::int64_t first, std::int64_t count,
               std::optional<std::uint64_t> shuffle_seed, std::optional<std::uint64_t> augment_seed = std::nullopt);
 

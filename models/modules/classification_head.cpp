@@ -3,7 +3,6 @@
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
 #include "models/modules/unit_builder.hpp"
-#include "models/ops/correct_predictions.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/memory_layout.hpp"

@@ -3,6 +3,8 @@
 
 #include "models/core/layer.hpp"
 #include "models/modules/unit_builder.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
 
 #include <cstddef>
 #include <string>
@@ -31,6 +33,10 @@ namespace ranvier::models {
 }
 
 /// Throws ErrorCode::internal if the device has more threads than the call's memory is laid out for.
-void expect_planned_threads(const LayerCall& call, const std::string& layer);
+inline void expect_planned_threads(const LayerCall& call, const std::string& layer) {
+  expect(call.stream.device().threads() <= call.shape.threads,
+         "{}: memory is laid out for {} threads, but the device has {}: set MicrobatchShape::threads", layer,
+         call.shape.threads, call.stream.device().threads());
+}
 
 }  // namespace ranvier::models

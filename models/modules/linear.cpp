@@ -7,7 +7,6 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace ranvier::models {
 

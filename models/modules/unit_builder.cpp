@@ -45,11 +45,4 @@ std::vector<UnitSpec> UnitBuilder::units() && {
   return std::move(units_);
 }
 
-std::size_t parameters_of(std::span<const UnitSpec> units) {
-  std::size_t sum = 0;
-  for (const UnitSpec& unit : units)
-    for (const ParameterSpec& parameter : unit.parameters) sum += parameter.elements();
-  return sum;
-}
-
 }  // namespace ranvier::models

@@ -13,7 +13,6 @@
 
 #include <array>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -55,8 +54,5 @@ class UnitBuilder {
   std::vector<Group> groups_;
   std::vector<UnitSpec> units_;
 };
-
-/// Elements of all parameters of a layer's units, without the gaps between them.
-[[nodiscard]] std::size_t parameters_of(std::span<const UnitSpec> units);
 
 }  // namespace ranvier::models

@@ -1,6 +1,6 @@
 // b is packed part by part (of K and N) in register layout. Then squares of 32 × 32 sums are computed from unpacked
 // rows of a. Between parts of K, sums are stored in float.
-#include "models/ops/amx_matmul_cpu.hpp"
+#include "models/ops/matmul_cpu.hpp"
 
 #include "models/ops/amx.hpp"
 #include "models/ops/scratch.hpp"
@@ -12,6 +12,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+
+#if RANVIER_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+
+bool ranvier::models::amx::available() {
+  // arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA); see Linux' Documentation/arch/x86/xstate.rst
+  static const bool allowed = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+  return allowed;
+}
+#endif
 
 namespace ranvier::models {
 
@@ -239,11 +250,8 @@ bool amx_multiplies(const MatmulShape& shape, runtime::DType dtype) {
 }
 
 void amx_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {
-  const auto stride_of = [](std::size_t given, std::size_t row) { return given != 0 ? given : row; };
-  const Numbers a{static_cast<const std::uint16_t*>(arrays.a), stride_of(shape.a_stride, shape.k)};
-  const Numbers b{static_cast<const std::uint16_t*>(arrays.b),
-                  stride_of(shape.b_stride, shape.transpose_b ? shape.k : shape.n)};
-  const std::size_t c_stride = stride_of(shape.c_stride, shape.n);
+  const Numbers a{static_cast<const std::uint16_t*>(arrays.a), shape.a_row()};
+  const Numbers b{static_cast<const std::uint16_t*>(arrays.b), shape.b_row()};
   pool.run([&](int thread, int threads) {
     static thread_local Memory memory;
     const amx::Registers registers;
@@ -255,7 +263,7 @@ void amx_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const 
     for (std::size_t row = rows.begin; row < rows.end; row += tallest)
       for (std::size_t column = columns.begin; column < columns.end; column += widest)
         runtime::with_float_type(arrays.c_dtype, [&](auto type) {
-          multiply<decltype(type)>(shape, arrays, a, b, c_stride, {row, std::min(rows.end, row + tallest)},
+          multiply<decltype(type)>(shape, arrays, a, b, shape.c_row(), {row, std::min(rows.end, row + tallest)},
                                    {column, std::min(columns.end, column + widest)}, memory);
         });
   });

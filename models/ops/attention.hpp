@@ -5,7 +5,6 @@
 // channels per head, C = H·D. A row of qkv has (H + 2K)·D channels: 3C if K = H.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "models/ops/dropout.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
@@ -101,8 +100,8 @@ void attention_backward(runtime::StreamView stream, const AttentionShape& shape,
                         const Dropout& dropout, std::byte* workspace, const AttentionBounds& bounds = {});
 
 // GPU kernels; CPU kernels are in attention_cpu.hpp.
-OnCuda<decltype(attention_forward)> attention_forward_cuda;
-OnCuda<decltype(attention_backward)> attention_backward_cuda;
+decltype(attention_forward) attention_forward_cuda;
+decltype(attention_backward) attention_backward_cuda;
 /// Workspace of our own backward pass: δ[B, H, T] in float.
 [[nodiscard]] std::size_t attention_cuda_workspace_bytes(const AttentionShape& shape);
 

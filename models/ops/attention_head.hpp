@@ -52,11 +52,7 @@ struct Head {
 /// to[n, D] = from[n, D], with `stride` elements per row of `from`.
 template <typename E>
 void widen_rows(float* to, const E* from, std::size_t stride, std::size_t n, std::size_t D) {
-  for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t d = 0; d < D; d += lanes) {
-      const std::size_t count = std::min(lanes, D - d);
-      simd::store(to + i * D + d, simd::load(from + i * stride + d, count), count);
-    }
+  for (std::size_t i = 0; i < n; ++i) simd::convert(to + i * D, from + i * stride, D);
 }
 
 /// to[n units, to_stride] from rows of `stride` elements. A unit combines neighbours along n. The last unit and columns

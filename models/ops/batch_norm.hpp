@@ -6,7 +6,6 @@
 // weight and bias [C]; statistics are [3, C] float: mean, variance (over N, not N - 1), rstd = 1/√(variance + eps).
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -55,15 +54,11 @@ struct BatchNormBackward {
 void batch_norm_backward(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
                          const BatchNormBackward& arrays, const BatchNormValues& values);
 
-// Kernels.
-OnCpu<decltype(batch_norm_statistics)> batch_norm_statistics_cpu;
-OnCuda<decltype(batch_norm_statistics)> batch_norm_statistics_cuda;
-OnCpu<decltype(batch_norm_fixed_statistics)> batch_norm_fixed_statistics_cpu;
-OnCuda<decltype(batch_norm_fixed_statistics)> batch_norm_fixed_statistics_cuda;
-OnCpu<decltype(batch_norm_forward)> batch_norm_forward_cpu;
-OnCuda<decltype(batch_norm_forward)> batch_norm_forward_cuda;
-OnCpu<decltype(batch_norm_backward)> batch_norm_backward_cpu;
-OnCuda<decltype(batch_norm_backward)> batch_norm_backward_cuda;
+// GPU kernels.
+decltype(batch_norm_statistics) batch_norm_statistics_cuda;
+decltype(batch_norm_fixed_statistics) batch_norm_fixed_statistics_cuda;
+decltype(batch_norm_forward) batch_norm_forward_cuda;
+decltype(batch_norm_backward) batch_norm_backward_cuda;
 
 /// Positions summed in float before the sum continues in double.
 inline constexpr std::size_t batch_norm_block_rows = 64;

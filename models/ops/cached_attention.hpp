@@ -5,7 +5,6 @@
 // head, C = H·D. A row of qkv has (H + 2K)·D channels, as in attention.hpp.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -46,11 +45,8 @@ void append_to_cache(runtime::StreamView stream, const CachedAttentionShape& sha
 void cached_attention(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
                       void* out, const void* keys, const void* values, const void* qkv, std::byte* workspace);
 
-// Kernels; GPU kernels need no workspace.
-OnCpu<decltype(append_to_cache)> append_to_cache_cpu;
-OnCuda<decltype(append_to_cache)> append_to_cache_cuda;
-OnCpu<decltype(cached_attention)> cached_attention_cpu;
-OnCuda<decltype(cached_attention)> cached_attention_cuda;
-[[nodiscard]] std::size_t cached_attention_cpu_workspace_bytes(const CachedAttentionShape& shape, int threads);
+// GPU kernels, which need no workspace.
+decltype(append_to_cache) append_to_cache_cuda;
+decltype(cached_attention) cached_attention_cuda;
 
 }  // namespace ranvier::models

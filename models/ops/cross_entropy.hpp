@@ -3,7 +3,6 @@
 // Letters: N rows, V vocabulary.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -40,7 +39,15 @@ void cross_entropy(runtime::StreamView stream, const CrossEntropyShape& shape, r
 
 // Kernels. On a GPU, `exponentials` is not needed. The logits are read once; for the gradient, read twice and written
 // once.
-OnCpu<decltype(cross_entropy)> cross_entropy_cpu;
-OnCuda<decltype(cross_entropy)> cross_entropy_cuda;
+decltype(cross_entropy) cross_entropy_cuda;
+
+/// *correct = number of the N rows whose greatest logit (the first, if several are equal) is the target's. Not counted:
+/// rows without a target (no_target), with a target outside [0, V), or whose target has the logit NaN. `correct` may be
+/// in pinned memory.
+void count_correct(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
+                   double* correct, const void* logits, const std::int32_t* targets);
+
+// GPU kernels.
+decltype(count_correct) count_correct_cuda;
 
 }  // namespace ranvier::models

@@ -1,6 +1,7 @@
 #include "models/ops/cross_entropy.hpp"
 
 #include "models/ops/bad_token.hpp"
+#include "models/ops/dispatch.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
 
@@ -68,8 +69,6 @@ double row(T* logits, float* exponentials, std::int32_t target, const CrossEntro
   return loss;
 }
 
-}  // namespace
-
 void cross_entropy_cpu(runtime::ComputePool& pool, const CrossEntropyShape& shape, runtime::DType dtype,
                        const CrossEntropyArrays& arrays) {
   runtime::with_float_type(dtype, [&](auto type) {
@@ -95,6 +94,51 @@ void cross_entropy_cpu(runtime::ComputePool& pool, const CrossEntropyShape& shap
     for (std::size_t i = 0; i < shape.rows; ++i) total += arrays.row_losses[i];
     *arrays.loss = arrays.loss_factor * total;
   });
+}
+
+template <typename T>
+bool is_hit(const T* logits, std::size_t V, std::size_t target) {
+  const float at_target = runtime::to_float(logits[target]);
+  for (std::size_t i = 0; i < V; ++i) {
+    const float other = runtime::to_float(logits[i]);
+    if (!(i < target ? other < at_target : other <= at_target)) return false;
+  }
+  return true;
+}
+
+void count_correct_cpu(runtime::ComputePool&, const CrossEntropyShape& shape, runtime::DType dtype, double* correct,
+                       const void* logits, const std::int32_t* targets) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    auto* const all = static_cast<const decltype(type)*>(logits);
+    std::size_t count = 0;
+    for (std::size_t row = 0; row < shape.rows; ++row) {
+      const std::int32_t target = targets[row];
+      const bool has_one = target >= 0 && static_cast<std::size_t>(target) < shape.vocab_size;
+      if (has_one && is_hit(all + row * shape.stride, shape.vocab_size, static_cast<std::size_t>(target))) ++count;
+    }
+    *correct = static_cast<double>(count);
+  });
+}
+
+}  // namespace
+
+void cross_entropy(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
+                   const CrossEntropyArrays& arrays) {
+  expect_kernel(dtype, "cross entropy");
+  const std::size_t read = shape.rows * shape.vocab_size, written = arrays.gradient ? shape.rows * shape.stride : 0;
+  const runtime::WorkCost cost =
+      memory_cost(runtime::WorkKind::cross_entropy, dtype,
+                  bytes_of(read + written, dtype) + shape.rows * sizeof(std::int32_t) + sizeof(double));
+  on_device<cross_entropy_cpu, cross_entropy_cuda>(stream, cost, shape, dtype, arrays);
+}
+
+void count_correct(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
+                   double* correct, const void* logits, const std::int32_t* targets) {
+  expect_kernel(dtype, "correct predictions");
+  const runtime::WorkCost cost =
+      memory_cost(runtime::WorkKind::cross_entropy, dtype,
+                  bytes_of(shape.rows * shape.vocab_size, dtype) + shape.rows * sizeof(std::int32_t));
+  on_device<count_correct_cpu, count_correct_cuda>(stream, cost, shape, dtype, correct, logits, targets);
 }
 
 }  // namespace ranvier::models

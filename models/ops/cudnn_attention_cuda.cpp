@@ -14,11 +14,8 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
-#include <memory>
-#include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // used by the frontend to find all functions of cuDNN

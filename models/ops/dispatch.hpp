@@ -27,7 +27,7 @@ inline void expect_kernel(runtime::DType dtype, const char* operation) {
 /// Bytes of n elements.
 [[nodiscard]] inline std::size_t bytes_of(std::size_t n, runtime::DType dtype) { return n * size_of(dtype); }
 
-/// Runs the kernel (backends.hpp) of the stream's device: `cpu` as work of this cost, or `cuda`, which queues its own
+/// Runs the kernel of the stream's device: `cpu` as work of this cost, or `cuda`, which queues its own
 /// work.
 template <auto cpu, auto cuda, typename... Arguments>
 void on_device(runtime::StreamView stream, const runtime::WorkCost& cost, const Arguments&... arguments) {

@@ -2,7 +2,6 @@
 // sample, never on the grid. Kept elements are multiplied by 1/(1 - rate).
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/base/philox.hpp"
 #include "runtime/device/stream.hpp"
@@ -38,8 +37,7 @@ struct Dropout {
 void dropout(runtime::StreamView stream, void* x, runtime::DType dtype, int samples,
              std::size_t elements_per_sample, const Dropout& options);
 
-// Kernels.
-OnCpu<decltype(dropout)> dropout_cpu;
-OnCuda<decltype(dropout)> dropout_cuda;
+// GPU kernels.
+decltype(dropout) dropout_cuda;
 
 }  // namespace ranvier::models

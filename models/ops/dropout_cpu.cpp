@@ -1,10 +1,10 @@
 #include "models/ops/dropout.hpp"
 
+#include "models/ops/dispatch.hpp"
 #include "models/ops/vector_philox.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 namespace ranvier::models {
-
 namespace {
 
 /// Elements begin … end-1 of one sample; begin is a multiple of 4.
@@ -24,8 +24,6 @@ void drop(T* x, std::size_t begin, std::size_t end, const Dropout& options, std:
   }
 }
 
-}  // namespace
-
 void dropout_cpu(runtime::ComputePool& pool, void* x, runtime::DType dtype, int samples,
                  std::size_t elements_per_sample, const Dropout& options) {
   runtime::with_float_type(dtype, [&](auto type) {
@@ -39,6 +37,26 @@ void dropout_cpu(runtime::ComputePool& pool, void* x, runtime::DType dtype, int 
       }
     });
   });
+}
+
+}  // namespace
+
+Dropout make_dropout(float rate, std::uint64_t seed, std::int64_t step, std::uint32_t site,
+                     std::int64_t first_sample) {
+  const auto number = static_cast<std::uint64_t>(step);
+  const auto mixed =
+      runtime::philox(runtime::philox_key(seed, runtime::RandomPurpose::dropout),
+                      {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), site, 0});
+  return {rate, {mixed[0], mixed[1]}, first_sample};
+}
+
+void dropout(runtime::StreamView stream, void* x, runtime::DType dtype, int samples,
+             std::size_t elements_per_sample, const Dropout& options) {
+  expect_kernel(dtype, "dropout");
+  if (options.rate <= 0) return;
+  const std::size_t bytes = 2 * bytes_of(static_cast<std::size_t>(samples) * elements_per_sample, dtype);
+  on_device<dropout_cpu, dropout_cuda>(stream, memory_cost(runtime::WorkKind::dropout, dtype, bytes), x, dtype,
+                                       samples, elements_per_sample, options);
 }
 
 }  // namespace ranvier::models

@@ -3,7 +3,6 @@
 // Letters: B samples, T positions, C channels, V vocabulary.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -53,14 +52,10 @@ struct EmbeddingBackward {
 void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                         const EmbeddingBackward& arrays);
 
-// Kernels.
-OnCpu<decltype(embedding_forward)> embedding_forward_cpu;
-OnCuda<decltype(embedding_forward)> embedding_forward_cuda;
-OnCpu<decltype(embedding_tokens_forward)> embedding_tokens_forward_cpu;
-OnCuda<decltype(embedding_tokens_forward)> embedding_tokens_forward_cuda;
-OnCpu<decltype(embedding_positions_forward)> embedding_positions_forward_cpu;
-OnCuda<decltype(embedding_positions_forward)> embedding_positions_forward_cuda;
-OnCpu<decltype(embedding_backward)> embedding_backward_cpu;
-OnCuda<decltype(embedding_backward)> embedding_backward_cuda;
+// GPU kernels.
+decltype(embedding_forward) embedding_forward_cuda;
+decltype(embedding_tokens_forward) embedding_tokens_forward_cuda;
+decltype(embedding_positions_forward) embedding_positions_forward_cuda;
+decltype(embedding_backward) embedding_backward_cuda;
 
 }  // namespace ranvier::models

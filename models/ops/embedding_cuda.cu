@@ -6,7 +6,6 @@
 #include "models/ops/bad_token.hpp"
 #include "models/ops/bad_token_cuda.hpp"
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/base/error.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 

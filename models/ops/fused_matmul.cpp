@@ -1,7 +1,6 @@
 #include "models/ops/fused_matmul.hpp"
 
 #include "models/ops/dispatch.hpp"
-#include "models/ops/fused_matmul_cuda.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "runtime/kernels/elementwise.hpp"

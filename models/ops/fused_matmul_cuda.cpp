@@ -1,6 +1,5 @@
-#include "models/ops/fused_matmul_cuda.hpp"
+#include "models/ops/fused_matmul.hpp"
 
-#include "models/ops/gelu.hpp"
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/library_matmul_cuda.hpp"
 #include "models/ops/library_pieces.hpp"

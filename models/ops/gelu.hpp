@@ -1,7 +1,6 @@
 // GELU (Hendrycks and Gimpel 2016) in either form: x · Φ(x) with the cumulative normal distribution Φ.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -23,10 +22,8 @@ void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, con
 void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* x, void* y, std::size_t n,
                    GeluForm form = GeluForm::tanh);
 
-// Kernels.
-OnCpu<decltype(gelu_forward)> gelu_forward_cpu;
-OnCuda<decltype(gelu_forward)> gelu_forward_cuda;
-OnCpu<decltype(gelu_backward)> gelu_backward_cpu;
-OnCuda<decltype(gelu_backward)> gelu_backward_cuda;
+// GPU kernels.
+decltype(gelu_forward) gelu_forward_cuda;
+decltype(gelu_backward) gelu_backward_cuda;
 
 }  // namespace ranvier::models

@@ -1,10 +1,10 @@
 #include "models/ops/gelu.hpp"
 
+#include "models/ops/dispatch.hpp"
 #include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
 
-#include <cstddef>
 #include <type_traits>
 
 namespace ranvier::models {
@@ -22,26 +22,13 @@ struct Gelu {
   Floats value, slope;  ///< gelu(x), gelu'(x)
 };
 
-/// 2^x for results stored as T; clamps x to the valid range.
-template <typename T>
-Floats bounded_exp2(Floats x) {
-  const Floats bound = simd::broadcast(125.0f);
-  const Floats bounded = simd::min(x, bound);
-  return std::is_same_v<T, float> ? simd::exp2(simd::max(bounded, -bound)) : simd::exp2_for_half(bounded);
-}
-
-/// 1/x for x >= 1 and results stored as T.
-template <typename T>
-Floats reciprocal(Floats x) {
-  return std::is_same_v<T, float> ? 1.0f / x : simd::reciprocal_for_half(x);
-}
-
 /// With u the argument of tanh, (1 + tanh u)/2 = 1/(1 + e^-2u) = s: no cancellation for large negative x.
 template <typename T>
 struct TanhForm {
   static Gelu of(Floats x) {
-    const Floats e = bounded_exp2<T>(x * (-twice_root * log2_e - twice_root * cubic * log2_e * (x * x)));  // e^-2u
-    const Floats s = reciprocal<T>(1.0f + e), rest = e * s;
+    const Floats e =
+        simd::bounded_exp2<T>(x * (-twice_root * log2_e - twice_root * cubic * log2_e * (x * x)));  // e^-2u
+    const Floats s = simd::reciprocal<T>(1.0f + e), rest = e * s;
     const Floats slope = twice_root + 3.0f * twice_root * cubic * (x * x);  // derivative of 2u
     return {x * s, s + x * slope * (s * rest)};
   }
@@ -52,8 +39,8 @@ struct TanhForm {
 template <typename T>
 struct ErfForm {
   static Gelu of(Floats x) {
-    const Floats e = bounded_exp2<T>(-0.5f * log2_e * (x * x)), a = simd::abs(x);
-    const Floats t = reciprocal<T>(1.0f + 0.35355339059f * a);
+    const Floats e = simd::bounded_exp2<T>(-0.5f * log2_e * (x * x)), a = simd::abs(x);
+    const Floats t = simd::reciprocal<T>(1.0f + 0.35355339059f * a);
     const Floats tail = e * (t * polynomial(t));
     const Floats gate = x > 0.0f ? 1.0f - tail : tail;
     const Floats slope = gate + x * 0.39894228040f * e;
@@ -118,8 +105,6 @@ void backward(runtime::ComputePool& pool, runtime::DType dtype, void* d, const v
   });
 }
 
-}  // namespace
-
 void gelu_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y, const void* x, std::size_t n,
                       GeluForm form) {
   form == GeluForm::tanh ? forward<TanhForm>(pool, dtype, y, x, n) : forward<ErfForm>(pool, dtype, y, x, n);
@@ -128,6 +113,24 @@ void gelu_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y,
 void gelu_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* d, const void* x, void* y,
                        std::size_t n, GeluForm form) {
   form == GeluForm::tanh ? backward<TanhForm>(pool, dtype, d, x, y, n) : backward<ErfForm>(pool, dtype, d, x, y, n);
+}
+
+}  // namespace
+
+void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n,
+                  GeluForm form) {
+  expect_kernel(dtype, "gelu");
+  on_device<gelu_forward_cpu, gelu_forward_cuda>(
+      stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(2 * n, dtype)), dtype, y, x, n, form);
+}
+
+void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* x, void* y, std::size_t n,
+                   GeluForm form) {
+  expect_kernel(dtype, "gelu");
+  const std::size_t elements = (y != nullptr ? 4 : 3) * n;
+  on_device<gelu_backward_cpu, gelu_backward_cuda>(
+      stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(elements, dtype)), dtype, d, x, y, n,
+      form);
 }
 
 }  // namespace ranvier::models

@@ -4,7 +4,6 @@
 // float. A row's result does not depend on other rows.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -46,6 +45,8 @@ struct LayerNormBackward {
   const void* residual = nullptr;  ///< gradient of the residual connection, added to dx if given
   std::byte* workspace = nullptr;
 };
+/// Rows whose sums are added first.
+inline constexpr int layer_norm_block_rows = 32;
 [[nodiscard]] std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape);
 
 /// Sums over rows run over fixed blocks of rows, then over the blocks in order: the same for any number of threads.
@@ -56,16 +57,10 @@ void layer_norm_backward(runtime::StreamView stream, const LayerNormShape& shape
 void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
                     std::size_t n, bool accumulate);
 
-// Kernels.
-OnCpu<decltype(layer_norm_forward)> layer_norm_forward_cpu;
-OnCuda<decltype(layer_norm_forward)> layer_norm_forward_cuda;
-OnCpu<decltype(layer_norm_again)> layer_norm_again_cpu;
-OnCuda<decltype(layer_norm_again)> layer_norm_again_cuda;
-OnCpu<decltype(layer_norm_backward)> layer_norm_backward_cpu;
-OnCuda<decltype(layer_norm_backward)> layer_norm_backward_cuda;
-OnCpu<decltype(store_gradient)> store_gradient_cpu;
-OnCuda<decltype(store_gradient)> store_gradient_cuda;
-[[nodiscard]] std::size_t layer_norm_cpu_workspace_bytes(const LayerNormShape& shape);
-[[nodiscard]] std::size_t layer_norm_cuda_workspace_bytes(const LayerNormShape& shape);
+// GPU kernels.
+decltype(layer_norm_forward) layer_norm_forward_cuda;
+decltype(layer_norm_again) layer_norm_again_cuda;
+decltype(layer_norm_backward) layer_norm_backward_cuda;
+decltype(store_gradient) store_gradient_cuda;
 
 }  // namespace ranvier::models

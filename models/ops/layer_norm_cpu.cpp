@@ -1,19 +1,16 @@
 #include "models/ops/layer_norm.hpp"
 
+#include "models/ops/dispatch.hpp"
+#include "models/ops/norm_rows.hpp"
 #include "models/ops/small_task.hpp"
-#include "models/ops/vector_math.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/host/compute_pool.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 namespace ranvier::models {
 namespace {
 
 using simd::Floats;
-
-constexpr std::size_t rows_per_block = 32;
 
 struct Moments {
   float mean;
@@ -39,15 +36,7 @@ void normalise(T* y, const T* x, Moments m, const T* weight, const T* bias, std:
 
 template <typename T>
 void forward_row(const LayerNormForward& arrays, std::size_t row, std::size_t channels, float epsilon) {
-  const T* x = static_cast<const T*>(arrays.x) + row * channels;
-  if (arrays.branch != nullptr) {
-    const T* branch = static_cast<const T*>(arrays.branch) + row * channels;
-    T* sum = static_cast<T*>(arrays.sum) + row * channels;
-    simd::for_lanes(0, channels, [&](std::size_t c, auto count) {
-      simd::store(sum + c, simd::load(x + c, count) + simd::load(branch + c, count), count);
-    });
-    x = sum;
-  }
+  const T* const x = norm_input<T>(arrays.x, arrays.branch, arrays.sum, row * channels, channels);
   const Moments m = moments(x, channels, epsilon);
   arrays.mean[row] = m.mean;
   arrays.rstd[row] = m.rstd;
@@ -76,7 +65,7 @@ void backward_row(const LayerNormBackward& arrays, std::size_t row, std::size_t 
 
   const float scale = 1.0f / static_cast<float>(channels);
   const float mean_total = simd::sum(total) * scale, mean_product = simd::sum(product) * scale;
-  const auto write = [&](auto residual) {
+  with_residual<T>(arrays.residual, row * channels, [&](auto residual) {
     T* dx = static_cast<T*>(arrays.dx) + row * channels;
     simd::for_lanes(0, channels, [&](std::size_t c, auto count) {
       const Floats normal = (simd::load(x + c, count) - mean) * rstd;
@@ -84,26 +73,14 @@ void backward_row(const LayerNormBackward& arrays, std::size_t row, std::size_t 
       const Floats value = (weighted - mean_total - normal * mean_product) * rstd;
       simd::store(dx + c, value + residual(c, count), count);
     });
-  };
-  if (arrays.residual == nullptr) {
-    write([](std::size_t, auto) { return Floats{}; });
-  } else {
-    const T* residual = static_cast<const T*>(arrays.residual) + row * channels;
-    write([=](std::size_t c, auto count) { return simd::load(residual + c, count); });
-  }
+  });
 }
-
-}  // namespace
 
 void layer_norm_forward_cpu(runtime::ComputePool& pool, const LayerNormShape& shape, runtime::DType dtype,
                             const LayerNormForward& arrays) {
   runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    run_pieces(pool, shape.rows, [&](int thread, int threads) {
-      const auto share = runtime::share_of(shape.rows, thread, threads);
-      for (std::size_t row = share.begin; row < share.end; ++row)
-        forward_row<T>(arrays, row, shape.channels, shape.epsilon);
-    });
+    for_each_row(pool, shape.rows,
+                 [&](std::size_t row) { forward_row<decltype(type)>(arrays, row, shape.channels, shape.epsilon); });
   });
 }
 
@@ -112,49 +89,20 @@ void layer_norm_again_cpu(runtime::ComputePool& pool, const LayerNormShape& shap
                           const void* bias) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    pool.run([&](int thread, int threads) {
-      const auto share = runtime::share_of(shape.rows, thread, threads);
-      for (std::size_t row = share.begin; row < share.end; ++row) {
-        const std::size_t first = row * shape.channels;
-        normalise(static_cast<T*>(y) + first, static_cast<const T*>(x) + first, {mean[row], rstd[row]},
-                  static_cast<const T*>(weight), static_cast<const T*>(bias), shape.channels);
-      }
+    for_each_row(pool, shape.rows, [&](std::size_t row) {
+      const std::size_t first = row * shape.channels;
+      normalise(static_cast<T*>(y) + first, static_cast<const T*>(x) + first, {mean[row], rstd[row]},
+                static_cast<const T*>(weight), static_cast<const T*>(bias), shape.channels);
     });
   });
-}
-
-std::size_t layer_norm_cpu_workspace_bytes(const LayerNormShape& shape) {
-  const std::size_t blocks = runtime::ceil_divide(shape.rows, rows_per_block);
-  return blocks * 2 * shape.channels * sizeof(float);
 }
 
 void layer_norm_backward_cpu(runtime::ComputePool& pool, const LayerNormShape& shape, runtime::DType dtype,
                              const LayerNormBackward& arrays) {
   runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    const std::size_t width = 2 * shape.channels;
-    const std::size_t blocks = runtime::ceil_divide(shape.rows, rows_per_block);
-    auto* const partial = reinterpret_cast<float*>(arrays.workspace);
-    pool.run([&](int thread, int threads) {
-      const auto share = runtime::share_of(blocks, thread, threads);
-      for (std::size_t block = share.begin; block < share.end; ++block) {
-        float* const sums = partial + block * width;
-        std::fill(sums, sums + width, 0.0f);
-        const std::size_t end = std::min(shape.rows, (block + 1) * rows_per_block);
-        for (std::size_t row = block * rows_per_block; row < end; ++row) {
-          backward_row<T>(arrays, row, shape.channels, sums);
-        }
-      }
-    });
-    pool.run([&](int thread, int threads) {
-      const auto share = runtime::share_of(width, thread, threads, 64);
-      simd::for_lanes(share.begin, share.end, [&](std::size_t c, auto count) {
-        Floats total{};
-        for (std::size_t block = 0; block < blocks; ++block)
-          total += simd::load(partial + block * width + c, count);
-        simd::store(arrays.sums + c, total, count);
-      });
-    });
+    sum_rows(
+        pool, shape.rows, layer_norm_block_rows, 2 * shape.channels, arrays.workspace, arrays.sums,
+        [&](std::size_t row, float* sums) { backward_row<decltype(type)>(arrays, row, shape.channels, sums); });
   });
 }
 
@@ -169,6 +117,50 @@ void store_gradient_cpu(runtime::ComputePool&, void* gradient, runtime::DType dt
       simd::store(to + i, accumulate ? simd::load(to + i, count) + value : value, count);
     });
   });
+}
+
+/// Cost of reading or writing `arrays` arrays [N, C], mean and rstd per row, and some arrays [C] of the run's dtype.
+runtime::WorkCost cost_of(const LayerNormShape& shape, runtime::DType dtype, std::size_t arrays,
+                          std::size_t parameters, std::size_t more = 0) {
+  return memory_cost(
+      runtime::WorkKind::norm, dtype,
+      bytes_of((arrays * shape.rows + parameters) * shape.channels, dtype) + 2 * shape.rows * sizeof(float) + more);
+}
+
+}  // namespace
+
+void layer_norm_forward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
+                        const LayerNormForward& arrays) {
+  expect_kernel(dtype, "layer norm");
+  on_device<layer_norm_forward_cpu, layer_norm_forward_cuda>(
+      stream, cost_of(shape, dtype, arrays.branch == nullptr ? 2 : 4, 2), shape, dtype, arrays);
+}
+
+void layer_norm_again(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype, void* y,
+                      const float* mean, const float* rstd, const void* x, const void* weight, const void* bias) {
+  expect_kernel(dtype, "layer norm");
+  on_device<layer_norm_again_cpu, layer_norm_again_cuda>(stream, cost_of(shape, dtype, 2, 2), shape, dtype, y, mean,
+                                                         rstd, x, weight, bias);
+}
+
+std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape) {
+  return runtime::ceil_divide(shape.rows, layer_norm_block_rows) * 2 * shape.channels * sizeof(float);
+}
+
+void layer_norm_backward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
+                         const LayerNormBackward& arrays) {
+  expect_kernel(dtype, "layer norm");
+  on_device<layer_norm_backward_cpu, layer_norm_backward_cuda>(
+      stream, cost_of(shape, dtype, arrays.residual == nullptr ? 3 : 4, 1, 2 * shape.channels * sizeof(float)),
+      shape, dtype, arrays);
+}
+
+void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
+                    std::size_t n, bool accumulate) {
+  expect_kernel(dtype, "store_gradient");
+  const std::size_t bytes = n * sizeof(float) + bytes_of(n, dtype) * (accumulate ? 2 : 1);
+  on_device<store_gradient_cpu, store_gradient_cuda>(stream, runtime::elementwise_cost(bytes, dtype), gradient,
+                                                     dtype, sums, n, accumulate);
 }
 
 }  // namespace ranvier::models

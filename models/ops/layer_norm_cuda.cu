@@ -9,7 +9,6 @@
 namespace ranvier::models {
 namespace {
 
-constexpr int rows_per_block = 32;  // rows whose column sums become one partial sum
 constexpr unsigned elementwise_threads = 256;
 
 /// Intrinsics fix the rounding, so that forward and layer_norm_again() agree.
@@ -89,7 +88,7 @@ __global__ void __launch_bounds__(cuda::max_row_threads)
   write_normal(y + row * static_cast<std::size_t>(channels), values, mean[row], rstd[row], weight, bias, channels);
 }
 
-/// dx of rows_per_block rows, and their column sums to partial[block][2, C].
+/// dx of layer_norm_block_rows rows, and their column sums to partial[block][2, C].
 template <typename T, int vectors, int width>
 __global__ void __launch_bounds__(cuda::max_row_threads)
     backward_kernel(LayerNormBackward arrays, float* partial, std::size_t rows, int channels) {
@@ -100,8 +99,8 @@ __global__ void __launch_bounds__(cuda::max_row_threads)
   cuda::Row<vectors, width> weight, of_weight{}, of_bias{};
   weight.load(static_cast<const T*>(arrays.weight), channels);
   const float scale = 1.0f / static_cast<float>(channels);
-  for (unsigned turn = 0; turn * blockDim.y < rows_per_block; ++turn) {
-    const std::size_t row = std::size_t{blockIdx.x} * rows_per_block + turn * blockDim.y + threadIdx.y;
+  for (unsigned turn = 0; turn * blockDim.y < layer_norm_block_rows; ++turn) {
+    const std::size_t row = std::size_t{blockIdx.x} * layer_norm_block_rows + turn * blockDim.y + threadIdx.y;
     const bool is_there = row < rows;
     const int present = is_there ? channels : 0;
     const std::size_t first = row * static_cast<std::size_t>(channels);
@@ -208,15 +207,11 @@ void layer_norm_again_cuda(runtime::StreamView stream, const LayerNormShape& sha
                        });
 }
 
-std::size_t layer_norm_cuda_workspace_bytes(const LayerNormShape& shape) {
-  return cuda::ceil_divide(shape.rows, rows_per_block) * 2 * shape.channels * sizeof(float);
-}
-
 void layer_norm_backward_cuda(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
                               const LayerNormBackward& arrays) {
   const cudaStream_t queue = runtime::cuda::native(stream);
   const std::size_t columns = 2 * shape.channels;
-  const unsigned blocks = cuda::blocks_of(shape.rows, rows_per_block);
+  const unsigned blocks = cuda::blocks_of(shape.rows, layer_norm_block_rows);
   auto* const partial = reinterpret_cast<float*>(arrays.workspace);
   if (blocks != 0) {
     cuda::with_norm_rows(shape.channels, shape.channels, dtype,

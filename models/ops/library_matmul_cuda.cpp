@@ -13,11 +13,9 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
-#include <cstdint>
 #include <limits>
 #include <map>
 #include <memory>
@@ -85,13 +83,9 @@ LibraryProduct product_of(const MatmulShape& s, const MatmulArrays& x, const Epi
       .m = s.m,
       .n = s.n,
       .k = s.k,
-      .a_stride = s.a_stride != 0 ? s.a_stride
-                  : s.transpose_a ? s.m
-                                  : s.k,
-      .b_stride = s.b_stride != 0 ? s.b_stride
-                  : s.transpose_b ? s.k
-                                  : s.n,
-      .c_stride = s.c_stride != 0 ? s.c_stride : s.n,
+      .a_stride = s.a_row(),
+      .b_stride = s.b_row(),
+      .c_stride = s.c_row(),
       .transpose_a = s.transpose_a,
       .transpose_b = s.transpose_b,
       .dtype = x.dtype,

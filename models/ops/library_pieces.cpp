@@ -21,12 +21,10 @@ std::size_t whole_or_multiple(std::size_t size, std::size_t most) {
 }  // namespace
 
 LibraryPieces library_pieces(const MatmulShape& s) {
-  const std::size_t a_row = s.transpose_a ? s.m : s.k, b_row = s.transpose_b ? s.k : s.n;
-  const std::size_t a = s.a_stride != 0 ? s.a_stride : a_row, b = s.b_stride != 0 ? s.b_stride : b_row;
-  const std::size_t c = s.c_stride != 0 ? s.c_stride : s.n;
-  const bool takes_b = !s.transpose_b || rows_within(s.n, b, std::min(b_row, max_library_rows)) == s.n;
+  const std::size_t a = s.a_row(), b = s.b_row();
+  const bool takes_b = !s.transpose_b || rows_within(s.n, b, std::min(s.b_columns(), max_library_rows)) == s.n;
   if (s.n > max_library_rows || !takes_b) return {};
-  std::size_t m = rows_within(s.m, c, s.n), k = s.k;
+  std::size_t m = rows_within(s.m, s.c_row(), s.n), k = s.k;
   if (s.transpose_a) {
     k = rows_within(k, a, std::min(s.m, max_library_rows));
   } else {

@@ -2,7 +2,6 @@
 // without AVX-512. Letters M, N, K as usual.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -21,6 +20,13 @@ struct MatmulShape {
   std::size_t a_stride = 0;
   std::size_t b_stride = 0;
   std::size_t c_stride = 0;
+
+  // Elements of a stored row, without gaps, and from one row to the next.
+  [[nodiscard]] std::size_t a_columns() const noexcept { return transpose_a ? m : k; }
+  [[nodiscard]] std::size_t b_columns() const noexcept { return transpose_b ? k : n; }
+  [[nodiscard]] std::size_t a_row() const noexcept { return a_stride != 0 ? a_stride : a_columns(); }
+  [[nodiscard]] std::size_t b_row() const noexcept { return b_stride != 0 ? b_stride : b_columns(); }
+  [[nodiscard]] std::size_t c_row() const noexcept { return c_stride != 0 ? c_stride : n; }
 };
 
 struct MatmulArrays {
@@ -41,16 +47,10 @@ void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulAr
 void column_sums(runtime::StreamView stream, void* sums, runtime::DType sums_dtype, const void* dy,
                  runtime::DType dtype, std::size_t m, std::size_t n, bool accumulate);
 
-// Kernels.
-OnCpu<decltype(matmul)> matmul_cpu;
-OnCuda<decltype(matmul)> matmul_cuda;
-OnCpu<decltype(column_sums)> column_sums_cpu;
-OnCuda<decltype(column_sums)> column_sums_cuda;
-/// For types that the processor cannot multiply: converts the operands to f32.
-OnCpu<decltype(matmul)> matmul_cpu_widened;
-/// With the library even if our own kernels exist (amx_matmul_cpu.hpp, vector_matmul_cpu.hpp).
-OnCpu<decltype(matmul)> matmul_cpu_by_library;
+// GPU kernels; CPU kernels are in matmul_cpu.hpp.
+decltype(matmul) matmul_cuda;
+decltype(column_sums) column_sums_cuda;
 /// Our own kernel for everything that the library rejects; slow.
-OnCuda<decltype(matmul)> matmul_cuda_plain;
+decltype(matmul) matmul_cuda_plain;
 
 }  // namespace ranvier::models

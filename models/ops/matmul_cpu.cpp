@@ -1,17 +1,16 @@
 // Splits a multiplication into pieces whose operands have no gaps and fit the L2 cache; the library multiplies each on
 // one thread. The split of N and K depends on the shape only, and M is split only if that does not change bits. So
 // neither the number of threads nor of rows changes a result.
-#include "models/ops/matmul.hpp"
+#include "models/ops/matmul_cpu.hpp"
 
-#include "models/ops/amx_matmul_cpu.hpp"
+#include "models/ops/dispatch.hpp"
 #include "models/ops/library_matmul.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/scratch.hpp"
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
-#include "models/ops/vector_matmul_cpu.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/host/compute_pool.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -49,24 +48,10 @@ Pieces pieces_of(std::size_t size, std::size_t longest, std::size_t wanted, DTyp
   return {ceil_divide(size, length), length};
 }
 
-/// Elements per stored row, including gaps.
-struct Strides {
-  explicit Strides(const MatmulShape& shape)
-      : a(shape.a_stride != 0 ? shape.a_stride : a_row(shape)),
-        b(shape.b_stride != 0 ? shape.b_stride : b_row(shape)),
-        c(shape.c_stride != 0 ? shape.c_stride : shape.n) {}
-
-  static std::size_t a_row(const MatmulShape& shape) { return shape.transpose_a ? shape.m : shape.k; }
-  static std::size_t b_row(const MatmulShape& shape) { return shape.transpose_b ? shape.k : shape.n; }
-
-  std::size_t a, b, c;
-};
-
 Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
   constexpr std::size_t copy_bytes = std::size_t{1} << 20;  // limit of a block of a, and of c
   const DType dtype = widened ? DType::f32 : arrays.dtype;
-  const Strides strides(shape);
-  const bool a_has_gaps = strides.a != Strides::a_row(shape), b_has_gaps = strides.b != Strides::b_row(shape);
+  const bool a_has_gaps = shape.a_row() != shape.a_columns(), b_has_gaps = shape.b_row() != shape.b_columns();
   const LibraryRows library = library_rows(dtype);
   const std::size_t longest_k = shape.k % 64 == 0 ? library.longest_k_by_64 : library.longest_k;
   const bool copies_b = widened || b_has_gaps || (shape.transpose_b && shape.k > longest_k);
@@ -81,7 +66,7 @@ Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
   if (!library.alike) cuts.height = 64;
   cuts.copies_a = cuts.height != 0 || widened || shape.transpose_a || a_has_gaps || cuts.k.count > 1;
   cuts.copies_b = copies_b;
-  cuts.gathers_c = cuts.height != 0 || cuts.n.count > 1 || strides.c != shape.n ||
+  cuts.gathers_c = cuts.height != 0 || cuts.n.count > 1 || shape.c_row() != shape.n ||
                    ((cuts.k.count > 1 || widened) && arrays.c_dtype != DType::f32);
   cuts.rows = cuts.height != 0 ? cuts.height : shape.m;
   const LibraryPieces pieces =
@@ -104,13 +89,8 @@ const std::byte* at(const void* array, DType dtype, std::size_t element) {
 }
 
 void widen(float* to, const void* from, DType dtype, std::size_t n) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    const auto* source = static_cast<const decltype(type)*>(from);
-    for (std::size_t i = 0; i < n; i += simd::lanes) {
-      const std::size_t count = std::min(n - i, simd::lanes);
-      simd::store(to + i, simd::load(source + i, count), count);
-    }
-  });
+  runtime::with_float_type(dtype,
+                           [&](auto type) { simd::convert(to, static_cast<const decltype(type)*>(from), n); });
 }
 
 /// to[rows, columns] of f32 or `dtype`, without gaps, = from[rows, columns], or its transpose if stored so. `stride`:
@@ -172,8 +152,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
   const Share columns = piece_of(shape.n, n_piece, cuts.n);
   const std::size_t m = rows.end - rows.begin, n = columns.end - columns.begin;
   const std::size_t height = std::max(m, cuts.height);
-  const Strides strides(shape);
-  const std::size_t c_begin = rows.begin * strides.c + columns.begin;
+  const std::size_t c_begin = rows.begin * shape.c_row() + columns.begin;
   auto* c = static_cast<std::byte*>(arrays.c) + c_begin * size_of(arrays.c_dtype);
   auto* sums = cuts.gathers_c ? memory.c.get<float>(height * n) : nullptr;
 
@@ -189,20 +168,20 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
 
     const void* a =
         at(arrays.a, arrays.dtype,
-           shape.transpose_a ? depth.begin * strides.a + rows.begin : rows.begin * strides.a + depth.begin);
+           shape.transpose_a ? depth.begin * shape.a_row() + rows.begin : rows.begin * shape.a_row() + depth.begin);
     if (cuts.copies_a) {
       auto* copy = memory.a.get(height * k * size_of(dtype));
       std::fill(copy + m * k * size_of(dtype), copy + height * k * size_of(dtype), std::byte{});
-      copy_block(copy, static_cast<const std::byte*>(a), arrays.dtype, cuts.widened, shape.transpose_a, strides.a,
-                 m, k, memory.strip);
+      copy_block(copy, static_cast<const std::byte*>(a), arrays.dtype, cuts.widened, shape.transpose_a,
+                 shape.a_row(), m, k, memory.strip);
       a = copy;
     }
-    const void* b =
-        at(arrays.b, arrays.dtype,
-           shape.transpose_b ? columns.begin * strides.b + depth.begin : depth.begin * strides.b + columns.begin);
+    const void* b = at(arrays.b, arrays.dtype,
+                       shape.transpose_b ? columns.begin * shape.b_row() + depth.begin
+                                         : depth.begin * shape.b_row() + columns.begin);
     if (cuts.copies_b) {
       void* copy = memory.b.get(n * k * size_of(dtype));
-      copy_block(copy, static_cast<const std::byte*>(b), arrays.dtype, cuts.widened, false, strides.b,
+      copy_block(copy, static_cast<const std::byte*>(b), arrays.dtype, cuts.widened, false, shape.b_row(),
                  shape.transpose_b ? n : k, shape.transpose_b ? k : n, memory.strip);
       b = copy;
     }
@@ -216,7 +195,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
                     .accumulate = k_piece > 0 || (arrays.accumulate && sums == nullptr)},
                    sums != nullptr ? static_cast<void*>(sums) : c, a, b, bias);
   }
-  if (sums != nullptr) put_block(c, arrays.c_dtype, strides.c, sums, m, n, arrays.accumulate);
+  if (sums != nullptr) put_block(c, arrays.c_dtype, shape.c_row(), sums, m, n, arrays.accumulate);
 }
 
 /// Result for K = 0.
@@ -226,7 +205,7 @@ void put_bias(const MatmulShape& shape, const MatmulArrays& arrays) {
     runtime::with_float_type(arrays.dtype, [&](auto bias_type) {
       auto* c = static_cast<decltype(c_type)*>(arrays.c);
       const auto* bias = static_cast<const decltype(bias_type)*>(arrays.bias);
-      const std::size_t stride = Strides(shape).c;
+      const std::size_t stride = shape.c_row();
       for (std::size_t i = 0; i < shape.m; ++i)
         for (std::size_t j = 0; j < shape.n; ++j)
           c[i * stride + j] =
@@ -270,6 +249,8 @@ void add_rows(float* sums, const T* from, std::size_t stride, std::size_t rows, 
   }
   if constexpr (at_once > 1) add_rows<1>(sums, from + row * stride, stride, rows - row, width);
 }
+
+bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
 
 }  // namespace
 
@@ -315,6 +296,30 @@ void column_sums_cpu(runtime::ComputePool& pool, void* sums, DType sums_dtype, c
       });
     });
   });
+}
+
+void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
+  expect(is_float(arrays.dtype) && (arrays.c_dtype == DType::f32 || arrays.c_dtype == arrays.dtype),
+         "matmul of {} to {}", to_string(arrays.dtype), to_string(arrays.c_dtype));
+  expect(arrays.bias == nullptr || !arrays.accumulate, "matmul that accumulates takes no bias");
+  expect(shape.a_row() >= shape.a_columns() && shape.b_row() >= shape.b_columns() && shape.c_row() >= shape.n,
+         "matmul of M {}, N {}, K {} with rows of {}, {} and {} elements", shape.m, shape.n, shape.k,
+         shape.a_stride, shape.b_stride, shape.c_stride);
+  if (shape.m == 0 || shape.n == 0) return;
+  runtime::WorkCost cost =
+      product_cost({shape.m, shape.n, shape.k}, arrays.dtype, arrays.c_dtype, arrays.accumulate);
+  if (arrays.bias != nullptr) cost.bytes += static_cast<double>(bytes_of(shape.n, arrays.dtype));
+  on_device<matmul_cpu, matmul_cuda>(stream, cost, shape, arrays);
+}
+
+void column_sums(runtime::StreamView stream, void* sums, DType sums_dtype, const void* dy, DType dtype,
+                 std::size_t m, std::size_t n, bool accumulate) {
+  expect(is_float(dtype) && is_float(sums_dtype), "column_sums of {} to {}", to_string(dtype),
+         to_string(sums_dtype));
+  if (n == 0) return;
+  const std::size_t bytes = bytes_of(m * n, dtype) + bytes_of(n, sums_dtype) * (accumulate ? 2 : 1);
+  on_device<column_sums_cpu, column_sums_cuda>(stream, runtime::elementwise_cost(bytes, dtype), sums, sums_dtype,
+                                               dy, dtype, m, n, accumulate);
 }
 
 }  // namespace ranvier::models

@@ -5,7 +5,6 @@
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
@@ -26,14 +25,12 @@ constexpr int threads = tile / each * (tile / each);
 
 /// Element (i, p) of a is a[i · row + p · column]; b and c the same way.
 struct Strides {
-  explicit Strides(const MatmulShape& s) : c(s.c_stride != 0 ? s.c_stride : s.n) {
-    const std::size_t a = s.a_stride != 0 ? s.a_stride : s.transpose_a ? s.m : s.k;
-    const std::size_t b = s.b_stride != 0 ? s.b_stride : s.transpose_b ? s.k : s.n;
-    a_row = s.transpose_a ? 1 : a;
-    a_column = s.transpose_a ? a : 1;
-    b_row = s.transpose_b ? 1 : b;
-    b_column = s.transpose_b ? b : 1;
-  }
+  explicit Strides(const MatmulShape& s)
+      : a_row(s.transpose_a ? 1 : s.a_row()),
+        a_column(s.transpose_a ? s.a_row() : 1),
+        b_row(s.transpose_b ? 1 : s.b_row()),
+        b_column(s.transpose_b ? s.b_row() : 1),
+        c(s.c_row()) {}
 
   std::size_t a_row, a_column, b_row, b_column, c;
 };

@@ -1,7 +1,6 @@
 // Matrix times vector at memory bandwidth, for decoders that produce one token at a time. Letters: N rows, K columns.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -27,8 +26,7 @@ struct MatrixVectorArrays {
 /// depends on K only, and differs from matmul().
 void matrix_vector(runtime::StreamView stream, const MatrixVectorShape& shape, const MatrixVectorArrays& arrays);
 
-// Kernels.
-OnCpu<decltype(matrix_vector)> matrix_vector_cpu;
-OnCuda<decltype(matrix_vector)> matrix_vector_cuda;
+// GPU kernels.
+decltype(matrix_vector) matrix_vector_cuda;
 
 }  // namespace ranvier::models

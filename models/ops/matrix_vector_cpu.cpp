@@ -1,10 +1,9 @@
 #include "models/ops/matrix_vector.hpp"
 
+#include "models/ops/dispatch.hpp"
 #include "models/ops/scratch.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
-
-#include <cstddef>
 
 namespace ranvier::models {
 namespace {
@@ -33,8 +32,6 @@ float product(const T* a, const float* x, std::size_t k) {
   return simd::sum(total[0]);
 }
 
-}  // namespace
-
 void matrix_vector_cpu(runtime::ComputePool& pool, const MatrixVectorShape& shape,
                        const MatrixVectorArrays& arrays) {
   runtime::with_float_type(arrays.dtype, [&](auto type) {
@@ -44,9 +41,7 @@ void matrix_vector_cpu(runtime::ComputePool& pool, const MatrixVectorShape& shap
       pool.run([&](int thread, int threads) {
         static thread_local Scratch memory;
         auto* const x = memory.get<float>(shape.k);
-        simd::for_lanes(0, shape.k, [&](std::size_t i, auto count) {
-          simd::store(x + i, simd::load(static_cast<const T*>(arrays.x) + i, count), count);
-        });
+        simd::convert(x, static_cast<const T*>(arrays.x), shape.k);
         const auto* const a = static_cast<const T*>(arrays.a);
         const auto* const bias = static_cast<const T*>(arrays.bias);
         auto* const y = static_cast<Y*>(arrays.y);
@@ -59,6 +54,18 @@ void matrix_vector_cpu(runtime::ComputePool& pool, const MatrixVectorShape& shap
       });
     });
   });
+}
+
+}  // namespace
+
+void matrix_vector(runtime::StreamView stream, const MatrixVectorShape& shape, const MatrixVectorArrays& arrays) {
+  expect_kernel(arrays.dtype, "matrix_vector");
+  expect(arrays.y_dtype == runtime::DType::f32 || arrays.y_dtype == arrays.dtype, "matrix_vector of {} to {}",
+         to_string(arrays.dtype), to_string(arrays.y_dtype));
+  if (shape.n == 0) return;
+  runtime::WorkCost cost = product_cost({.m = 1, .n = shape.n, .k = shape.k}, arrays.dtype, arrays.y_dtype, false);
+  if (arrays.bias != nullptr) cost.bytes += static_cast<double>(bytes_of(shape.n, arrays.dtype));
+  on_device<matrix_vector_cpu, matrix_vector_cuda>(stream, cost, shape, arrays);
 }
 
 }  // namespace ranvier::models

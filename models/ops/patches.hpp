@@ -4,7 +4,6 @@
 // are [B, H, W, C]; a patch is a row [C, K, K], as are kernels: [out, C, K, K].
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -44,10 +43,8 @@ void gather_patches(runtime::StreamView stream, const PatchShape& shape, runtime
 void add_patches(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* x,
                  const float* patches);
 
-// Kernels.
-OnCpu<decltype(gather_patches)> gather_patches_cpu;
-OnCuda<decltype(gather_patches)> gather_patches_cuda;
-OnCpu<decltype(add_patches)> add_patches_cpu;
-OnCuda<decltype(add_patches)> add_patches_cuda;
+// GPU kernels.
+decltype(gather_patches) gather_patches_cuda;
+decltype(add_patches) add_patches_cuda;
 
 }  // namespace ranvier::models

@@ -1,5 +1,6 @@
 #include "models/ops/patches.hpp"
 
+#include "models/ops/dispatch.hpp"
 #include "models/ops/scratch.hpp"
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
@@ -131,9 +132,7 @@ void add_patches_of_nine(runtime::ComputePool& pool, const PatchShape& shape, T*
       }
       std::fill(sums, sums + n, 0.0f);
       add_patches_of_nine(shape, sums, patches, sample, {row - sample * H, end - sample * H});
-      if constexpr (!std::is_same_v<T, float>)
-        simd::for_lanes(
-            0, n, [&](std::size_t i, auto count) { simd::store(to + i, simd::load(sums + i, count), count); });
+      if constexpr (!std::is_same_v<T, float>) simd::convert(to, sums, n);
       row = end;
     }
   });
@@ -147,8 +146,6 @@ void for_covering(const PatchShape& shape, std::size_t at, std::size_t patches, 
   const std::size_t first = reach < shape.kernel ? 0 : (reach - shape.kernel) / shape.stride + 1;
   for (std::size_t p = first; p <= last && p < patches; ++p) f(p, reach - p * shape.stride);
 }
-
-}  // namespace
 
 void gather_patches_cpu(runtime::ComputePool& pool, const PatchShape& shape, runtime::DType dtype, void* patches,
                         const void* x) {
@@ -200,6 +197,39 @@ void add_patches_cpu(runtime::ComputePool& pool, const PatchShape& shape, runtim
       }
     });
   });
+}
+
+/// Cost of reading or writing the images, and their patches in type `patches`.
+runtime::WorkCost cost_of(const PatchShape& shape, runtime::DType dtype, runtime::DType patches) {
+  const std::size_t images = shape.samples * shape.height * shape.width * shape.channels;
+  return memory_cost(runtime::WorkKind::patches, dtype,
+                     bytes_of(images, dtype) + bytes_of(shape.rows() * shape.columns(), patches));
+}
+
+}  // namespace
+
+void expect_patches(const PatchShape& shape, const char* operation) {
+  const std::size_t K = shape.kernel;
+  expect(K >= 1 && K <= PatchShape::max_kernel && shape.stride >= 1 && shape.padding < K &&
+             shape.height + 2 * shape.padding >= K && shape.width + 2 * shape.padding >= K,
+         "{} of {} × {} pixels in patches of {}, {} apart, with a margin of {}", operation, shape.height,
+         shape.width, K, shape.stride, shape.padding);
+}
+
+void gather_patches(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* patches,
+                    const void* x) {
+  expect_kernel(dtype, "patches");
+  expect_patches(shape, "patches");
+  on_device<gather_patches_cpu, gather_patches_cuda>(stream, cost_of(shape, dtype, dtype), shape, dtype, patches,
+                                                     x);
+}
+
+void add_patches(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* x,
+                 const float* patches) {
+  expect_kernel(dtype, "sums of patches");
+  expect_patches(shape, "sums of patches");
+  on_device<add_patches_cpu, add_patches_cuda>(stream, cost_of(shape, dtype, runtime::DType::f32), shape, dtype, x,
+                                               patches);
 }
 
 }  // namespace ranvier::models

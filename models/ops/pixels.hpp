@@ -1,7 +1,6 @@
 // Converts images from file layout (bytes, one plane per colour) to the layers' layout.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -23,8 +22,7 @@ struct PixelScale {
 void read_pixels(runtime::StreamView stream, std::size_t samples, std::size_t pixels, runtime::DType dtype,
                  void* to, const std::uint8_t* from, const PixelScale& scale = {});
 
-// Kernels.
-OnCpu<decltype(read_pixels)> read_pixels_cpu;
-OnCuda<decltype(read_pixels)> read_pixels_cuda;
+// GPU kernels.
+decltype(read_pixels) read_pixels_cuda;
 
 }  // namespace ranvier::models

@@ -7,7 +7,6 @@
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
-#include <algorithm>
 #include <cfloat>
 
 namespace ranvier::models::cuda {

@@ -28,14 +28,10 @@ void mean_pool_forward(runtime::StreamView stream, const MeanPoolShape& shape, r
 void mean_pool_backward(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* dx,
                         const void* dy);
 
-// Kernels.
-OnCpu<decltype(max_pool_forward)> max_pool_forward_cpu;
-OnCuda<decltype(max_pool_forward)> max_pool_forward_cuda;
-OnCpu<decltype(max_pool_backward)> max_pool_backward_cpu;
-OnCuda<decltype(max_pool_backward)> max_pool_backward_cuda;
-OnCpu<decltype(mean_pool_forward)> mean_pool_forward_cpu;
-OnCuda<decltype(mean_pool_forward)> mean_pool_forward_cuda;
-OnCpu<decltype(mean_pool_backward)> mean_pool_backward_cpu;
-OnCuda<decltype(mean_pool_backward)> mean_pool_backward_cuda;
+// GPU kernels.
+decltype(max_pool_forward) max_pool_forward_cuda;
+decltype(max_pool_backward) max_pool_backward_cuda;
+decltype(mean_pool_forward) mean_pool_forward_cuda;
+decltype(mean_pool_backward) mean_pool_backward_cuda;
 
 }  // namespace ranvier::models

@@ -1,9 +1,10 @@
 #include "models/ops/pooling.hpp"
 
+#include "models/ops/dispatch.hpp"
+#include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 namespace ranvier::models {
@@ -35,16 +36,12 @@ void pool_patch(const PatchShape& shape, T* y, std::uint8_t* places, const T* x,
   }
 }
 
-}  // namespace
-
 void max_pool_forward_cpu(runtime::ComputePool& pool, const PatchShape& shape, runtime::DType dtype, void* y,
                           std::uint8_t* places, const void* x) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    pool.run([&](int thread, int threads) {
-      const auto share = runtime::share_of(shape.rows(), thread, threads);
-      for (std::size_t row = share.begin; row < share.end; ++row)
-        pool_patch(shape, static_cast<T*>(y), places, static_cast<const T*>(x), row);
+    for_each_row(pool, shape.rows(), [&](std::size_t row) {
+      pool_patch(shape, static_cast<T*>(y), places, static_cast<const T*>(x), row);
     });
   });
 }
@@ -84,19 +81,16 @@ void mean_pool_forward_cpu(runtime::ComputePool& pool, const MeanPoolShape& shap
                            const void* x) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    pool.run([&](int thread, int threads) {
-      const float part = 1.0f / static_cast<float>(shape.pixels);
-      const std::size_t C = shape.channels;
-      const auto share = runtime::share_of(shape.samples, thread, threads);
-      for (std::size_t sample = share.begin; sample < share.end; ++sample) {
-        const T* const image = static_cast<const T*>(x) + sample * shape.pixels * C;
-        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-          Floats total{};
-          for (std::size_t pixel = 0; pixel < shape.pixels; ++pixel)
-            total += simd::load(image + pixel * C + c, count);
-          simd::store(static_cast<T*>(y) + sample * C + c, total * part, count);
-        });
-      }
+    const float part = 1.0f / static_cast<float>(shape.pixels);
+    const std::size_t C = shape.channels;
+    for_each_row(pool, shape.samples, [&](std::size_t sample) {
+      const T* const image = static_cast<const T*>(x) + sample * shape.pixels * C;
+      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+        Floats total{};
+        for (std::size_t pixel = 0; pixel < shape.pixels; ++pixel)
+          total += simd::load(image + pixel * C + c, count);
+        simd::store(static_cast<T*>(y) + sample * C + c, total * part, count);
+      });
     });
   });
 }
@@ -105,18 +99,60 @@ void mean_pool_backward_cpu(runtime::ComputePool& pool, const MeanPoolShape& sha
                             const void* dy) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    pool.run([&](int thread, int threads) {
-      const float part = 1.0f / static_cast<float>(shape.pixels);
-      const std::size_t C = shape.channels;
-      const auto share = runtime::share_of(shape.samples * shape.pixels, thread, threads);
-      for (std::size_t row = share.begin; row < share.end; ++row) {
-        const T* const from = static_cast<const T*>(dy) + row / shape.pixels * C;
-        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-          simd::store(static_cast<T*>(dx) + row * C + c, simd::load(from + c, count) * part, count);
-        });
-      }
+    const float part = 1.0f / static_cast<float>(shape.pixels);
+    const std::size_t C = shape.channels;
+    for_each_row(pool, shape.samples * shape.pixels, [&](std::size_t row) {
+      const T* const from = static_cast<const T*>(dy) + row / shape.pixels * C;
+      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+        simd::store(static_cast<T*>(dx) + row * C + c, simd::load(from + c, count) * part, count);
+      });
     });
   });
+}
+
+constexpr const char* max_pool = "a pool of the greatest values";
+constexpr const char* mean_pool = "a pool of means";
+
+/// Cost of reading or writing the images, the pooled images and their places.
+runtime::WorkCost cost_of(const PatchShape& shape, runtime::DType dtype) {
+  const std::size_t images = shape.samples * shape.height * shape.width, pooled = shape.rows();
+  return memory_cost(runtime::WorkKind::patches, dtype,
+                     (bytes_of(images + pooled, dtype) + pooled) * shape.channels);
+}
+
+/// Cost of reading or writing the images and their means.
+runtime::WorkCost cost_of(const MeanPoolShape& shape, runtime::DType dtype) {
+  return memory_cost(runtime::WorkKind::patches, dtype,
+                     bytes_of(shape.samples * (shape.pixels + 1) * shape.channels, dtype));
+}
+
+}  // namespace
+
+void max_pool_forward(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* y,
+                      std::uint8_t* places, const void* x) {
+  expect_kernel(dtype, max_pool);
+  expect_patches(shape, max_pool);
+  on_device<max_pool_forward_cpu, max_pool_forward_cuda>(stream, cost_of(shape, dtype), shape, dtype, y, places, x);
+}
+
+void max_pool_backward(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* dx,
+                       const void* dy, const std::uint8_t* places) {
+  expect_kernel(dtype, max_pool);
+  expect_patches(shape, max_pool);
+  on_device<max_pool_backward_cpu, max_pool_backward_cuda>(stream, cost_of(shape, dtype), shape, dtype, dx, dy,
+                                                           places);
+}
+
+void mean_pool_forward(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* y,
+                       const void* x) {
+  expect_kernel(dtype, mean_pool);
+  on_device<mean_pool_forward_cpu, mean_pool_forward_cuda>(stream, cost_of(shape, dtype), shape, dtype, y, x);
+}
+
+void mean_pool_backward(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* dx,
+                        const void* dy) {
+  expect_kernel(dtype, mean_pool);
+  on_device<mean_pool_backward_cpu, mean_pool_backward_cuda>(stream, cost_of(shape, dtype), shape, dtype, dx, dy);
 }
 
 }  // namespace ranvier::models

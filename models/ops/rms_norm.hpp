@@ -6,7 +6,6 @@
 // rstd is [N, G] float. A group's result does not depend on other groups.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -53,20 +52,17 @@ struct RmsNormBackward {
   const void* residual = nullptr;  ///< gradient of the residual connection, added to dx if given
   std::byte* workspace = nullptr;
 };
+/// Groups whose sums are added first.
+inline constexpr int rms_norm_block_groups = 32;
 [[nodiscard]] std::size_t rms_norm_workspace_bytes(const RmsNormShape& shape);
 
 /// Sums over rows run over fixed blocks of groups, then over the blocks in order: the same for any number of threads.
 void rms_norm_backward(runtime::StreamView stream, const RmsNormShape& shape, runtime::DType dtype,
                        const RmsNormBackward& arrays);
 
-// Kernels.
-OnCpu<decltype(rms_norm_forward)> rms_norm_forward_cpu;
-OnCuda<decltype(rms_norm_forward)> rms_norm_forward_cuda;
-OnCpu<decltype(rms_norm_again)> rms_norm_again_cpu;
-OnCuda<decltype(rms_norm_again)> rms_norm_again_cuda;
-OnCpu<decltype(rms_norm_backward)> rms_norm_backward_cpu;
-OnCuda<decltype(rms_norm_backward)> rms_norm_backward_cuda;
-[[nodiscard]] std::size_t rms_norm_cpu_workspace_bytes(const RmsNormShape& shape);
-[[nodiscard]] std::size_t rms_norm_cuda_workspace_bytes(const RmsNormShape& shape);
+// GPU kernels.
+decltype(rms_norm_forward) rms_norm_forward_cuda;
+decltype(rms_norm_again) rms_norm_again_cuda;
+decltype(rms_norm_backward) rms_norm_backward_cuda;
 
 }  // namespace ranvier::models

@@ -1,19 +1,16 @@
 #include "models/ops/rms_norm.hpp"
 
+#include "models/ops/dispatch.hpp"
+#include "models/ops/norm_rows.hpp"
 #include "models/ops/small_task.hpp"
-#include "models/ops/vector_math.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/host/compute_pool.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 namespace ranvier::models {
 namespace {
 
 using simd::Floats;
-
-constexpr std::size_t groups_per_block = 32;
 
 /// Offset of group i of all rows, with rows `stride` apart.
 std::size_t begin_of(const RmsNormShape& shape, std::size_t i, std::size_t stride) {
@@ -30,15 +27,7 @@ void normalise(T* y, const T* x, float rstd, const T* weight, std::size_t channe
 template <typename T>
 void forward_group(const RmsNormShape& shape, const RmsNormForward& arrays, std::size_t i) {
   const std::size_t at = begin_of(shape, i, shape.x_row()), channels = shape.channels;
-  const T* x = static_cast<const T*>(arrays.x) + at;
-  if (arrays.branch != nullptr) {
-    const T* branch = static_cast<const T*>(arrays.branch) + at;
-    T* sum = static_cast<T*>(arrays.sum) + at;
-    simd::for_lanes(0, channels, [&](std::size_t c, auto count) {
-      simd::store(sum + c, simd::load(x + c, count) + simd::load(branch + c, count), count);
-    });
-    x = sum;
-  }
+  const T* const x = norm_input<T>(arrays.x, arrays.branch, arrays.sum, at, channels);
   const float squares = simd::sum_over(x, channels, [](Floats value) { return value * value; });
   arrays.rstd[i] = 1.0f / std::sqrt(squares / static_cast<float>(channels) + shape.epsilon);
   normalise(static_cast<T*>(arrays.y) + begin_of(shape, i, shape.y_row()), x, arrays.rstd[i],
@@ -62,20 +51,14 @@ void backward_group(const RmsNormShape& shape, const RmsNormBackward& arrays, st
   });
 
   const float mean_product = simd::sum(product) / static_cast<float>(channels);
-  const auto write = [&](auto residual) {
+  with_residual<T>(arrays.residual, at, [&](auto residual) {
     T* dx = static_cast<T*>(arrays.dx) + at;
     simd::for_lanes(0, channels, [&](std::size_t c, auto count) {
       const Floats normal = simd::load(x + c, count) * rstd;
       const Floats weighted = simd::load(dy + c, count) * simd::load(weight + c, count);
       simd::store(dx + c, (weighted - normal * mean_product) * rstd + residual(c, count), count);
     });
-  };
-  if (arrays.residual == nullptr) {
-    write([](std::size_t, auto) { return Floats{}; });
-  } else {
-    const T* residual = static_cast<const T*>(arrays.residual) + at;
-    write([=](std::size_t c, auto count) { return simd::load(residual + c, count); });
-  }
+  });
 }
 
 /// Calls f(i) for every group, on the pool's threads.
@@ -86,12 +69,6 @@ void for_each_group(runtime::ComputePool& pool, const RmsNormShape& shape, F f) 
     for (std::size_t i = share.begin; i < share.end; ++i) f(i);
   });
 }
-
-std::size_t blocks_of(const RmsNormShape& shape) {
-  return runtime::ceil_divide(shape.rows * shape.groups, groups_per_block);
-}
-
-}  // namespace
 
 void rms_norm_forward_cpu(runtime::ComputePool& pool, const RmsNormShape& shape, runtime::DType dtype,
                           const RmsNormForward& arrays) {
@@ -112,35 +89,56 @@ void rms_norm_again_cpu(runtime::ComputePool& pool, const RmsNormShape& shape, r
   });
 }
 
-std::size_t rms_norm_cpu_workspace_bytes(const RmsNormShape& shape) {
-  return blocks_of(shape) * shape.channels * sizeof(float);
-}
-
 void rms_norm_backward_cpu(runtime::ComputePool& pool, const RmsNormShape& shape, runtime::DType dtype,
                            const RmsNormBackward& arrays) {
   runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    const std::size_t groups = shape.rows * shape.groups, width = shape.channels, blocks = blocks_of(shape);
-    auto* const partial = reinterpret_cast<float*>(arrays.workspace);
-    pool.run([&](int thread, int threads) {
-      const auto share = runtime::share_of(blocks, thread, threads);
-      for (std::size_t block = share.begin; block < share.end; ++block) {
-        float* const sums = partial + block * width;
-        std::fill(sums, sums + width, 0.0f);
-        const std::size_t end = std::min(groups, (block + 1) * groups_per_block);
-        for (std::size_t i = block * groups_per_block; i < end; ++i) backward_group<T>(shape, arrays, i, sums);
-      }
-    });
-    pool.run([&](int thread, int threads) {
-      const auto share = runtime::share_of(width, thread, threads, 64);
-      simd::for_lanes(share.begin, share.end, [&](std::size_t c, auto count) {
-        Floats total{};
-        for (std::size_t block = 0; block < blocks; ++block)
-          total += simd::load(partial + block * width + c, count);
-        simd::store(arrays.weight_sums + c, total, count);
-      });
-    });
+    sum_rows(pool, shape.rows * shape.groups, rms_norm_block_groups, shape.channels, arrays.workspace,
+             arrays.weight_sums,
+             [&](std::size_t i, float* sums) { backward_group<decltype(type)>(shape, arrays, i, sums); });
   });
+}
+
+void check(const RmsNormShape& shape, runtime::DType dtype) {
+  expect_kernel(dtype, "RMS norm");
+  const std::size_t row = shape.groups * shape.channels;
+  expect(shape.x_row() >= row && shape.y_row() >= row, "RMS norm of {} times {} channels in rows of {} and {}",
+         shape.groups, shape.channels, shape.x_row(), shape.y_row());
+}
+
+/// Cost of reading or writing `arrays` arrays [N, G, C], rstd per group, and the weight.
+runtime::WorkCost cost_of(const RmsNormShape& shape, runtime::DType dtype, std::size_t arrays,
+                          std::size_t more = 0) {
+  const std::size_t groups = shape.rows * shape.groups;
+  return memory_cost(runtime::WorkKind::norm, dtype,
+                     bytes_of((arrays * groups + 1) * shape.channels, dtype) + groups * sizeof(float) + more);
+}
+
+}  // namespace
+
+void rms_norm_forward(runtime::StreamView stream, const RmsNormShape& shape, runtime::DType dtype,
+                      const RmsNormForward& arrays) {
+  check(shape, dtype);
+  on_device<rms_norm_forward_cpu, rms_norm_forward_cuda>(
+      stream, cost_of(shape, dtype, arrays.branch == nullptr ? 2 : 4), shape, dtype, arrays);
+}
+
+void rms_norm_again(runtime::StreamView stream, const RmsNormShape& shape, runtime::DType dtype, void* y,
+                    const float* rstd, const void* x, const void* weight) {
+  check(shape, dtype);
+  on_device<rms_norm_again_cpu, rms_norm_again_cuda>(stream, cost_of(shape, dtype, 2), shape, dtype, y, rstd, x,
+                                                     weight);
+}
+
+std::size_t rms_norm_workspace_bytes(const RmsNormShape& shape) {
+  return runtime::ceil_divide(shape.rows * shape.groups, rms_norm_block_groups) * shape.channels * sizeof(float);
+}
+
+void rms_norm_backward(runtime::StreamView stream, const RmsNormShape& shape, runtime::DType dtype,
+                       const RmsNormBackward& arrays) {
+  check(shape, dtype);
+  on_device<rms_norm_backward_cpu, rms_norm_backward_cuda>(
+      stream, cost_of(shape, dtype, arrays.residual == nullptr ? 3 : 4, shape.channels * sizeof(float)), shape,
+      dtype, arrays);
 }
 
 }  // namespace ranvier::models

@@ -11,8 +11,6 @@
 namespace ranvier::models {
 namespace {
 
-constexpr int groups_per_block = 32;  // groups whose column sums become one partial sum
-
 /// Offsets of group i of all rows.
 struct Groups {
   explicit Groups(const RmsNormShape& shape)
@@ -91,7 +89,7 @@ __global__ void __launch_bounds__(cuda::max_row_threads)
   write_normal(y + groups.y(i), values, rstd[i], weight, groups.channels);
 }
 
-/// dx of groups_per_block groups, and their column sums to partial[block][C].
+/// dx of rms_norm_block_groups groups, and their column sums to partial[block][C].
 template <typename T, int vectors, int width>
 __global__ void __launch_bounds__(cuda::max_row_threads)
     backward_kernel(RmsNormBackward arrays, float* partial, Groups groups) {
@@ -102,8 +100,8 @@ __global__ void __launch_bounds__(cuda::max_row_threads)
   cuda::Row<vectors, width> weight, of_weight{};
   weight.load(static_cast<const T*>(arrays.weight), channels);
   const float scale = 1.0f / static_cast<float>(channels);
-  for (unsigned turn = 0; turn * blockDim.y < groups_per_block; ++turn) {
-    const std::size_t i = std::size_t{blockIdx.x} * groups_per_block + turn * blockDim.y + threadIdx.y;
+  for (unsigned turn = 0; turn * blockDim.y < rms_norm_block_groups; ++turn) {
+    const std::size_t i = std::size_t{blockIdx.x} * rms_norm_block_groups + turn * blockDim.y + threadIdx.y;
     const bool is_there = i < groups.count;
     const int present = is_there ? channels : 0;
     cuda::Row<vectors, width> x, dy;
@@ -192,15 +190,11 @@ void rms_norm_again_cuda(runtime::StreamView stream, const RmsNormShape& shape, 
   });
 }
 
-std::size_t rms_norm_cuda_workspace_bytes(const RmsNormShape& shape) {
-  return cuda::ceil_divide(shape.rows * shape.groups, groups_per_block) * shape.channels * sizeof(float);
-}
-
 void rms_norm_backward_cuda(runtime::StreamView stream, const RmsNormShape& shape, runtime::DType dtype,
                             const RmsNormBackward& arrays) {
   const Groups groups(shape);
   const cudaStream_t queue = runtime::cuda::native(stream);
-  const unsigned blocks = cuda::blocks_of(groups.count, groups_per_block);
+  const unsigned blocks = cuda::blocks_of(groups.count, rms_norm_block_groups);
   auto* const partial = reinterpret_cast<float*>(arrays.workspace);
   if (blocks != 0) {
     with_groups(shape, dtype, {arrays.dx, arrays.dy, arrays.x, arrays.weight, arrays.residual, arrays.workspace},

@@ -1,6 +1,6 @@
 #include "models/ops/rotary.hpp"
 
-#include "models/ops/dispatch.hpp"
+#include "runtime/base/error.hpp"
 
 #include <cmath>
 #include <numbers>
@@ -32,21 +32,6 @@ RotaryFrequencies rotary_frequencies(int channels, double base, const std::optio
     frequencies.of_pair[c] = static_cast<float>(scaling ? scaled(frequency, *scaling) : frequency);
   }
   return frequencies;
-}
-
-void rotary(runtime::StreamView stream, const RotaryShape& shape, runtime::DType dtype, void* x,
-            const RotaryFrequencies& frequencies, Rotation rotation, const std::int32_t* positions,
-            int first_position) {
-  expect_kernel(dtype, "rotary");
-  expect(
-      shape.row_channels >= static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(frequencies.channels),
-      "rotary of {} heads of {} channels in rows of {}", shape.heads, frequencies.channels, shape.row_channels);
-  const std::size_t rows = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
-  const std::size_t turned =
-      rows * static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(frequencies.channels);
-  const std::size_t bytes = bytes_of(2 * turned, dtype) + (positions == nullptr ? 0 : rows * sizeof(std::int32_t));
-  on_device<rotary_cpu, rotary_cuda>(stream, memory_cost(runtime::WorkKind::rotary, dtype, bytes), shape, dtype, x,
-                                     frequencies, rotation, positions, first_position);
 }
 
 }  // namespace ranvier::models

@@ -5,7 +5,6 @@
 // Letters: B samples, T positions, G adjacent heads (of queries and keys), D channels per head.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -60,8 +59,7 @@ void rotary(runtime::StreamView stream, const RotaryShape& shape, runtime::DType
             const RotaryFrequencies& frequencies, Rotation rotation, const std::int32_t* positions = nullptr,
             int first_position = 0);
 
-// Kernels.
-OnCpu<decltype(rotary)> rotary_cpu;
-OnCuda<decltype(rotary)> rotary_cuda;
+// GPU kernel.
+decltype(rotary) rotary_cuda;
 
 }  // namespace ranvier::models

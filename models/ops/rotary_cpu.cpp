@@ -1,5 +1,6 @@
 #include "models/ops/rotary.hpp"
 
+#include "models/ops/dispatch.hpp"
 #include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
@@ -48,8 +49,6 @@ class Turn {
   std::array<float, RotaryFrequencies::max_channels / 2> sine_, cosine_;
 };
 
-}  // namespace
-
 void rotary_cpu(runtime::ComputePool& pool, const RotaryShape& shape, runtime::DType dtype, void* x,
                 const RotaryFrequencies& frequencies, Rotation rotation, const std::int32_t* positions,
                 int first_position) {
@@ -69,6 +68,23 @@ void rotary_cpu(runtime::ComputePool& pool, const RotaryShape& shape, runtime::D
       }
     });
   });
+}
+
+}  // namespace
+
+void rotary(runtime::StreamView stream, const RotaryShape& shape, runtime::DType dtype, void* x,
+            const RotaryFrequencies& frequencies, Rotation rotation, const std::int32_t* positions,
+            int first_position) {
+  expect_kernel(dtype, "rotary");
+  expect(
+      shape.row_channels >= static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(frequencies.channels),
+      "rotary of {} heads of {} channels in rows of {}", shape.heads, frequencies.channels, shape.row_channels);
+  const std::size_t rows = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
+  const std::size_t turned =
+      rows * static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(frequencies.channels);
+  const std::size_t bytes = bytes_of(2 * turned, dtype) + (positions == nullptr ? 0 : rows * sizeof(std::int32_t));
+  on_device<rotary_cpu, rotary_cuda>(stream, memory_cost(runtime::WorkKind::rotary, dtype, bytes), shape, dtype, x,
+                                     frequencies, rotation, positions, first_position);
 }
 
 }  // namespace ranvier::models

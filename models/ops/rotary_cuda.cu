@@ -6,8 +6,6 @@
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
-#include <algorithm>
-
 namespace ranvier::models {
 namespace {
 

@@ -1,4 +1,4 @@
-// Runs a task on the pool, or on the calling thread if it has a single piece, such as a decoder's single rows.
+// Loops on the pool's threads, or on the calling thread if they have a single piece, such as a decoder's single rows.
 #pragma once
 
 #include "runtime/host/compute_pool.hpp"
@@ -13,6 +13,15 @@ template <typename F>
 void run_pieces(runtime::ComputePool& pool, std::size_t pieces, const F& task) {
   if (pieces <= 1) return task(0, 1);
   pool.run(task);
+}
+
+/// Calls f(row) for each of these rows.
+template <typename F>
+void for_each_row(runtime::ComputePool& pool, std::size_t rows, const F& f) {
+  run_pieces(pool, rows, [&](int thread, int threads) {
+    const auto share = runtime::share_of(rows, thread, threads);
+    for (std::size_t row = share.begin; row < share.end; ++row) f(row);
+  });
 }
 
 }  // namespace ranvier::models

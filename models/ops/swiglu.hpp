@@ -3,7 +3,6 @@
 // Letters: N rows, F channels. A row of gate_up [N, 2F] contains F gates, then the F values that they multiply.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -20,10 +19,8 @@ void swiglu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, c
 void swiglu_backward(runtime::StreamView stream, runtime::DType dtype, const void* d, void* gate_up, void* y,
                      std::size_t rows, std::size_t channels);
 
-// Kernels.
-OnCpu<decltype(swiglu_forward)> swiglu_forward_cpu;
-OnCuda<decltype(swiglu_forward)> swiglu_forward_cuda;
-OnCpu<decltype(swiglu_backward)> swiglu_backward_cpu;
-OnCuda<decltype(swiglu_backward)> swiglu_backward_cuda;
+// GPU kernels.
+decltype(swiglu_forward) swiglu_forward_cuda;
+decltype(swiglu_backward) swiglu_backward_cuda;
 
 }  // namespace ranvier::models

@@ -1,10 +1,9 @@
 #include "models/ops/swiglu.hpp"
 
+#include "models/ops/dispatch.hpp"
 #include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
-
-#include <type_traits>
 
 namespace ranvier::models {
 namespace {
@@ -19,23 +18,10 @@ struct Sigmoid {
 /// For results stored as T.
 template <typename T>
 Sigmoid sigmoid(Floats x) {
-  const Floats bound = simd::broadcast(125.0f);
-  const Floats bounded = simd::min(x * -1.4426950409f, bound);  // e^-x = 2^this
-  const Floats e = std::is_same_v<T, float> ? simd::exp2(simd::max(bounded, -bound)) : simd::exp2_for_half(bounded);
-  const Floats s = std::is_same_v<T, float> ? 1.0f / (1.0f + e) : simd::reciprocal_for_half(1.0f + e);
+  const Floats e = simd::bounded_exp2<T>(x * -1.4426950409f);  // e^-x
+  const Floats s = simd::reciprocal<T>(1.0f + e);
   return {s, e * s};
 }
-
-/// Calls f(row) for every row, on the pool's threads.
-template <typename F>
-void for_each_row(runtime::ComputePool& pool, std::size_t rows, F f) {
-  run_pieces(pool, rows, [&](int thread, int threads) {
-    const auto share = runtime::share_of(rows, thread, threads);
-    for (std::size_t row = share.begin; row < share.end; ++row) f(row);
-  });
-}
-
-}  // namespace
 
 void swiglu_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y, const void* gate_up,
                         std::size_t rows, std::size_t channels) {
@@ -73,6 +59,27 @@ void swiglu_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, const
       });
     });
   });
+}
+
+/// Cost of reading or writing `arrays` arrays [N, F]; gate_up counts as two.
+runtime::WorkCost cost_of(runtime::DType dtype, std::size_t arrays, std::size_t rows, std::size_t channels) {
+  return memory_cost(runtime::WorkKind::activation, dtype, bytes_of(arrays * rows * channels, dtype));
+}
+
+}  // namespace
+
+void swiglu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* gate_up,
+                    std::size_t rows, std::size_t channels) {
+  expect_kernel(dtype, "SwiGLU");
+  on_device<swiglu_forward_cpu, swiglu_forward_cuda>(stream, cost_of(dtype, 3, rows, channels), dtype, y, gate_up,
+                                                     rows, channels);
+}
+
+void swiglu_backward(runtime::StreamView stream, runtime::DType dtype, const void* d, void* gate_up, void* y,
+                     std::size_t rows, std::size_t channels) {
+  expect_kernel(dtype, "SwiGLU");
+  on_device<swiglu_backward_cpu, swiglu_backward_cuda>(stream, cost_of(dtype, y != nullptr ? 6 : 5, rows, channels),
+                                                       dtype, d, gate_up, y, rows, channels);
 }
 
 }  // namespace ranvier::models

@@ -1,7 +1,6 @@
 // Hyperbolic tangent, for the pooled rows of BERT's classifiers.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
@@ -15,10 +14,8 @@ void tanh_forward(runtime::StreamView stream, runtime::DType dtype, void* y, con
 /// d[i] = d[i] · (1 - y[i]²) for y = tanh(x).
 void tanh_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* y, std::size_t n);
 
-// Kernels.
-OnCpu<decltype(tanh_forward)> tanh_forward_cpu;
-OnCuda<decltype(tanh_forward)> tanh_forward_cuda;
-OnCpu<decltype(tanh_backward)> tanh_backward_cpu;
-OnCuda<decltype(tanh_backward)> tanh_backward_cuda;
+// GPU kernels.
+decltype(tanh_forward) tanh_forward_cuda;
+decltype(tanh_backward) tanh_backward_cuda;
 
 }  // namespace ranvier::models

@@ -1,6 +1,7 @@
-#include "models/ops/small_task.hpp"
 #include "models/ops/tanh.hpp"
-#include "runtime/base/dtype.hpp"
+
+#include "models/ops/dispatch.hpp"
+#include "models/ops/small_task.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <cmath>
@@ -18,8 +19,6 @@ void for_each_element(runtime::ComputePool& pool, std::size_t n, const F& f) {
     for (std::size_t i = share.begin; i < share.end; ++i) f(i);
   });
 }
-
-}  // namespace
 
 void tanh_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y, const void* x, std::size_t n) {
   runtime::with_float_type(dtype, [&](auto type) {
@@ -41,6 +40,20 @@ void tanh_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* d
       gradient[i] = runtime::from_float<T>(runtime::to_float(gradient[i]) * (1 - value * value));
     });
   });
+}
+
+}  // namespace
+
+void tanh_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n) {
+  expect_kernel(dtype, "tanh");
+  on_device<tanh_forward_cpu, tanh_forward_cuda>(
+      stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(2 * n, dtype)), dtype, y, x, n);
+}
+
+void tanh_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* y, std::size_t n) {
+  expect_kernel(dtype, "tanh");
+  on_device<tanh_backward_cpu, tanh_backward_cuda>(
+      stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(3 * n, dtype)), dtype, d, y, n);
 }
 
 }  // namespace ranvier::models

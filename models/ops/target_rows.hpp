@@ -4,7 +4,6 @@
 // Letters: B samples, T positions, F gathered positions per sample.
 #pragma once
 
-#include "models/ops/backends.hpp"
 #include "runtime/device/stream.hpp"
 
 #include <cstddef>
@@ -36,11 +35,8 @@ void scatter_rows(runtime::StreamView stream, const TargetRows& shape, void* to,
                   const std::int32_t* places, std::size_t row_bytes);
 
 // Kernels. scatter_rows_…() write only the given places.
-OnCpu<decltype(choose_rows)> choose_rows_cpu;
-OnCuda<decltype(choose_rows)> choose_rows_cuda;
-OnCpu<decltype(gather_rows)> gather_rows_cpu;
-OnCuda<decltype(gather_rows)> gather_rows_cuda;
-OnCpu<decltype(scatter_rows)> scatter_rows_cpu;
-OnCuda<decltype(scatter_rows)> scatter_rows_cuda;
+decltype(choose_rows) choose_rows_cuda;
+decltype(gather_rows) gather_rows_cuda;
+decltype(scatter_rows) scatter_rows_cuda;
 
 }  // namespace ranvier::models

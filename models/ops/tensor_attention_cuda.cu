@@ -9,7 +9,6 @@
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
-#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <type_traits>

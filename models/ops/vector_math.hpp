@@ -155,6 +155,12 @@ inline void for_lanes(std::size_t begin, std::size_t end, F&& f) {
   if (i < end) f(i, end - i);
 }
 
+/// to[n] = from[n], converted through float.
+template <typename To, typename From>
+inline void convert(To* to, const From* from, std::size_t n) {
+  for_lanes(0, n, [&](std::size_t i, auto count) { store(to + i, load(from + i, count), count); });
+}
+
 // Functions -----------------------------------------------------------------------------------------------
 
 namespace detail {
@@ -287,6 +293,20 @@ struct Rounded {
 #else
   return 1.0f / x;
 #endif
+}
+
+/// 2^x for results stored as T; clamps x to the valid range.
+template <typename T>
+[[nodiscard]] inline Floats bounded_exp2(Floats x) {
+  const Floats bound = broadcast(125.0f);
+  const Floats bounded = min(x, bound);
+  return std::is_same_v<T, float> ? exp2(max(bounded, -bound)) : exp2_for_half(bounded);
+}
+
+/// 1/x for x >= 1 and results stored as T.
+template <typename T>
+[[nodiscard]] inline Floats reciprocal(Floats x) {
+  return std::is_same_v<T, float> ? 1.0f / x : reciprocal_for_half(x);
 }
 
 struct SineCosine {

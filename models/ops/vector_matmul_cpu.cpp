@@ -1,7 +1,7 @@
 // Loops of BLIS (Van Zee and van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS Functionality", 2015). b
 // is packed part by part (of N and K) into panels as wide as a tile. A panel stays in the L1 cache while the rows of a
 // block of a pass it; the block stays in the L2 cache.
-#include "models/ops/vector_matmul_cpu.hpp"
+#include "models/ops/matmul_cpu.hpp"
 
 #include "models/ops/library_matmul.hpp"
 #include "models/ops/scratch.hpp"
@@ -47,12 +47,6 @@ struct Stored {
   }
 };
 
-template <typename T>
-void widen(float* to, const T* from, std::size_t n) {
-  simd::for_lanes(0, n,
-                  [&](std::size_t i, auto count) { simd::store(to + i, simd::load(from + i, count), count); });
-}
-
 /// Elements from[i …] up to `end`, then zeros.
 template <typename T>
 simd::Floats load_some(const T* from, std::size_t i, std::size_t end) {
@@ -92,7 +86,7 @@ void pack_b(float* to, const Stored& b, Share depth, Share columns, Scratch& str
     if (count < width) std::fill_n(to, k * width, 0.0f);
     auto* const rows = strip.get<float>(width * k);
     b.at(column, depth.begin, [&](const auto* from) {
-      for (std::size_t row = 0; row < count; ++row) widen(rows + row * k, from + row * b.stride, k);
+      for (std::size_t row = 0; row < count; ++row) simd::convert(rows + row * k, from + row * b.stride, k);
     });
     transpose(reinterpret_cast<std::uint32_t*>(to), width, reinterpret_cast<const std::uint32_t*>(rows), k, count,
               k);
@@ -116,7 +110,7 @@ Block block_of(const Stored& a, Share rows, Share depth, Memory& memory) {
     const std::size_t stride = (ceil_divide(k, 16) | 1) * 16;  // an odd number of cache lines
     auto* const to = memory.a.get<float>(block_rows * ((ceil_divide(deepest, 16) | 1) * 16));
     a.at(rows.begin, depth.begin, [&](const auto* from) {
-      for (std::size_t row = 0; row < m; ++row) widen(to + row * stride, from + row * a.stride, k);
+      for (std::size_t row = 0; row < m; ++row) simd::convert(to + row * stride, from + row * a.stride, k);
     });
     return {{to, stride, 1}, height * stride};
   }
@@ -125,7 +119,7 @@ Block block_of(const Stored& a, Share rows, Share depth, Memory& memory) {
     alignas(64) float row[block_rows] = {};  // a row of a as stored, for all tiles
     for (std::size_t i = 0; i < k; ++i, from += a.stride) {
       prefetch_row(from, a.stride, m);
-      widen(row, from, m);
+      simd::convert(row, from, m);
       for (std::size_t first = 0; first < m; first += height)
         std::memcpy(to + first * k + i * height, row + first, height * sizeof(float));
     }
@@ -201,7 +195,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Stored
   if (arrays.bias != nullptr) {
     auto* const wide = memory.bias.get<float>(widest);
     runtime::with_float_type(arrays.dtype, [&](auto type) {
-      widen(wide, static_cast<const decltype(type)*>(arrays.bias) + columns.begin, n);
+      simd::convert(wide, static_cast<const decltype(type)*>(arrays.bias) + columns.begin, n);
     });
     bias = wide;
   }
@@ -245,12 +239,8 @@ bool vectors_multiply(const MatmulShape& shape) {
 }
 
 void vector_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {
-  const auto stride_of = [](std::size_t given, std::size_t row) { return given != 0 ? given : row; };
-  const Stored a{arrays.a, arrays.dtype, stride_of(shape.a_stride, shape.transpose_a ? shape.m : shape.k),
-                 shape.transpose_a};
-  const Stored b{arrays.b, arrays.dtype, stride_of(shape.b_stride, shape.transpose_b ? shape.k : shape.n),
-                 shape.transpose_b};
-  const std::size_t c_stride = stride_of(shape.c_stride, shape.n);
+  const Stored a{arrays.a, arrays.dtype, shape.a_row(), shape.transpose_a};
+  const Stored b{arrays.b, arrays.dtype, shape.b_row(), shape.transpose_b};
   pool.run([&](int thread, int threads) {
     static thread_local Memory memory;
     Share rows{0, shape.m}, columns{0, shape.n};
@@ -264,7 +254,7 @@ void vector_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, con
     runtime::with_float_type(arrays.c_dtype, [&](auto type) {
       for (std::size_t column = columns.begin; column < columns.end; column += widest)
         for (std::size_t row = rows.begin; row < rows.end; row += tallest)
-          multiply<decltype(type)>(shape, arrays, a, b, c_stride, {row, std::min(rows.end, row + tallest)},
+          multiply<decltype(type)>(shape, arrays, a, b, shape.c_row(), {row, std::min(rows.end, row + tallest)},
                                    {column, std::min(columns.end, column + widest)}, memory);
     });
   });

@@ -34,7 +34,10 @@ class ByteStream::Decoder {
   /// Reads from `from` and writes to `to`; advances both. Returns false if neither was possible.
   virtual bool step(ByteStream& stream, std::string_view& from, char*& to, std::size_t& room) = 0;
   /// Whether the input so far is complete.
-  [[nodiscard]] virtual bool whole() const = 0;
+  [[nodiscard]] bool whole() const { return !inside_; }
+
+ protected:
+  bool inside_ = false;  // in the middle of a member or frame
 };
 
 /// Consecutive gzip members, and zero padding that some programs add.
@@ -71,11 +74,9 @@ class ByteStream::GzipDecoder final : public Decoder {
     room -= out - state_.avail_out;
     return answer == Z_STREAM_END || in != state_.avail_in || out != state_.avail_out;
   }
-  [[nodiscard]] bool whole() const override { return !inside_; }
 
  private:
   z_stream state_{};
-  bool inside_ = false;  // in the middle of a member
 };
 
 class ByteStream::ZstdDecoder final : public Decoder {
@@ -99,11 +100,9 @@ class ByteStream::ZstdDecoder final : public Decoder {
     room -= out.pos;
     return in.pos > 0 || out.pos > 0;
   }
-  [[nodiscard]] bool whole() const override { return !inside_; }
 
  private:
   ZSTD_DCtx* state_;
-  bool inside_ = false;  // in the middle of a frame
 };
 
 ByteStream::ByteStream(std::filesystem::path path) : path_(std::move(path)), buffer_(buffer_bytes) {

@@ -2,7 +2,6 @@
 
 #include "models/text/foreign_format.hpp"
 #include "models/text/text_survey.hpp"
-#include "models/text/token_formats.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/json_text.hpp"
 
@@ -11,7 +10,6 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
-#include <string_view>
 
 namespace ranvier::models {
 namespace {

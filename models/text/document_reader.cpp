@@ -1,7 +1,7 @@
 #include "models/text/document_reader.hpp"
 
 #include "models/text/text_survey.hpp"
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/json_text.hpp"
 
@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <utility>
-#include <vector>
 
 namespace ranvier::models {
 namespace {

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -70,44 +69,22 @@ void CutDocuments::will_read(std::int64_t sample) const {
   tokens_->will_read(piece.first, piece.tokens);
 }
 
-DocumentSource::DocumentSource(std::shared_ptr<const CutDocuments> documents, std::int64_t begin, std::int64_t end,
-                               std::optional<std::uint64_t> shuffle_seed)
-    : documents_(std::move(documents)), begin_(begin), samples_(end - begin) {
-  expect(begin >= 0 && begin < end && end <= documents_->samples(), "samples are out of range: {} to {} of {}",
-         begin, end, documents_->samples());
-  if (shuffle_seed) order_.emplace(samples_, *shuffle_seed);
-}
-
 std::int64_t DocumentSource::losses(std::int64_t first, std::int64_t count) const {
   std::int64_t losses = 0;
-  for (std::int64_t n = first; n < first + count; ++n) losses += documents_->filled(piece(n));
+  for (std::int64_t n = first; n < first + count; ++n) losses += set().filled(index(n));
   return losses;
-}
-
-void DocumentSource::read_inputs(std::int64_t first, int count, std::byte* to) const {
-  for (std::int64_t n = first; n < first + count; ++n, to += input_bytes())
-    documents_->read(piece(n), reinterpret_cast<std::int32_t*>(to));
 }
 
 void DocumentSource::read_targets(std::int64_t first, int count, std::byte* to) const {
   read_inputs(first, count, to);
   auto* targets = reinterpret_cast<std::int32_t*>(to);
-  const std::ptrdiff_t length = documents_->sequence_length();
+  const std::ptrdiff_t length = set().sequence_length();
   for (std::int64_t n = first; n < first + count; ++n, targets += length)
-    std::fill(targets + documents_->filled(piece(n)), targets + length, no_target);
-}
-
-void DocumentSource::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
-  const std::ptrdiff_t length = documents_->sequence_length();
-  for (std::int64_t n = first; n < first + count; ++n, to += length) {
-    const std::int64_t filled = documents_->filled(piece(n));
-    std::fill(to, to + filled, 0);
-    std::iota(to + filled, to + length, static_cast<std::int32_t>(filled));
-  }
+    std::fill(targets + set().filled(index(n)), targets + length, no_target);
 }
 
 void DocumentSource::will_read(std::int64_t first, int count) const {
-  for (std::int64_t n = first; n < first + count; ++n) documents_->will_read(piece(n));
+  for (std::int64_t n = first; n < first + count; ++n) set().will_read(index(n));
 }
 
 }  // namespace ranvier::models

@@ -1,12 +1,9 @@
 // Samples of one document each: start token, the document's tokens, end token, padding up to T. A longer document
 // becomes several samples, each with both tokens. This equals transformers' tokenizers with special tokens,
 // truncation and padding to T, and overflow as extra samples.
-//
-// Padding positions attend to no other position and are attended to by none: each is its own document.
 #pragma once
 
-#include "models/core/sample_source.hpp"
-#include "models/text/sample_order.hpp"
+#include "models/text/subset_source.hpp"
 #include "models/text/token_sequence.hpp"
 
 #include <cstdint>
@@ -70,34 +67,13 @@ class CutDocuments {
 
 /// Documents as samples. Targets equal the inputs, no_target for padding: the targets of masked language modelling
 /// (masked_source.hpp) if all tokens were masked.
-class DocumentSource final : public SampleSource {
+class DocumentSource final : public SubsetSource<CutDocuments> {
  public:
-  /// Provides samples [begin, end); without a seed in order.
-  DocumentSource(std::shared_ptr<const CutDocuments> documents, std::int64_t begin, std::int64_t end,
-                 std::optional<std::uint64_t> shuffle_seed);
+  using SubsetSource::SubsetSource;
 
-  [[nodiscard]] std::int64_t samples() const override { return samples_; }
-  [[nodiscard]] std::size_t input_bytes() const override { return document_positions() * sizeof(std::int32_t); }
-  [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
-  [[nodiscard]] std::int64_t losses_per_sample() const override { return documents_->sequence_length(); }
   [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override;
-  [[nodiscard]] std::size_t document_positions() const override {
-    return static_cast<std::size_t>(documents_->sequence_length());
-  }
-  [[nodiscard]] std::int64_t padding(std::int64_t n) const override {
-    return documents_->sequence_length() - documents_->filled(piece(n));
-  }
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override;
   void read_targets(std::int64_t first, int count, std::byte* to) const override;
-  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
   void will_read(std::int64_t first, int count) const override;
-
- private:
-  [[nodiscard]] std::int64_t piece(std::int64_t n) const { return begin_ + (order_ ? (*order_)(n) : n % samples_); }
-
-  std::shared_ptr<const CutDocuments> documents_;
-  std::int64_t begin_, samples_;
-  std::optional<SampleOrder> order_;
 };
 
 }  // namespace ranvier::models

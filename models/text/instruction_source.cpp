@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 
 namespace ranvier::models {
 namespace {
@@ -112,66 +111,47 @@ std::span<const PackedInstructions::Document> PackedInstructions::documents_of(s
       .subspan(static_cast<std::size_t>(first[0]), static_cast<std::size_t>(first[1] - first[0]));
 }
 
-InstructionSource::InstructionSource(std::shared_ptr<const PackedInstructions> packed, std::int64_t begin,
-                                     std::int64_t end, std::optional<std::uint64_t> shuffle_seed)
-    : packed_(std::move(packed)), begin_(begin), samples_(end - begin) {
-  expect(begin >= 0 && begin < end && end <= packed_->samples(), "samples are out of range: {} to {} of {}", begin,
-         end, packed_->samples());
-  if (shuffle_seed) order_.emplace(samples_, *shuffle_seed);
+std::int32_t PackedInstructions::filled(std::int64_t sample) const {
+  std::int32_t positions = 0;
+  for (const Document& document : documents_of(sample)) positions += document.tokens - 1;
+  return positions;
+}
+
+void PackedInstructions::read(std::int64_t sample, std::int32_t* to) const {
+  std::int32_t* const padding = for_each_document(sample, to, [&](const Document& document, std::int32_t* at) {
+    std::copy_n(tokens_of(document), document.tokens - 1, at);
+  });
+  std::fill(padding, to + length_, padding_token);
 }
 
 std::int64_t InstructionSource::losses(std::int64_t first, std::int64_t count) const {
   std::int64_t losses = 0;
-  for (std::int64_t n = first; n < first + count; ++n) losses += packed_->losses(packed_sample(n));
+  for (std::int64_t n = first; n < first + count; ++n) losses += set().losses(index(n));
   return losses;
 }
 
-std::int64_t InstructionSource::padding(std::int64_t n) const {
-  std::int64_t positions = packed_->sequence_length();
-  for (const auto& document : packed_->documents_of(packed_sample(n))) positions -= document.tokens - 1;
-  return positions;
-}
-
-template <typename F, typename Pad>
-void InstructionSource::for_each_document(std::int64_t first, int count, std::int32_t* to, F&& f, Pad&& pad) const {
-  const int length = packed_->sequence_length();
-  for (std::int64_t n = first; n < first + count; ++n, to += length) {
-    std::int32_t place = 0;
-    for (const auto& document : packed_->documents_of(packed_sample(n))) {
-      f(document, to + place, place);
-      place += document.tokens - 1;
-    }
-    pad(to + place, to + length, place);
+void InstructionSource::read_targets(std::int64_t first, int count, std::byte* to) const {
+  auto* targets = reinterpret_cast<std::int32_t*>(to);
+  for (std::int64_t n = first; n < first + count; ++n, targets += set().sequence_length()) {
+    std::int32_t* const padding =
+        set().for_each_document(index(n), targets, [&](const auto& document, std::int32_t* at) {
+          const std::int32_t silent =
+              std::max(document.prompt, 1) - 1;  // positions that foretell more of the prompt
+          std::fill_n(at, silent, no_target);
+          std::copy_n(set().tokens_of(document) + silent + 1, document.tokens - 1 - silent, at + silent);
+        });
+    std::fill(padding, targets + set().sequence_length(), no_target);
   }
 }
 
-void InstructionSource::read_inputs(std::int64_t first, int count, std::byte* to) const {
-  for_each_document(
-      first, count, reinterpret_cast<std::int32_t*>(to),
-      [&](const auto& document, std::int32_t* at, std::int32_t) {
-        std::copy_n(packed_->tokens_of(document), document.tokens - 1, at);
-      },
-      [](std::int32_t* at, std::int32_t* end, std::int32_t) { std::fill(at, end, padding_token); });
-}
-
-void InstructionSource::read_targets(std::int64_t first, int count, std::byte* to) const {
-  for_each_document(
-      first, count, reinterpret_cast<std::int32_t*>(to),
-      [&](const auto& document, std::int32_t* at, std::int32_t) {
-        const std::int32_t silent = std::max(document.prompt, 1) - 1;  // positions that foretell more of the prompt
-        std::fill_n(at, silent, no_target);
-        std::copy_n(packed_->tokens_of(document) + silent + 1, document.tokens - 1 - silent, at + silent);
-      },
-      [](std::int32_t* at, std::int32_t* end, std::int32_t) { std::fill(at, end, no_target); });
-}
-
 void InstructionSource::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
-  for_each_document(
-      first, count, to,
-      [](const auto& document, std::int32_t* at, std::int32_t place) {
-        std::fill_n(at, document.tokens - 1, place);
-      },
-      [](std::int32_t* at, std::int32_t* end, std::int32_t place) { std::iota(at, end, place); });
+  for (std::int64_t n = first; n < first + count; ++n, to += set().sequence_length()) {
+    std::int32_t* const padding =
+        set().for_each_document(index(n), to, [to](const auto& document, std::int32_t* at) {
+          std::fill_n(at, document.tokens - 1, static_cast<std::int32_t>(at - to));
+        });
+    std::iota(padding, to + set().sequence_length(), static_cast<std::int32_t>(padding - to));
+  }
 }
 
 }  // namespace ranvier::models

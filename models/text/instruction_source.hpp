@@ -7,15 +7,13 @@
 // tokens, and skipped if no completion is left.
 #pragma once
 
-#include "models/core/sample_source.hpp"
 #include "models/text/data_files.hpp"
-#include "models/text/sample_order.hpp"
+#include "models/text/subset_source.hpp"
 #include "models/text/token_sequence.hpp"
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,7 +34,20 @@ class PackedInstructions {
   };
   [[nodiscard]] std::int64_t samples() const noexcept { return std::ssize(losses_); }
   [[nodiscard]] std::int64_t losses(std::int64_t sample) const { return losses_[static_cast<std::size_t>(sample)]; }
-  [[nodiscard]] std::span<const Document> documents_of(std::int64_t sample) const;
+  /// Positions that are not padding.
+  [[nodiscard]] std::int32_t filled(std::int64_t sample) const;
+  /// Writes int32 [T].
+  void read(std::int64_t sample, std::int32_t* to) const;
+  /// Calls f(document, address of its first position) for the documents of a sample that starts at `to`, in order.
+  /// Returns the start of the padding.
+  template <typename F>
+  std::int32_t* for_each_document(std::int64_t sample, std::int32_t* to, F&& f) const {
+    for (const Document& document : documents_of(sample)) {
+      f(document, to);
+      to += document.tokens - 1;
+    }
+    return to;
+  }
   [[nodiscard]] const std::int32_t* tokens_of(const Document& document) const {
     return tokens_.data() + document.first;
   }
@@ -50,6 +61,7 @@ class PackedInstructions {
 
  private:
   void read(const DataFile& file, const TextReading& reading, const TextTokens& text);
+  [[nodiscard]] std::span<const Document> documents_of(std::int64_t sample) const;
   /// Adds the last `tokens` tokens as a document, of which the first `prompt` are the prompt.
   void add(std::int64_t prompt, std::int64_t tokens);
   void pack();
@@ -67,38 +79,13 @@ class PackedInstructions {
   std::vector<std::string> remarks_;
 };
 
-class InstructionSource final : public SampleSource {
+class InstructionSource final : public SubsetSource<PackedInstructions> {
  public:
-  /// Provides samples [begin, end); without a seed in order.
-  InstructionSource(std::shared_ptr<const PackedInstructions> packed, std::int64_t begin, std::int64_t end,
-                    std::optional<std::uint64_t> shuffle_seed);
+  using SubsetSource::SubsetSource;
 
-  [[nodiscard]] std::int64_t samples() const override { return samples_; }
-  [[nodiscard]] std::size_t input_bytes() const override { return document_positions() * sizeof(std::int32_t); }
-  [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
-  [[nodiscard]] std::int64_t losses_per_sample() const override { return packed_->sequence_length(); }
   [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override;
-  [[nodiscard]] std::size_t document_positions() const override {
-    return static_cast<std::size_t>(packed_->sequence_length());
-  }
-  [[nodiscard]] std::int64_t padding(std::int64_t n) const override;
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override;
   void read_targets(std::int64_t first, int count, std::byte* to) const override;
   void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
-
- private:
-  /// Index of the packed sample.
-  [[nodiscard]] std::int64_t packed_sample(std::int64_t n) const {
-    return begin_ + (order_ ? (*order_)(n) : n % samples_);
-  }
-  /// For each sample calls f(document, its offset in `to`, offset of the sample) for its documents, then pad(start of
-  /// the padding, its end, offset of the sample).
-  template <typename F, typename Pad>
-  void for_each_document(std::int64_t first, int count, std::int32_t* to, F&& f, Pad&& pad) const;
-
-  std::shared_ptr<const PackedInstructions> packed_;
-  std::int64_t begin_, samples_;
-  std::optional<SampleOrder> order_;
 };
 
 }  // namespace ranvier::models

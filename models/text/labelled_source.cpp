@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -167,31 +166,9 @@ void LabelledTexts::read(std::int64_t sample, std::int32_t* to) const {
   std::fill(to, end, options_.around.padding);
 }
 
-LabelledSource::LabelledSource(std::shared_ptr<const LabelledTexts> texts, std::int64_t begin, std::int64_t end,
-                               std::optional<std::uint64_t> shuffle_seed)
-    : texts_(std::move(texts)), begin_(begin), samples_(end - begin) {
-  expect(begin >= 0 && begin < end && end <= texts_->samples(), "samples are out of range: {} to {} of {}", begin,
-         end, texts_->samples());
-  if (shuffle_seed) order_.emplace(samples_, *shuffle_seed);
-}
-
-void LabelledSource::read_inputs(std::int64_t first, int count, std::byte* to) const {
-  for (std::int64_t n = first; n < first + count; ++n, to += input_bytes())
-    texts_->read(text_of(n), reinterpret_cast<std::int32_t*>(to));
-}
-
 void LabelledSource::read_targets(std::int64_t first, int count, std::byte* to) const {
   auto* targets = reinterpret_cast<std::int32_t*>(to);
-  for (std::int64_t n = first; n < first + count; ++n) *targets++ = texts_->label(text_of(n));
-}
-
-void LabelledSource::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
-  const std::ptrdiff_t length = texts_->sequence_length();
-  for (std::int64_t n = first; n < first + count; ++n, to += length) {
-    const std::int32_t filled = texts_->filled(text_of(n));
-    std::fill(to, to + filled, 0);
-    std::iota(to + filled, to + length, filled);
-  }
+  for (std::int64_t n = first; n < first + count; ++n) *targets++ = set().label(index(n));
 }
 
 }  // namespace ranvier::models

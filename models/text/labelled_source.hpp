@@ -1,19 +1,17 @@
 // Samples for text classification, from JSON lines with a text and a label. A sample is a start token, the text's
 // tokens (truncated to T), an end token and padding, as transformers' tokenizers make them. Its target is the class
-// number. Padding positions attend to no other position and are attended to by none.
+// number.
 //
 // Labels are class names or class numbers.
 #pragma once
 
-#include "models/core/sample_source.hpp"
 #include "models/text/data_files.hpp"
 #include "models/text/document_source.hpp"
-#include "models/text/sample_order.hpp"
+#include "models/text/subset_source.hpp"
 #include "models/text/token_sequence.hpp"
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -87,35 +85,13 @@ class LabelledTexts {
   std::vector<std::string> remarks_;
 };
 
-class LabelledSource final : public SampleSource {
+class LabelledSource final : public SubsetSource<LabelledTexts> {
  public:
-  /// Provides samples [begin, end); without a seed in order.
-  LabelledSource(std::shared_ptr<const LabelledTexts> texts, std::int64_t begin, std::int64_t end,
-                 std::optional<std::uint64_t> shuffle_seed);
+  using SubsetSource::SubsetSource;
 
-  [[nodiscard]] std::int64_t samples() const override { return samples_; }
-  [[nodiscard]] std::size_t input_bytes() const override { return document_positions() * sizeof(std::int32_t); }
   [[nodiscard]] std::size_t target_bytes() const override { return sizeof(std::int32_t); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return 1; }
-  [[nodiscard]] std::size_t document_positions() const override {
-    return static_cast<std::size_t>(texts_->sequence_length());
-  }
-  [[nodiscard]] std::int64_t padding(std::int64_t n) const override {
-    return texts_->sequence_length() - texts_->filled(text_of(n));
-  }
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override;
   void read_targets(std::int64_t first, int count, std::byte* to) const override;
-  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
-
- private:
-  /// Index of the text.
-  [[nodiscard]] std::int64_t text_of(std::int64_t n) const {
-    return begin_ + (order_ ? (*order_)(n) : n % samples_);
-  }
-
-  std::shared_ptr<const LabelledTexts> texts_;
-  std::int64_t begin_, samples_;
-  std::optional<SampleOrder> order_;
 };
 
 }  // namespace ranvier::models

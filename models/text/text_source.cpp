@@ -175,22 +175,29 @@ TokensAround around_of(const Tokenizer* tokenizer, std::int64_t vocab_size) {
   return around;
 }
 
+/// Data of a set in memory; `predicts_next` as for first_sample().
+template <typename Source, typename Set>
+TextData open_set(const TextDataOptions& options, const std::shared_ptr<const Set>& set, std::int64_t documents,
+                  bool predicts_next) {
+  TextData data;
+  data.tokens = set->tokens();
+  split_samples<Source>(data, options, set);
+  data.origins.push_back({.path = options.path.string(),
+                          .files = std::ssize(set->files()),
+                          .documents = documents,
+                          .tokens = data.tokens,
+                          .samples = data.training->samples(),
+                          .first_sample = first_sample(Source(set, 0, 1, std::nullopt), predicts_next),
+                          .left_out = set->left_out(),
+                          .remarks = set->remarks()});
+  data.files = set->files();
+  return data;
+}
+
 TextData open_instructions(const TextDataOptions& options, const TextReading& reading, const TextTokens& text) {
   const auto packed = std::make_shared<const PackedInstructions>(options.path, reading, text,
                                                                  options.sequence_length, options.vocab_size);
-  TextData data;
-  data.tokens = packed->tokens();
-  split_samples<InstructionSource>(data, options, packed);
-  data.origins.push_back({.path = options.path.string(),
-                          .files = std::ssize(packed->files()),
-                          .documents = packed->documents(),
-                          .tokens = data.tokens,
-                          .samples = data.training->samples(),
-                          .first_sample = first_sample(InstructionSource(packed, 0, 1, std::nullopt), true),
-                          .left_out = packed->left_out(),
-                          .remarks = packed->remarks()});
-  data.files = packed->files();
-  return data;
+  return open_set<InstructionSource>(options, packed, packed->documents(), true);
 }
 
 TextData open_labelled(const TextDataOptions& options, const TextReading& reading, const TextTokens& text) {
@@ -199,19 +206,7 @@ TextData open_labelled(const TextDataOptions& options, const TextReading& readin
                                        .around = around_of(text.tokenizer, options.vocab_size),
                                        .labels = options.labels};
   const auto texts = std::make_shared<const LabelledTexts>(options.path, reading, text, of_samples);
-  TextData data;
-  data.tokens = texts->tokens();
-  split_samples<LabelledSource>(data, options, texts);
-  data.origins.push_back({.path = options.path.string(),
-                          .files = std::ssize(texts->files()),
-                          .documents = texts->samples(),
-                          .tokens = data.tokens,
-                          .samples = data.training->samples(),
-                          .first_sample = first_sample(LabelledSource(texts, 0, 1, std::nullopt), false),
-                          .left_out = texts->left_out(),
-                          .remarks = texts->remarks()});
-  data.files = texts->files();
-  return data;
+  return open_set<LabelledSource>(options, texts, texts->samples(), false);
 }
 
 }  // namespace
@@ -243,13 +238,16 @@ TextData open_text_data(const TextDataOptions& options) {
   const auto document_end = options.document_end || !tokenizer ? options.document_end : tokenizer->end_of_text();
   if (options.documents != Documents::join) tokens->find_documents(document_end, options.vocab_size);
 
-  TextSourceOptions source{.range = {0, tokens->tokens()},
-                           .sequence_length = options.sequence_length,
-                           .vocab_size = options.vocab_size,
-                           .shuffle_seed = options.shuffle_seed,
-                           .documents = options.documents};
   TextData data;
   data.tokens = tokens->tokens();
+  const auto source = [&](TokenRange range, std::optional<std::uint64_t> shuffle_seed) {
+    return std::make_unique<TextSource>(tokens, TextSourceOptions{.range = range,
+                                                                  .sequence_length = options.sequence_length,
+                                                                  .vocab_size = options.vocab_size,
+                                                                  .shuffle_seed = shuffle_seed,
+                                                                  .documents = options.documents});
+  };
+  TokenRange training{0, data.tokens};
   std::vector<std::int32_t> first;
   if (options.documents == Documents::pad) {
     const auto cut = std::make_shared<const CutDocuments>(
@@ -261,9 +259,7 @@ TextData open_text_data(const TextDataOptions& options) {
     first = first_sample(DocumentSource(cut, 0, 1, std::nullopt), false);
     remarks.push_back(cut->remark());
   } else if (options.validates_all) {
-    source.shuffle_seed.reset();
-    data.validation = std::make_unique<TextSource>(tokens, source);
-    source.shuffle_seed = options.shuffle_seed;
+    data.validation = source(training, std::nullopt);
   } else if (options.validation_split > 0) {
     const auto kept =
         static_cast<std::int64_t>(std::floor(options.validation_split * static_cast<double>(data.tokens)));
@@ -275,16 +271,12 @@ TextData open_text_data(const TextDataOptions& options) {
            "`sequence_length` {} needs {} of each; change the split or decrease `sequence_length`",
            options.path.string(), options.validation_split, data.tokens, cut, kept, options.sequence_length,
            needed);
-    source.range = {cut, data.tokens};
-    source.shuffle_seed.reset();
-    data.validation = std::make_unique<TextSource>(tokens, source);
-    source.range = {0, cut};
-    source.shuffle_seed = options.shuffle_seed;
+    data.validation = source({cut, data.tokens}, std::nullopt);
+    training.end = cut;
   }
   if (!data.training) {
-    data.training = std::make_unique<TextSource>(tokens, source);
-    source.shuffle_seed.reset();
-    first = first_sample(TextSource(tokens, source), true);
+    data.training = source(training, options.shuffle_seed);
+    first = first_sample(*source(training, std::nullopt), true);
   }
   data.origins.push_back({.path = options.path.string(),
                           .files = std::ssize(tokens->files()),

@@ -1,6 +1,6 @@
 #include "models/text/text_survey.hpp"
 
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 
 #include <fmt/core.h>
 

@@ -1,13 +1,10 @@
 #include "models/text/token_file.hpp"
 
-#include "models/text/token_formats.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <span>
 

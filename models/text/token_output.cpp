@@ -1,6 +1,6 @@
 #include "models/text/token_output.hpp"
 
-#include "models/text/token_formats.hpp"
+#include "models/text/data_file.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/atomic_file.hpp"
 

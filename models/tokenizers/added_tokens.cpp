@@ -19,8 +19,6 @@ char32_t character_behind(std::string_view text, std::size_t at) {
   return at < text.size() && character_bytes(text, at) > 0 ? character_at(text, at) : 0;
 }
 
-constexpr std::string_view metaspace = "\u2581";
-
 /// Bytes of repeated `mark` at the start.
 std::size_t leading(std::string_view mark, std::string_view text) {
   std::size_t bytes = 0;

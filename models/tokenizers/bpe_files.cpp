@@ -128,19 +128,6 @@ class NamedTokens {
   std::optional<std::int32_t> end_of_text_;
 };
 
-/// Calls f(line, number from 1, offset) for every line.
-template <typename F>
-void for_each_line(std::string_view text, F&& f) {
-  std::size_t number = 1;
-  for (std::size_t begin = 0; begin < text.size(); ++number) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    f(line, number, begin);
-    begin = end + 1;
-  }
-}
-
 /// Checks that each token is created by one merge, after the merges that create its parts. Otherwise tokenizers would
 /// differ: OpenAI's encoder merges all pairs of the lowest rank at once, others only the first pair.
 void check_order(const FileText& file, const std::vector<Merge>& merges, const std::vector<std::size_t>& offsets,
@@ -240,19 +227,9 @@ BpeVocabulary read_gpt2_json(const fs::path& path) {
   if (list == nullptr || !list->is_array())
     fail(ErrorCode::data, "{}: 'model.merges' is not a JSON array", file.name());
   std::vector<Merge> merges;
-  for (const json::value& one : list->get_array()) {  // "a b", or ["a", "b"] in newer files
+  for (const json::value& one : list->get_array()) {
     const std::string where = fmt::format("{}: merge {}", file.name(), merges.size());
-    std::string_view left, right;
-    if (one.is_string()) {
-      const std::string_view text = view(one.get_string());
-      const std::size_t blank = std::min(text.find(' '), text.size());
-      left = text.substr(0, blank);
-      right = text.substr(std::min(blank + 1, text.size()));
-    } else if (one.is_array() && one.get_array().size() == 2 && one.get_array()[0].is_string() &&
-               one.get_array()[1].is_string()) {
-      left = view(one.get_array()[0].get_string());
-      right = view(one.get_array()[1].get_string());
-    }
+    const auto [left, right] = merged_tokens(one);
     if (left.empty() || right.empty()) fail(ErrorCode::data, "{}: a merge is not two tokens", where);
     merges.push_back(names.merge(left, right, merges.size(), where));
   }
@@ -332,11 +309,6 @@ std::vector<fs::path> rank_files_in(const fs::path& folder) {
 
 constexpr std::array encoder_files = {std::pair{"encoder.json", "vocab.bpe"},
                                       std::pair{"vocab.json", "merges.txt"}};
-
-bool is_file(const fs::path& file) {
-  std::error_code ignored;
-  return fs::is_regular_file(file, ignored);
-}
 
 }  // namespace
 

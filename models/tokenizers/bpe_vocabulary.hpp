@@ -3,12 +3,15 @@
 // merge applies. Data only; any thread.
 #pragma once
 
+#include "models/tokenizers/added_tokens.hpp"
 #include "models/tokenizers/merge_table.hpp"
+#include "models/tokenizers/word_cache.hpp"
+#include "models/tokenizers/word_merger.hpp"
+#include "models/tokenizers/word_splitter.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,6 +60,26 @@ class BpeVocabulary {
   std::array<std::int32_t, 256> byte_tokens_{};
   MergeTable merges_;
   std::int32_t end_of_text_ = 0;
+};
+
+/// Encodes text with GPT-2's byte-level BPE: WordSplitter cuts words, BpeVocabulary's merges join their bytes, and a
+/// cache keeps the tokens of recent words. One thread at a time; several encoders may share a vocabulary.
+class BpeEncoder {
+ public:
+  /// The vocabulary outlives the encoder.
+  explicit BpeEncoder(const BpeVocabulary& vocabulary, SpecialTokenPolicy specials = SpecialTokenPolicy::text);
+
+  /// Appends the tokens of `text`, which may be any bytes.
+  void encode(std::string_view text, std::vector<std::int32_t>& to);
+
+ private:
+  void encode_ordinary(std::string_view text, std::vector<std::int32_t>& to);
+
+  const BpeVocabulary& vocabulary_;
+  SpecialTokenPolicy specials_;
+  WordSplitter splitter_;
+  WordCache known_;
+  WordMerger merger_;
 };
 
 }  // namespace ranvier::models

@@ -1,12 +1,20 @@
+// Files of tokenizers as text and JSON. Any thread.
 #pragma once
 
+#include "models/tokenizers/json_node.hpp"
 #include "runtime/files/memory_map.hpp"
 
+#include <boost/json/value.hpp>
+
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <string_view>
 
 namespace ranvier::models {
+
+[[nodiscard]] bool is_file(const std::filesystem::path& path);
 
 /// Complete tokenizer file as text. Throws ErrorCode::io if it cannot be read, ErrorCode::data if it is too large.
 class FileText {
@@ -22,5 +30,30 @@ class FileText {
   std::string name_;
   runtime::MemoryMap map_;
 };
+
+/// Parsed tokenizer file. Throws like FileText, and ErrorCode::data if it is not JSON.
+class JsonFile : public FileText {
+ public:
+  explicit JsonFile(const std::filesystem::path& path);
+
+  /// Valid as long as the file.
+  [[nodiscard]] JsonNode root() const { return {name(), "", &value_}; }
+
+ private:
+  boost::json::value value_;
+};
+
+/// Calls f(line, number from 1, offset) for every line.
+template <typename F>
+void for_each_line(std::string_view text, F&& f) {
+  std::size_t number = 1;
+  for (std::size_t begin = 0; begin < text.size(); ++number) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    f(line, number, begin);
+    begin = end + 1;
+  }
+}
 
 }  // namespace ranvier::models

@@ -6,6 +6,7 @@
 #include <boost/json/value.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,6 +16,18 @@
 namespace ranvier::models {
 
 [[nodiscard]] inline std::string_view view(const boost::json::string& text) { return {text.data(), text.size()}; }
+
+/// Both tokens of a merge in tokenizer.json: "a b", or ["a", "b"] in newer files. Empty: it has another form.
+[[nodiscard]] inline std::pair<std::string_view, std::string_view> merged_tokens(const boost::json::value& merge) {
+  if (const auto* const string = merge.if_string()) {
+    const std::string_view text = view(*string);
+    const std::size_t blank = std::min(text.find(' '), text.size());
+    return {text.substr(0, blank), text.substr(std::min(blank + 1, text.size()))};
+  }
+  const auto* const both = merge.if_array();
+  if (both == nullptr || both->size() != 2 || !(*both)[0].is_string() || !(*both)[1].is_string()) return {};
+  return {view((*both)[0].get_string()), view((*both)[1].get_string())};
+}
 
 /// A value with its key path. Members throw ErrorCode::data, naming file and key, if the value has another type. File
 /// and value must outlive it.

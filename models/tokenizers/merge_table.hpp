@@ -1,6 +1,7 @@
 // Merges of a byte pair encoding: the token that two neighbours become, and the rank. Data only; any thread.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -16,10 +17,15 @@ class MergeTable {
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
   /// Allocates space for at most `merges` merges.
-  explicit MergeTable(std::size_t merges);
+  explicit MergeTable(std::size_t merges) : slots_(std::bit_ceil(2 * merges + 1)), mask_(slots_.size() - 1) {}
 
   /// If two merges join the same pair, the lower rank applies. Tokens are not negative.
-  void add(std::int32_t left, std::int32_t right, Joined joined);
+  void add(std::int32_t left, std::int32_t right, Joined joined) {
+    const std::uint64_t pair = key(left, right);
+    std::size_t i = slot(pair);
+    while (slots_[i].pair != empty && slots_[i].pair != pair) i = (i + 1) & mask_;
+    if (slots_[i].pair != pair || slots_[i].joined.rank > joined.rank) slots_[i] = {pair, joined};
+  }
 
   /// Result of joining two neighbours; rank none if no merge exists.
   [[nodiscard]] Joined join(std::int32_t left, std::int32_t right) const noexcept {

@@ -81,8 +81,6 @@ struct Prepend final : Normalizer {
   std::string before;
 };
 
-constexpr std::string_view metaspace = "\u2581";  // as which spaces may be written
-
 bool begins_with_space(std::string_view text) { return text.starts_with(' ') || text.starts_with(metaspace); }
 
 /// Whether what comes behind may be behind a blank then.
@@ -173,7 +171,7 @@ struct SentencePiece final : Normalizer {
   void apply(std::string& text, TextPosition place) const override {
     std::string to;
     to.reserve(text.size() + text.size() / 2 + 3);
-    const std::string_view space = what.escape_whitespaces ? "\u2581" : " ";
+    const std::string_view space = what.escape_whitespaces ? metaspace : " ";
     const bool squeezes = what.remove_extra_whitespaces;
     std::size_t begin = 0;
     if (squeezes && place.first) begin = std::min(text.find_first_not_of(' '), text.size());

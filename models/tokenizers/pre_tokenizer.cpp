@@ -9,15 +9,11 @@ namespace {
 
 using Range = CutText::Range;
 
-/// The tokenizers package's Whitespace.
-constexpr std::string_view words_expression = R"([\w\x{200c}\x{200d}]+|[^\w\x{200c}\x{200d}\s]+)";
-
 /// Expressions that are known to begin a word at every space behind another character: what may come before a space
 /// in one of their words is white space alone.
 bool begins_words_at_spaces(std::string_view expression) {
   static constexpr std::array known = {
-      // GPT-2
-      std::string_view(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"),
+      std::string_view(gpt2_expression),
       std::string_view(R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"),
       std::string_view(R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)"),
       // LLaMA 3 and cl100k, Qwen2
@@ -37,7 +33,7 @@ bool begins_words_at_spaces(std::string_view expression) {
       std::string_view(R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
                        R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}|)"
                        R"( ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"),
-      words_expression,
+      std::string_view(words_expression),
   };
   return std::find(known.begin(), known.end(), expression) != known.end();
 }
@@ -53,12 +49,8 @@ bool matches_one_character(std::string_view expression) {
 class Splitter {
  public:
   Splitter(SplitBehavior behavior, bool inverted, std::vector<Range>& to)
-      : behavior_(behavior), inverted_(inverted), to_(to) {}
+      : behavior_(behavior), inverted_(inverted), to_(to), first_(to.size()) {}
 
-  void start() {
-    first_ = to_.size();
-    matched_before_ = false;
-  }
   void add(Range range, bool matches) {
     if (range.begin == range.end) return;
     matches = matches != inverted_;
@@ -92,9 +84,18 @@ class Splitter {
   SplitBehavior behavior_;
   bool inverted_;
   std::vector<Range>& to_;
-  std::size_t first_ = 0;
+  std::size_t first_;
   bool matched_before_ = false;
 };
+
+/// Replaces each word by the words that cut(range, to) appends.
+template <typename Cut>
+void cut_words(CutText& words, Cut&& cut) {
+  std::vector<Range> ranges;
+  ranges.reserve(std::max(words.ranges.size(), words.text.size() / 4));
+  for (const Range range : words.ranges) cut(range, ranges);
+  words.ranges.swap(ranges);
+}
 
 class ByExpression final : public PreTokenizer {
  public:
@@ -106,12 +107,9 @@ class ByExpression final : public PreTokenizer {
     drops_blanks_ = behavior == SplitBehavior::removed && inverted && expression == words_expression;
   }
   void cut(CutText& words, TextPosition) const override {
-    std::vector<Range> ranges;
-    ranges.reserve(std::max(words.ranges.size(), words.text.size() / 4));
     UnicodePattern::Finder finder(pattern_);
-    Splitter splitter(behavior_, inverted_, ranges);
-    for (const Range range : words.ranges) {
-      splitter.start();
+    cut_words(words, [&](const Range range, std::vector<Range>& to) {
+      Splitter splitter(behavior_, inverted_, to);
       std::size_t done = range.begin;
       UnicodePattern::for_each(finder, std::string_view(words.text).substr(range.begin, range.end - range.begin),
                                [&](UnicodePattern::Match match) {
@@ -120,8 +118,7 @@ class ByExpression final : public PreTokenizer {
                                  splitter.add({range.begin + match.begin, done}, true);
                                });
       splitter.add({done, range.end}, false);
-    }
-    words.ranges.swap(ranges);
+    });
   }
   [[nodiscard]] bool cuts_before_spaces() const override { return cuts_; }
   [[nodiscard]] bool is_local() const override { return is_local_; }
@@ -136,11 +133,8 @@ class ByExpression final : public PreTokenizer {
 /// Takes characters one by one.
 template <typename IsMatch>
 void split_characters(CutText& words, SplitBehavior behavior, IsMatch&& is_match) {
-  std::vector<Range> ranges;
-  ranges.reserve(std::max(words.ranges.size(), words.text.size() / 4));
-  Splitter splitter(behavior, false, ranges);
-  for (const Range range : words.ranges) {
-    splitter.start();
+  cut_words(words, [&](const Range range, std::vector<Range>& to) {
+    Splitter splitter(behavior, false, to);
     std::size_t at = range.begin, done = range.begin;
     for_each_character(std::string_view(words.text).substr(range.begin, range.end - range.begin),
                        [&](char32_t c, std::string_view bytes) {
@@ -152,8 +146,7 @@ void split_characters(CutText& words, SplitBehavior behavior, IsMatch&& is_match
                          at += bytes.size();
                        });
     splitter.add({done, range.end}, false);
-  }
-  words.ranges.swap(ranges);
+  });
 }
 
 bool is_bert_punctuation(char32_t c) {
@@ -183,12 +176,10 @@ struct ByWhiteSpace final : PreTokenizer {
 
 struct AsBert final : PreTokenizer {
   void cut(CutText& words, TextPosition) const override {
-    std::vector<Range> ranges;
-    ranges.reserve(std::max(words.ranges.size(), words.text.size() / 4));
-    for (const Range range : words.ranges) {
+    cut_words(words, [&](const Range range, std::vector<Range>& to) {
       std::size_t at = range.begin, begin = range.begin;
       const auto end_word = [&] {
-        if (begin < at) ranges.push_back({begin, at});
+        if (begin < at) to.push_back({begin, at});
       };
       for_each_character(std::string_view(words.text).substr(range.begin, range.end - range.begin),
                          [&](char32_t c, std::string_view bytes) {
@@ -196,13 +187,12 @@ struct AsBert final : PreTokenizer {
                            if (is_blank || is_bert_punctuation(c)) {
                              end_word();
                              begin = at + bytes.size();
-                             if (!is_blank) ranges.push_back({at, begin});
+                             if (!is_blank) to.push_back({at, begin});
                            }
                            at += bytes.size();
                          });
       end_word();
-    }
-    words.ranges.swap(ranges);
+    });
   }
   [[nodiscard]] bool cuts_before_spaces() const override { return true; }
   [[nodiscard]] bool cuts_between_blanks() const override { return true; }
@@ -241,23 +231,20 @@ class SplitBefore final : public PreTokenizer {
  public:
   explicit SplitBefore(std::string mark) : mark_(std::move(mark)) {}
   void cut(CutText& words, TextPosition) const override {
-    std::vector<Range> ranges;
-    ranges.reserve(std::max(words.ranges.size(), words.text.size() / 4));
-    for (const Range range : words.ranges) {
+    cut_words(words, [&](const Range range, std::vector<Range>& to) {
       const std::string_view word = std::string_view(words.text).substr(0, range.end);
       std::size_t begin = range.begin;
       for (std::size_t at = word.find(mark_, begin); at != std::string_view::npos; at = word.find(mark_, at)) {
         const bool follows_one =
             at >= range.begin + mark_.size() && word.compare(at - mark_.size(), mark_.size(), mark_) == 0;
         if (at > begin && !follows_one) {
-          ranges.push_back({begin, at});
+          to.push_back({begin, at});
           begin = at;
         }
         at += mark_.size();
       }
-      ranges.push_back({begin, range.end});
-    }
-    words.ranges.swap(ranges);
+      to.push_back({begin, range.end});
+    });
   }
   [[nodiscard]] bool cuts_before_spaces() const override { return true; }
 
@@ -285,19 +272,16 @@ class ByMetaspace final : public PreTokenizer {
       }
     });
     if (!what_.splits) return;
-    std::vector<Range> ranges;
-    ranges.reserve(std::max(words.ranges.size(), words.text.size() / 4));
-    for (const Range range : words.ranges) {
+    cut_words(words, [&](const Range range, std::vector<Range>& to) {
       std::size_t begin = range.begin;
       const std::string_view word = std::string_view(words.text).substr(0, range.end);
       for (std::size_t at = word.find(what_.replacement, begin + 1); at != std::string_view::npos;
            at = word.find(what_.replacement, at + 1)) {
-        ranges.push_back({begin, at});
+        to.push_back({begin, at});
         begin = at;
       }
-      ranges.push_back({begin, range.end});
-    }
-    words.ranges.swap(ranges);
+      to.push_back({begin, range.end});
+    });
   }
   [[nodiscard]] bool cuts_before_spaces() const override { return what_.splits; }
   [[nodiscard]] bool cuts_between_blanks() const override { return what_.splits; }
@@ -307,12 +291,6 @@ class ByMetaspace final : public PreTokenizer {
 };
 
 }  // namespace
-
-const std::string& gpt2_expression() {
-  static const std::string expression(
-      R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)");
-  return expression;
-}
 
 std::unique_ptr<const PreTokenizer> split_by(const std::string& expression, const std::string& where,
                                              SplitBehavior behavior, bool inverted) {

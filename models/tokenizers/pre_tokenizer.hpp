@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace ranvier::models {
@@ -39,8 +38,10 @@ using PreTokenizers = std::vector<std::unique_ptr<const PreTokenizer>>;
 /// Treatment of a match that separates words.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
-/// GPT-2's own expression (word_splitter.hpp).
-[[nodiscard]] const std::string& gpt2_expression();
+/// Expressions of GPT-2 (word_splitter.hpp) and of the tokenizers package's Whitespace, which matches words.
+inline constexpr const char* gpt2_expression =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+inline constexpr const char* words_expression = R"([\w\x{200c}\x{200d}]+|[^\w\x{200c}\x{200d}\s]+)";
 
 /// Cuts at the matches of an expression, or if `inverted` around them.
 [[nodiscard]] std::unique_ptr<const PreTokenizer> split_by(const std::string& expression, const std::string& where,

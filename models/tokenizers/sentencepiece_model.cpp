@@ -3,7 +3,7 @@
 #include "models/tokenizers/file_text.hpp"
 #include "models/tokenizers/text_template.hpp"
 #include "models/tokenizers/tokenizer_json.hpp"
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/xxh3.hpp"
 
@@ -21,7 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t max_pieces = 1 << 22;
 constexpr std::size_t longest_piece = 1024;  // bytes, each tried as a cut
-constexpr std::string_view mark = "\u2581";
 
 /// The fields of a message in protobuf's encoding, one after another.
 class Message {
@@ -337,8 +336,8 @@ std::shared_ptr<const TokenizerPipeline> read_sentencepiece_model(const fs::path
         std::make_unique<CharacterMap>(file.name(), model.characters, AddedTokens(defined), squeezes));
   }
   pipeline->normalizers.push_back(sentencepiece_normalizer(model.normalization));
-  if (model.normalization.escape_whitespaces && joins_nothing_before(bpe.pieces, mark)) {
-    pipeline->pre_tokenizers.push_back(split_before(std::string(mark)));
+  if (model.normalization.escape_whitespaces && joins_nothing_before(bpe.pieces, metaspace)) {
+    pipeline->pre_tokenizers.push_back(split_before(std::string(metaspace)));
     pipeline->cuts_before_spaces = true;
   }
   pipeline->model = bpe_model(std::move(bpe));
@@ -348,7 +347,7 @@ std::shared_ptr<const TokenizerPipeline> read_sentencepiece_model(const fs::path
     if (const int byte = spelled_byte(token); byte >= 0)
       token = std::string(1, static_cast<char>(byte));
     else
-      replace_all(token, mark, " ");
+      replace_all(token, metaspace, " ");
   }};
   pipeline->spelling = std::make_unique<const TokenSpelling>(spellings, silent, steps, ' ',
                                                              model.normalization.add_dummy_prefix ? 1 : 0);

@@ -1,7 +1,6 @@
 #include "models/tokenizers/text_template.hpp"
 
 #include "models/tokenizers/file_text.hpp"
-#include "runtime/files/json_text.hpp"
 
 namespace ranvier::models {
 namespace {
@@ -21,11 +20,9 @@ struct LlamaTemplate {
 /// None: no configuration, or one for another tokenizer.
 std::optional<LlamaTemplate> llama_template(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "tokenizer_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
-  const FileText text(path);
-  const boost::json::value parsed = runtime::parse_json(text.text(), text.name());
-  const JsonNode root(text.name(), "", &parsed);
+  if (!is_file(path)) return std::nullopt;
+  const JsonFile file(path);
+  const JsonNode root = file.root();
   const JsonNode kind = root["tokenizer_class"];
   if (!kind.there() || kind.text().find("Llama") == std::string::npos) return std::nullopt;
   return LlamaTemplate{root["add_bos_token"].flag(true), root["add_eos_token"].flag(false)};

@@ -1,9 +1,8 @@
 #include "models/tokenizers/token_spelling.hpp"
 
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 
 #include <array>
-#include <optional>
 
 namespace ranvier::models {
 namespace {

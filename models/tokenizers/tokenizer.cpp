@@ -1,6 +1,5 @@
 #include "models/tokenizers/tokenizer.hpp"
 
-#include "models/tokenizers/bpe_encoder.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/xxh3.hpp"
 
@@ -17,14 +16,6 @@ struct Gpt2Words final : DocumentEncoder {
   Gpt2Words(const BpeVocabulary& vocabulary, SpecialTokenPolicy specials) : encoder(vocabulary, specials) {}
   void encode(std::string_view text, bool, std::vector<std::int32_t>& to) override { encoder.encode(text, to); }
   BpeEncoder encoder;
-};
-
-struct Piped final : DocumentEncoder {
-  Piped(const TokenizerPipeline& pipeline, SpecialTokenPolicy specials) : encoder(pipeline, specials) {}
-  void encode(std::string_view text, bool begins, std::vector<std::int32_t>& to) override {
-    encoder.encode(text, begins, to);
-  }
-  PipelineEncoder encoder;
 };
 
 }  // namespace
@@ -66,7 +57,7 @@ TextCuts Tokenizer::cuts(SpecialTokenPolicy specials) const {
 
 std::unique_ptr<DocumentEncoder> Tokenizer::encoder(SpecialTokenPolicy specials) const {
   if (vocabulary_) return std::make_unique<Gpt2Words>(*vocabulary_, specials);
-  if (pipeline_) return std::make_unique<Piped>(*pipeline_, specials);
+  if (pipeline_) return std::make_unique<PipelineEncoder>(*pipeline_, specials);
   return std::make_unique<Bytes>();
 }
 

@@ -16,14 +16,6 @@
 
 namespace ranvier::models {
 
-/// Encodes documents, with a cache of words. One thread at a time.
-class DocumentEncoder {
- public:
-  virtual ~DocumentEncoder() = default;
-  /// Appends the tokens of any bytes: a document, or the part after a cut if `begins` is false.
-  virtual void encode(std::string_view text, bool begins, std::vector<std::int32_t>& to) = 0;
-};
-
 class Tokenizer {
  public:
   /// Bytes as tokens.

@@ -1,6 +1,7 @@
 #include "models/tokenizers/tokenizer_files.hpp"
 
 #include "models/tokenizers/bpe_files.hpp"
+#include "models/tokenizers/file_text.hpp"
 #include "models/tokenizers/sentencepiece_model.hpp"
 #include "models/tokenizers/tokenizer_json.hpp"
 #include "runtime/base/error.hpp"
@@ -26,11 +27,6 @@ constexpr std::array names = {"tokenizer.json",
                               "added_tokens.json",
                               "chat_template.jinja",
                               "chat_template.json"};
-
-bool is_file(const fs::path& file) {
-  std::error_code ignored;
-  return fs::is_regular_file(file, ignored);
-}
 
 Tokenizer read_json(const fs::path& path) {
   return is_of_gpt2s_kind(path) ? Tokenizer(read_bpe_vocabulary(path)) : Tokenizer(read_tokenizer_json(path));

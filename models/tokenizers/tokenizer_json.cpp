@@ -6,14 +6,12 @@
 #include "models/tokenizers/tokenizer_steps.hpp"
 #include "models/tokenizers/tokenizer_vocabulary.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/files/json_text.hpp"
 #include "runtime/files/xxh3.hpp"
 
 #include <boost/json/value.hpp>
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
 namespace ranvier::models {
 namespace {
@@ -82,11 +80,9 @@ bool cuts(const PreTokenizers& steps, const Normalizers& normalizers) {
 std::map<std::string, std::string> special_token_names(const fs::path& folder) {
   std::map<std::string, std::string> names;
   for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    std::error_code ignored;
-    if (!fs::is_regular_file(folder / file, ignored)) continue;
-    const FileText text(folder / file);
-    const json::value parsed = runtime::parse_json(text.text(), text.name());
-    const JsonNode root(text.name(), "", &parsed);
+    if (!is_file(folder / file)) continue;
+    const JsonFile parsed(folder / file);
+    const JsonNode root = parsed.root();
     static_cast<void>(root.object());
     for (const char* key :
          {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
@@ -99,9 +95,8 @@ std::map<std::string, std::string> special_token_names(const fs::path& folder) {
 }
 
 bool is_of_gpt2s_kind(const fs::path& path) {
-  const FileText file(path);
-  const json::value parsed = runtime::parse_json(file.text(), file.name());
-  const JsonNode root(file.name(), "", &parsed);
+  const JsonFile file(path);
+  const JsonNode root = file.root();
   static_cast<void>(root.object());
   const JsonNode model = root["model"], words = root["pre_tokenizer"];
   if (model_type(model) != "BPE" || !words.there() || root["normalizer"].there() || words.type() != "ByteLevel" ||
@@ -122,9 +117,8 @@ bool is_of_gpt2s_kind(const fs::path& path) {
 }
 
 std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const fs::path& path) {
-  const FileText file(path);
-  const json::value parsed = runtime::parse_json(file.text(), file.name());
-  const JsonNode root(file.name(), "", &parsed);
+  const JsonFile file(path);
+  const JsonNode root = file.root();
   static_cast<void>(root.object());
   auto pipeline = std::make_shared<TokenizerPipeline>();
   pipeline->origin = file.name();
@@ -179,31 +173,22 @@ std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const fs::path& pat
 std::shared_ptr<const TokenizerPipeline> read_vocab_txt(const fs::path& path) {
   const FileText file(path);
   json::object vocabulary;
-  std::size_t begin = 0;
-  while (begin < file.text().size()) {
-    const std::size_t end = std::min(file.text().find('\n', begin), file.text().size());
-    std::string_view line = file.text().substr(begin, end - begin);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    const auto number = static_cast<std::int64_t>(vocabulary.size());
-    if (!vocabulary.emplace(json::string_view(line.data(), line.size()), number).second)
+  for_each_line(file.text(), [&](std::string_view line, std::size_t number, std::size_t offset) {
+    const auto id = static_cast<std::int64_t>(number - 1);
+    if (!vocabulary.emplace(json::string_view(line.data(), line.size()), id).second)
       fail(ErrorCode::data,
            "{}: line {} at offset {} repeats the piece of an earlier line; download the file again", file.name(),
-           number + 1, begin);
-    begin = end + 1;
-  }
+           number, offset);
+  });
   BertNormalization normalization;
   const fs::path settings = path.parent_path() / "tokenizer_config.json";
-  std::string settings_name = settings.string();
-  json::value parsed = nullptr;
-  std::error_code ignored;
-  if (fs::is_regular_file(settings, ignored)) {
-    const FileText text(settings);
-    parsed = runtime::parse_json(text.text(), text.name());
+  if (is_file(settings)) {
+    const JsonFile parsed(settings);
+    const JsonNode node = parsed.root();
+    normalization.lowercase = node["do_lower_case"].flag(true);
+    normalization.strip_accents = node["strip_accents"].flag(normalization.lowercase);
+    normalization.handle_chinese_chars = node["tokenize_chinese_chars"].flag(true);
   }
-  const JsonNode node(settings_name, "", &parsed);
-  normalization.lowercase = node["do_lower_case"].flag(true);
-  normalization.strip_accents = node["strip_accents"].flag(normalization.lowercase);
-  normalization.handle_chinese_chars = node["tokenize_chinese_chars"].flag(true);
 
   json::value all = json::object{{"vocab", std::move(vocabulary)}, {"unk_token", "[UNK]"}};
   const JsonNode model(file.name(), "", &all);

@@ -1,6 +1,6 @@
 #include "models/tokenizers/tokenizer_pipeline.hpp"
 
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 
 #include <algorithm>
 

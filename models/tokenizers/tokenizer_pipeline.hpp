@@ -41,15 +41,21 @@ struct TokenizerPipeline {
   [[nodiscard]] TextCuts cuts(SpecialTokenPolicy special_tokens) const;
 };
 
-/// Encodes text. One thread at a time.
-class PipelineEncoder {
+/// Encodes documents, with a cache of words. One thread at a time.
+class DocumentEncoder {
+ public:
+  virtual ~DocumentEncoder() = default;
+  /// Appends the tokens of any bytes: a document, or the part after a cut if `begins` is false.
+  virtual void encode(std::string_view text, bool begins, std::vector<std::int32_t>& to) = 0;
+};
+
+class PipelineEncoder final : public DocumentEncoder {
  public:
   /// The pipeline must outlive the encoder.
   PipelineEncoder(const TokenizerPipeline& pipeline, SpecialTokenPolicy specials);
 
-  /// Appends the tokens of any bytes. Bytes outside UTF-8 characters are encoded one by one. `begins`: the text
-  /// starts a document; otherwise it follows a cut.
-  void encode(std::string_view text, bool begins, std::vector<std::int32_t>& to);
+  /// Bytes outside UTF-8 characters are encoded one by one.
+  void encode(std::string_view text, bool begins, std::vector<std::int32_t>& to) override;
 
  private:
   void encode_part(std::string_view text, TextPosition place, std::vector<std::int32_t>& to);

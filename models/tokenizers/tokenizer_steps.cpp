@@ -1,7 +1,7 @@
 #include "models/tokenizers/tokenizer_steps.hpp"
 
+#include "models/tokenizers/unicode.hpp"
 #include "models/tokenizers/unicode_pattern.hpp"
-#include "models/tokenizers/utf8.hpp"
 
 #include <string>
 #include <string_view>
@@ -117,7 +117,7 @@ void add_pre_tokenizer(const JsonNode& node, PreTokenizingSteps& to) {
   } else if (type == "ByteLevel") {
     if (node["add_prefix_space"].flag(true)) to.steps.push_back(prefix_space());
     if (node["use_regex"].flag(true))
-      to.steps.push_back(split_by(gpt2_expression(), node.where(), SplitBehavior::isolated));
+      to.steps.push_back(split_by(gpt2_expression, node.where(), SplitBehavior::isolated));
     to.of_bytes = true;
   } else if (type == "Split") {
     const Pattern pattern = pattern_of(node["pattern"]);
@@ -133,8 +133,7 @@ void add_pre_tokenizer(const JsonNode& node, PreTokenizingSteps& to) {
   } else if (type == "BertPreTokenizer") {
     to.steps.push_back(split_as_bert());
   } else if (type == "Whitespace") {
-    to.steps.push_back(
-        split_by(R"([\w\x{200c}\x{200d}]+|[^\w\x{200c}\x{200d}\s]+)", node.where(), SplitBehavior::removed, true));
+    to.steps.push_back(split_by(words_expression, node.where(), SplitBehavior::removed, true));
   } else if (type == "WhitespaceSplit") {
     to.steps.push_back(split_by_white_space());
   } else if (type == "Punctuation") {

@@ -1,7 +1,7 @@
 #include "models/tokenizers/tokenizer_vocabulary.hpp"
 
 #include "models/tokenizers/token_spelling.hpp"
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 
 #include <algorithm>
 #include <set>
@@ -17,23 +17,6 @@ constexpr std::int64_t max_tokens = 1 << 22;
 /// Largest valid token number; the vocabulary may have gaps.
 std::int64_t largest_of(std::size_t tokens) {
   return std::min<std::int64_t>(4 * static_cast<std::int64_t>(tokens) + 1024, max_tokens) - 1;
-}
-
-std::pair<std::string, std::string> merge_of(const JsonNode& node) {
-  const json::value& one = *node.value();
-  std::string_view left, right;
-  if (one.is_string()) {  // "a b", or ["a", "b"] in newer files
-    const std::string_view text = view(one.get_string());
-    const std::size_t blank = std::min(text.find(' '), text.size());
-    left = text.substr(0, blank);
-    right = text.substr(std::min(blank + 1, text.size()));
-  } else if (one.is_array() && one.get_array().size() == 2 && one.get_array()[0].is_string() &&
-             one.get_array()[1].is_string()) {
-    left = view(one.get_array()[0].get_string());
-    right = view(one.get_array()[1].get_string());
-  }
-  if (left.empty() || right.empty()) node.refuse("is not two tokens");
-  return {std::string(left), std::string(right)};
 }
 
 }  // namespace
@@ -101,8 +84,9 @@ BpeModel read_bpe(const JsonNode& model, const TokenNames& tokens, bool of_bytes
   const std::vector<JsonNode> merges = model["merges"].list();
   bpe.merges = MergeTable(merges.size());
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
-    const std::pair<std::string, std::string> both = merge_of(merges[rank]);
-    const std::string &left = both.first, &right = both.second;
+    const auto both = merged_tokens(*merges[rank].value());
+    const std::string left(both.first), right(both.second);
+    if (left.empty() || right.empty()) merges[rank].refuse("is not two tokens");
     const auto find = [&](const std::string& name) {
       const auto id = tokens.find(name);
       if (!id) merges[rank].refuse(fmt::format("joins '{}' and '{}', but '{}' is not a token", left, right, name));

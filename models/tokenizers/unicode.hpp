@@ -1,12 +1,30 @@
 // Unicode properties of characters, and normal forms (UAX #15). Pure; any thread.
 #pragma once
 
-#include "models/tokenizers/utf8.hpp"
-
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace ranvier::models {
+
+// UTF-8 characters in bytes that may not be UTF-8 (RFC 3629: shortest form, no surrogates, at most U+10FFFF).
+
+/// Bytes of the character that starts at `at`; 0 if none does.
+[[nodiscard]] std::size_t character_bytes(std::string_view text, std::size_t at);
+
+/// Character that starts at `at`; character_bytes() must not be 0 there.
+[[nodiscard]] char32_t character_at(std::string_view text, std::size_t at);
+
+/// First byte at or after `from` that belongs to no character; the text's size if there is none.
+[[nodiscard]] std::size_t first_stray_byte(std::string_view text, std::size_t from);
+
+/// Bytes of an incomplete character at the end of the text: 0 to 3.
+[[nodiscard]] std::size_t unfinished_bytes(std::string_view text);
+
+void append_utf8(char32_t character, std::string& to);
+
+/// Character that stands for a space in some tokenizers' tokens: U+2581.
+inline constexpr std::string_view metaspace = "\u2581";
 
 enum class NormalForm { composed, decomposed, compatibly_composed, compatibly_decomposed };
 

@@ -1,7 +1,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "models/tokenizers/unicode_pattern.hpp"
 
-#include "models/core/pattern_error.hpp"
+#include "models/core/name_pattern.hpp"
 #include "runtime/base/error.hpp"
 
 #include <pcre2.h>

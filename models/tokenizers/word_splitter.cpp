@@ -1,7 +1,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "models/tokenizers/word_splitter.hpp"
 
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 #include "runtime/base/error.hpp"
 
 #include <pcre2.h>
@@ -22,12 +22,6 @@ constexpr char stray_byte = '\x01';  // a character of one byte that is neither 
 
 bool is_ascii_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-bool is_blank(char32_t c) {
-  return c <= 0x7f ? is_ascii_blank(static_cast<char>(c))
-                   : c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
-                         c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
-}
-
 /// Start of the character that ends before `end`.
 std::size_t last_character(std::string_view text, std::size_t end) {
   for (std::size_t bytes = 1; bytes <= std::min<std::size_t>(4, end); ++bytes)
@@ -41,7 +35,8 @@ bool is_cut(std::string_view text, std::size_t at, TextCuts cuts) {
   const std::size_t before = last_character(text, at);
   if (character_bytes(text, before) > 0) {
     const char32_t last = character_at(text, before);
-    if (is_blank(last) || (places == SplitPoints::spaces && last == 0x2581)) return false;  // which spaces become
+    if (is_white_space(last) || (places == SplitPoints::spaces && last == 0x2581))
+      return false;  // which spaces become
   }
   return apart == nullptr || !apart->may_touch(text, at);
 }

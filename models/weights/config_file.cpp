@@ -46,8 +46,7 @@ int ConfigFile::size(std::string_view key, std::optional<int> otherwise, int lea
   if (value == nullptr && otherwise) return *otherwise;
   if (value == nullptr) fail(ErrorCode::data, "{}: '{}' is missing", path_.string(), key);
   if (!value->is_int64() || value->as_int64() < least || value->as_int64() > std::numeric_limits<int>::max())
-    fail(ErrorCode::data, "{}: '{}' is {}; it must be an integer of at least {}", path_.string(), key, shown(value),
-         least);
+    refuse_value(key, fmt::format("an integer of at least {}", least));
   return static_cast<int>(value->as_int64());
 }
 
@@ -56,7 +55,7 @@ double ConfigFile::number(std::string_view key, std::optional<double> otherwise)
   if (value == nullptr && otherwise) return *otherwise;
   const double number = value != nullptr && value->is_number() ? value->to_number<double>() : 0.0;
   if (!(number > 0 && number <= static_cast<double>(std::numeric_limits<float>::max())))
-    fail(ErrorCode::data, "{}: '{}' is {}; it must be a number above 0", path_.string(), key, shown(value));
+    refuse_value(key, "a number above 0");
   return number;
 }
 
@@ -65,33 +64,28 @@ float ConfigFile::rate(std::string_view key, float otherwise) const {
   if (value == nullptr) return otherwise;
   const double given = value->is_number() ? value->to_number<double>() : -1.0;
   const float rate = given >= 0 && given <= 1 ? static_cast<float>(given) : -1.0f;
-  if (!(rate >= 0 && rate < 1))
-    fail(ErrorCode::data, "{}: '{}' is {}; it must be a number from 0 to 1 (excluded)", path_.string(), key,
-         shown(value));
+  if (!(rate >= 0 && rate < 1)) refuse_value(key, "a number from 0 to 1 (excluded)");
   return rate;
 }
 
 bool ConfigFile::flag(std::string_view key, bool otherwise) const {
   const json::value* const value = find(key);
   if (value == nullptr) return otherwise;
-  if (!value->is_bool())
-    fail(ErrorCode::data, "{}: '{}' is {}; it must be true or false", path_.string(), key, shown(value));
+  if (!value->is_bool()) refuse_value(key, "true or false");
   return value->as_bool();
 }
 
 std::string ConfigFile::word(std::string_view key) const {
   const json::value* const value = find(key);
   if (value == nullptr) return {};
-  if (!value->is_string())
-    fail(ErrorCode::data, "{}: '{}' is {}; it must be a string", path_.string(), key, shown(value));
+  if (!value->is_string()) refuse_value(key, "a string");
   return std::string(value->as_string());
 }
 
 std::optional<ConfigFile> ConfigFile::object(std::string_view key) const {
   const json::value* const value = find(key);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_object())
-    fail(ErrorCode::data, "{}: '{}' is {}; it must be an object", path_.string(), key, shown(value));
+  if (!value->is_object()) refuse_value(key, "an object");
   return ConfigFile(value->as_object(), path_);
 }
 
@@ -116,6 +110,10 @@ void ConfigFile::require_unquantized() const {
          "transformers' model.dequantize()",
          path_.string(), key, shown(method));
   }
+}
+
+void ConfigFile::refuse_value(std::string_view key, const std::string& allowed) const {
+  fail(ErrorCode::data, "{}: '{}' is {}; it must be {}", path_.string(), key, shown(find(key)), allowed);
 }
 
 void ConfigFile::refuse(std::string_view key, const std::string& computed) const {

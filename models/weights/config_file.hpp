@@ -59,6 +59,8 @@ class ConfigFile {
   [[noreturn]] void refuse(std::string_view key, const std::string& computed) const;
 
  private:
+  [[noreturn]] void refuse_value(std::string_view key, const std::string& allowed) const;
+
   ConfigFile(boost::json::object object, std::filesystem::path path)
       : path_(std::move(path)), object_(std::move(object)) {}
 

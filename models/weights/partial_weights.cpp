@@ -18,7 +18,6 @@
 #include <set>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 namespace ranvier::models {
 namespace {

@@ -6,6 +6,7 @@
 
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/serialize.hpp>
+#include <boost/json/string.hpp>
 #include <boost/json/value.hpp>
 #include <fmt/ranges.h>
 
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <numeric>
 
 namespace ranvier::models {
 namespace {
@@ -198,6 +200,18 @@ void convert(const std::byte* from, std::size_t n, float* to) {
   }
 }
 
+constexpr std::size_t header_alignment = 8;
+
+std::string_view name_of(DType dtype) {
+  for (const DTypeName& known : dtype_names)
+    if (known.dtype == dtype) return known.name;
+  fail(ErrorCode::internal, "unsupported dtype of weights: {}", to_string(dtype));
+}
+
+std::size_t product_of(const std::vector<std::size_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
+}
+
 }  // namespace
 
 std::map<std::string, std::set<std::string>> files_of_index(const std::filesystem::path& index) {
@@ -232,11 +246,7 @@ bool has_weights_extension(const std::filesystem::path& path) {
   return std::find(extensions.begin(), extensions.end(), path.extension()) != extensions.end();
 }
 
-std::size_t StoredTensor::elements() const {
-  std::size_t product = 1;
-  for (const auto size : shape) product *= size;
-  return product;
-}
+std::size_t StoredTensor::elements() const { return product_of(shape); }
 
 Safetensors::Safetensors(const std::filesystem::path& path, const std::string& ignored) : path_(path) {
   if (path.extension() == ".json") {
@@ -374,6 +384,24 @@ std::filesystem::path find_weights(const std::filesystem::path& given, const cha
   fail(ErrorCode::io,
        "{} {}: the folder has no model.safetensors and no model.safetensors.index.json; use the folder of a model",
        flag, given.string());
+}
+
+std::size_t TensorToStore::elements() const { return product_of(shape); }
+
+std::string safetensors_header(std::span<const TensorToStore> tensors) {
+  std::string json = R"({"__metadata__":{"format":"pt"})";
+  std::size_t begin = 0;
+  for (const TensorToStore& tensor : tensors) {
+    const std::size_t end = begin + tensor.bytes();
+    json += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                        boost::json::serialize(boost::json::string(tensor.name)), name_of(tensor.dtype),
+                        fmt::join(tensor.shape, ","), begin, end);
+    begin = end;
+  }
+  json += '}';
+  json.append((header_alignment - json.size() % header_alignment) % header_alignment, ' ');
+  const std::uint64_t length = json.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + json;
 }
 
 }  // namespace ranvier::models

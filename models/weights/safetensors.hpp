@@ -1,5 +1,5 @@
-// Reads weights from a safetensors file: 8 bytes with the length of the JSON header, the header with name, dtype,
-// shape and offsets of each tensor, then the tensors, little-endian.
+// Reads weights from a safetensors file, and writes its header. The file has 8 bytes with the length of the JSON
+// header, the header with name, dtype, shape and offsets of each tensor, then the tensors, little-endian.
 //
 // Opening checks the complete header: each tensor is inside the file, has the size of its shape and starts at the end
 // of its predecessor; names are unique. So later reads cannot leave the file. Any thread.
@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -89,5 +90,21 @@ class Safetensors {
 
 /// "[768, 2304]".
 [[nodiscard]] std::string shape_text(const std::vector<std::size_t>& shape);
+
+/// Tensor of a file to write.
+struct TensorToStore {
+  std::string name;
+  runtime::DType dtype = runtime::DType::f32;  ///< f32, bf16 or f16
+  std::vector<std::size_t> shape;
+
+  [[nodiscard]] std::size_t elements() const;
+  [[nodiscard]] std::size_t bytes() const { return elements() * runtime::size_of(dtype); }
+};
+
+/// Tensor dtypes by name; fp32 if missing.
+using TensorTypes = std::map<std::string, runtime::DType, std::less<>>;
+
+/// Everything before the values of the first tensor; the tensors follow in order without gaps.
+[[nodiscard]] std::string safetensors_header(std::span<const TensorToStore> tensors);
 
 }  // namespace ranvier::models

@@ -2,12 +2,10 @@
 
 #include "runtime/base/error.hpp"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <set>
 #include <string_view>
 #include <utility>
 

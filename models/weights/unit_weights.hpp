@@ -4,9 +4,8 @@
 #pragma once
 
 #include "models/core/layer.hpp"
-#include "models/core/tensor_runs.hpp"
+#include "models/core/unit.hpp"
 #include "models/weights/safetensors.hpp"
-#include "models/weights/safetensors_header.hpp"
 
 #include <algorithm>
 #include <cstddef>

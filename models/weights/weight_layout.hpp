@@ -6,7 +6,7 @@
 #pragma once
 
 #include "models/core/layer.hpp"
-#include "models/weights/safetensors_header.hpp"
+#include "models/weights/safetensors.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // From training to text: a model is trained and saved, and ranvier-generate prints text from it.
 #include "models/core/initialize.hpp"
 #include "models/families/model.hpp"
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"

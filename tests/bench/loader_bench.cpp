@@ -8,8 +8,8 @@
 //
 // The last two cases start with an empty page cache and read microbatches of 8 samples, two milliseconds apart, the
 // time of a step. The last one announces samples eight microbatches ahead.
+#include "models/text/data_file.hpp"
 #include "models/text/text_source.hpp"
-#include "models/text/token_formats.hpp"
 #include "models/text/token_output.hpp"
 #include "runtime/base/philox.hpp"
 

@@ -4,7 +4,7 @@
 //
 //   matmul_bench [threads] [hidden] [tokens] [vocabulary]
 #include "models/ops/library_matmul.hpp"
-#include "models/ops/matmul.hpp"
+#include "models/ops/matmul_cpu.hpp"
 #include "models/ops/transpose.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"

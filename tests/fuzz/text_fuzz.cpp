@@ -1,5 +1,5 @@
 // Any bytes as text: characters, words, tokens and back.
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 #include "models/tokenizers/word_splitter.hpp"
 #include "tests/fuzz/tokenizer.hpp"
 #include "tests/models/small_tokenizer.hpp"

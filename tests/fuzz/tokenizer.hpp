@@ -1,8 +1,8 @@
 // Invariants of every tokenizer that is read.
 #pragma once
 
-#include "models/tokenizers/bpe_encoder.hpp"
 #include "models/tokenizers/bpe_files.hpp"
+#include "models/tokenizers/bpe_vocabulary.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "tests/fuzz/input.hpp"
 

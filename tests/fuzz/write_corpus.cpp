@@ -4,7 +4,7 @@
 #include "models/families/adapter_files.hpp"
 #include "models/families/model.hpp"
 #include "models/ops/kernel_choice_file.hpp"
-#include "models/text/token_formats.hpp"
+#include "models/text/data_file.hpp"
 #include "offload/checkpoint/manifest.hpp"
 #include "tests/models/sentencepiece_writer.hpp"
 #include "tests/models/small_choices.hpp"

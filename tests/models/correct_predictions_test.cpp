@@ -1,4 +1,4 @@
-#include "models/ops/correct_predictions.hpp"
+#include "models/ops/cross_entropy.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"

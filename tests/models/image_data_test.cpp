@@ -1,9 +1,7 @@
 #include "models/images/image_data.hpp"
 
-#include "models/images/augment.hpp"
-#include "models/images/cifar_set.hpp"
+#include "models/images/image_set.hpp"
 #include "models/images/image_source.hpp"
-#include "models/images/synthetic_set.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

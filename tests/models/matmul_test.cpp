@@ -1,6 +1,4 @@
-#include "models/ops/amx_matmul_cpu.hpp"
-#include "models/ops/matmul.hpp"
-#include "models/ops/vector_matmul_cpu.hpp"
+#include "models/ops/matmul_cpu.hpp"
 
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"

@@ -1,7 +1,7 @@
 // Properties of models of any family; each family has a test that calls these.
 #pragma once
 
-#include "models/core/unit_source.hpp"
+#include "models/core/unit.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/model_run.hpp"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "models/core/architecture.hpp"
-#include "models/core/tensor_runs.hpp"
+#include "models/core/unit.hpp"
 #include "models/families/bert.hpp"
 #include "models/families/gpt.hpp"
 #include "models/families/llama.hpp"

@@ -7,7 +7,7 @@
 // write_tensors() does this in one call.
 #pragma once
 
-#include "models/weights/safetensors_header.hpp"
+#include "models/weights/safetensors.hpp"
 #include "runtime/base/dtype.hpp"
 
 #include <filesystem>

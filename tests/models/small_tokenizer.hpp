@@ -2,7 +2,7 @@
 // reference for the fast one: OpenAI's encoder.py, on characters and strings.
 #pragma once
 
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 
 #include <fmt/core.h>
 

@@ -1,5 +1,5 @@
-#include "models/tokenizers/bpe_encoder.hpp"
 #include "models/tokenizers/bpe_files.hpp"
+#include "models/tokenizers/bpe_vocabulary.hpp"
 #include "models/tokenizers/text_encoder.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "tests/models/small_tokenizer.hpp"

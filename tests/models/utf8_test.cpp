@@ -1,4 +1,4 @@
-#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/unicode.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier::models;

@@ -4,8 +4,8 @@
 #include "models/core/lora.hpp"
 #include "models/families/llama.hpp"
 #include "models/families/resnet.hpp"
+#include "models/images/image_set.hpp"
 #include "models/images/image_source.hpp"
-#include "models/images/synthetic_set.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/seeds.hpp"
 

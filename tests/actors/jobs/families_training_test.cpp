@@ -2,8 +2,8 @@
 // states in any memory. A family adds a row to families().
 #include "models/families/bert.hpp"
 #include "models/families/resnet.hpp"
+#include "models/images/image_set.hpp"
 #include "models/images/image_source.hpp"
-#include "models/images/synthetic_set.hpp"
 #include "models/text/masked_source.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/small_llama.hpp"

@@ -1,6 +1,6 @@
 // Complete jobs of a GPT in tiles: they give the same bits on every grid, sharded or not. Except for the order of sums,
 // this is the result of the model without tiles.
-#include "models/core/tensor_runs.hpp"
+#include "models/core/unit.hpp"
 #include "models/families/bert.hpp"
 #include "models/families/llama.hpp"
 #include "tests/actors/same_bits.hpp"

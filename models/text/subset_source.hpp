@@ -1,0 +1,66 @@
+// Part of a set of tokenized texts as samples of T positions, in order or shuffled. Any thread.
+#pragma once
+
+#include "models/core/sample_source.hpp"
+#include "models/text/sample_order.hpp"
+#include "runtime/base/error.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+namespace ranvier::models {
+
+/// A Set has samples(), sequence_length() (T), filled(sample), the positions that are not padding, and
+/// read(sample, to), which writes int32 [T]. A sample is one document; its padding positions attend to no other
+/// position and are attended to by none.
+template <typename Set>
+class SubsetSource : public SampleSource {
+ public:
+  /// Provides samples [begin, end); without a seed in order.
+  SubsetSource(std::shared_ptr<const Set> set, std::int64_t begin, std::int64_t end,
+               std::optional<std::uint64_t> shuffle_seed)
+      : set_(std::move(set)), begin_(begin), samples_(end - begin) {
+    expect(begin >= 0 && begin < end && end <= set_->samples(), "samples are out of range: {} to {} of {}", begin,
+           end, set_->samples());
+    if (shuffle_seed) order_.emplace(samples_, *shuffle_seed);
+  }
+
+  [[nodiscard]] std::int64_t samples() const override { return samples_; }
+  [[nodiscard]] std::size_t input_bytes() const override { return document_positions() * sizeof(std::int32_t); }
+  [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
+  [[nodiscard]] std::int64_t losses_per_sample() const override { return set_->sequence_length(); }
+  [[nodiscard]] std::size_t document_positions() const override {
+    return static_cast<std::size_t>(set_->sequence_length());
+  }
+  [[nodiscard]] std::int64_t padding(std::int64_t n) const override {
+    return set_->sequence_length() - set_->filled(index(n));
+  }
+  void read_inputs(std::int64_t first, int count, std::byte* to) const override {
+    for (std::int64_t n = first; n < first + count; ++n, to += input_bytes())
+      set_->read(index(n), reinterpret_cast<std::int32_t*>(to));
+  }
+  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override {
+    const std::ptrdiff_t length = set_->sequence_length();
+    for (std::int64_t n = first; n < first + count; ++n, to += length) {
+      const std::int64_t filled = set_->filled(index(n));
+      std::fill(to, to + filled, 0);
+      std::iota(to + filled, to + length, static_cast<std::int32_t>(filled));
+    }
+  }
+
+ protected:
+  [[nodiscard]] const Set& set() const noexcept { return *set_; }
+  /// Sample n's number in the set.
+  [[nodiscard]] std::int64_t index(std::int64_t n) const { return begin_ + (order_ ? (*order_)(n) : n % samples_); }
+
+ private:
+  std::shared_ptr<const Set> set_;
+  std::int64_t begin_, samples_;
+  std::optional<SampleOrder> order_;
+};
+
+}  // namespace ranvier::models
