@@ -88,6 +88,9 @@ inline actors::TrainerOptions small_run() {
   return options;
 }
 
+/// Gives a rank the initial weights of a run with this seed.
+void load_initial_weights(actors::Rank& rank, std::uint64_t seed);
+
 /// Runs the job to its end; `stop_requests` maps ranks to the step of their stop request. Throws if ranks disagree
 /// about results, or replicas of a unit about its weights.
 [[nodiscard]] JobResult run_simulated(const models::Architecture& architecture, const models::SampleSource& tokens,

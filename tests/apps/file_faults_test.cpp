@@ -1,6 +1,7 @@
 // Disks that fill up, break or corrupt data, under complete jobs. Each ends the job with one message that says where,
 // and no wrong data are ever saved. Real faults; tests that need a separate disk run if one can be mounted.
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -46,10 +47,10 @@ struct Fixture : SmallText {
 
   /// Two ranks whose files are read and written in every step, for longer than any test waits.
   [[nodiscard]] Flags long_run(const std::string& disk, const Flags& more = {}) const {
-    Flags flags{"--steps",  "1000000", "--metrics",        metrics, "--save", weights, "--g-inter",     "2",
-                "--hidden", "128",     "--optimizer-tier", "nvme",  "--nvme", disk,    "--bucket-size", "20000"};
-    flags.insert(flags.end(), more.begin(), more.end());
-    return small_run(text, flags);
+    return small_run(
+        text, join({"--steps", "1000000", "--metrics", metrics, "--save", weights, "--g-inter", "2", "--hidden",
+                    "128", "--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "20000"},
+                   more));
   }
 
   /// Checks for one message with all these words, and that earlier saved files did not change.
@@ -65,10 +66,7 @@ struct Fixture : SmallText {
       message = line;
     }
     CHECK(messages == 1);
-    for (const std::string& word : words) {
-      INFO(word);
-      CHECK(message.find(word) != std::string::npos);
-    }
+    check_has(message, words);
     CHECK(read_file(weights) == "saved before");
   }
 
@@ -229,27 +227,20 @@ TEST_CASE_FIXTURE(Fixture, "data that are truncated while they are read end the 
   Job job(2, small_run(text, {"--steps", "1000000", "--metrics", metrics}));
   REQUIRE(job.wait_for_lines(metrics, 3, 60s));
   fs::resize_file(text, 0);
-  const Outcome outcome = job.wait(60s);
-  INFO(outcome.output);
-  CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.status == 74);
-  CHECK(outcome.output.find("ranvier: error: rank ") != std::string::npos);
-  CHECK(outcome.output.find(text + ": cannot be read any more") != std::string::npos);
+  check_has(require_status(74, job.wait(60s)).output,
+            {"ranvier: error: rank ", text + ": cannot be read any more"});
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "metrics and traces that cannot be written do not stop training, and set the exit status") {
-  const Outcome outcome = run(
-      2, small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights, "--timeout", "2"}),
-      60s);
-  INFO(outcome.output);
-  CHECK(outcome.status == 74);
+  const Outcome outcome = require_status(
+      74,
+      run(2,
+          small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights, "--timeout", "2"}),
+          60s));
   CHECK(fs::exists(weights));
-  for (const auto* words : {"--metrics /dev/full: No space left on device", "error: outputs are missing: ",
-                            "4 records of --metrics /dev/full were not written", "trace: cannot write /dev/full"}) {
-    INFO(words);
-    CHECK(outcome.output.find(words) != std::string::npos);
-  }
+  check_has(outcome.output, {"--metrics /dev/full: No space left on device", "error: outputs are missing: ",
+                             "4 records of --metrics /dev/full were not written", "trace: cannot write /dev/full"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights are saved even if the output is not read, or is closed") {
@@ -287,9 +278,9 @@ TEST_CASE_FIXTURE(Fixture,
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
     CHECK((outcome.status == 75) == capacity);
-    CHECK(outcome.output.find("No space left on device; the weights take ") != std::string::npos);
+    check_has(outcome.output, {"No space left on device; the weights take "});
     CHECK(fs::exists(saved + "/model.safetensors") == capacity);
-    CHECK((outcome.output.find("the final weights (") != std::string::npos) == !capacity);
+    CHECK(has(outcome.output, "the final weights (") == !capacity);
     fs::remove_all(saved);
     fs::remove(filler);
   }
@@ -297,8 +288,8 @@ TEST_CASE_FIXTURE(Fixture,
   const Outcome outcome = run(1, small_run(text, {"--hidden", "256", "--save", saved}), 60s);
   INFO(outcome.output);
   CHECK(outcome.status != 0);
-  CHECK(outcome.output.find("step 1/") == std::string::npos);
-  CHECK(outcome.output.find("another disk") != std::string::npos);
+  check_lacks(outcome.output, {"step 1/"});
+  check_has(outcome.output, {"another disk"});
   ::umount2(disk.c_str(), MNT_DETACH);
 }
 
@@ -321,11 +312,9 @@ TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for space, and without it 
     const Outcome outcome = job.wait(90s);
     INFO(outcome.output);
     CHECK(outcome.status == (capacity ? 75 : 74));
-    CHECK((outcome.output.find("error: outputs are missing: checkpoint of step ") != std::string::npos) ==
-          !capacity);
-    CHECK(outcome.output.find("No space left on device; the last checkpoint of this run takes ") !=
-          std::string::npos);
-    CHECK((outcome.output.find("warning: checkpoint failed: ") != std::string::npos) == !capacity);
+    CHECK(has(outcome.output, "error: outputs are missing: checkpoint of step ") == !capacity);
+    check_has(outcome.output, {"No space left on device; the last checkpoint of this run takes "});
+    CHECK(has(outcome.output, "warning: checkpoint failed: ") == !capacity);
     fs::remove(filler);
     // The checkpoint of the first run.
     const auto whole = [](const fs::path& path) { return fs::exists(path / "manifest.json"); };
@@ -365,16 +354,12 @@ TEST_CASE_FIXTURE(Fixture,
     CHECK(!fs::exists(file("other.safetensors")));
   }
   CHECK(state_files(disk).size() == 4);
-  const Outcome next = run(2, small_run(text, {"--optimizer-tier", "nvme", "--nvme", disk}), 60s);
-  INFO(next.output);
-  CHECK(next.status == 0);
-  CHECK(next.output.find("cleared: 2 folders") != std::string::npos);
+  check_has(require_status(0, run(2, small_run(text, {"--optimizer-tier", "nvme", "--nvme", disk}), 60s)).output,
+            {"cleared: 2 folders"});
   const int before = static_cast<int>(lines_of(read_file(metrics)).size());
   CHECK(living.wait_for_lines(metrics, before + 2, 20s));
   for (const fs::path& states : of_living) CHECK(fs::exists(states));
   living.signal_launcher(SIGUSR1);
-  const Outcome outcome = living.wait(60s);
-  INFO(outcome.output);
-  CHECK(outcome.status == 75);
+  require_status(75, living.wait(60s));
   CHECK(fs::is_empty(disk));
 }

@@ -2,14 +2,15 @@
 
 #include "actors/states/sharded_unit.hpp"
 #include "models/families/gpt.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
-#include <numeric>
 #include <optional>
 #include <utility>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using apps::job_bytes;
 using runtime::MemoryKind;
 
@@ -35,9 +36,8 @@ struct Job {
     options.tiers.optimizer = optimizer;
     options.tiers.bucket_elements = bucket;
     const models::SampleBytes sample{512 * 4, 512 * 4};
-    for (int stage = 0; stage < 24; ++stage) {
+    for (int stage = 0; stage < 24; ++stage)
       stages.push_back(actors::plan_rank(architecture, sample, options, stage * 2));
-    }
   }
 
   /// Elements of all stages' units: the token table is on two of them.
@@ -59,9 +59,8 @@ TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 wi
   const Job all_on_device(actors::TierKind::device, runtime::DType::f32);
   const auto sum = [](const Job& job) {
     double bytes = 0;
-    for (int k = 0; k < runtime::memory_kinds; ++k) {
+    for (int k = 0; k < runtime::memory_kinds; ++k)
       bytes += static_cast<double>(job_bytes(job.stages, 2, static_cast<MemoryKind>(k)).device);
-    }
     return bytes / 1e9;
   };
   const std::size_t stored = all_on_device.stored();
@@ -88,8 +87,7 @@ TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 wi
 
   const std::string table = apps::job_memory_table(on_host.architecture, on_host.stages, on_host.options);
   CAPTURE(table);
-  CHECK(table.find("memory of all 48 ranks") != std::string::npos);
-  CHECK(table.find("4 with optimizer states off the device") != std::string::npos);
+  check_has(table, {"memory of all 48 ranks", "4 with optimizer states off the device"});
 }
 
 TEST_CASE("memory for computing on a GPU is planned along with the plan's arrays, staged messages included") {

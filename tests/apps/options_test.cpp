@@ -13,9 +13,7 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
-using ranvier::tests::printed_error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 

@@ -7,23 +7,15 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <utility>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 namespace {
 
-Flags join(Flags first, const Flags& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 struct Family : SmallText {
   void ends_well(int ranks, const Flags& flags) const {
-    const Outcome outcome = run(ranks, small_run(text, flags), 60s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(0, run(ranks, small_run(text, flags), 60s));
   }
 
   [[nodiscard]] std::vector<std::string> losses(int ranks, const Flags& flags) const {
