@@ -16,8 +16,6 @@
 #include <cstring>
 #include <memory>
 #include <set>
-#include <span>
-#include <utility>
 #include <vector>
 
 namespace ranvier::tests {

@@ -2,7 +2,6 @@
 // one resumes from them.
 #include "actors/checkpoint/checkpoint_source.hpp"
 #include "actors/rank/checkpoint_files.hpp"
-#include "models/core/initialize.hpp"
 #include "runtime/files/xxh3.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/actors/simulated_job.hpp"
@@ -73,9 +72,7 @@ Trained train(const actors::TrainerOptions& options, const std::filesystem::path
     CHECK_THROWS_WITH_AS(load(), doctest::Contains("changed after they were written"), Error);
   }
   if (from.empty()) {
-    rank.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-    });
+    tests::load_initial_weights(rank, options.seed);
   } else {
     reader = std::make_unique<offload::CheckpointReader>(from);
     source = std::make_unique<actors::CheckpointSource>(*reader, architecture);

@@ -11,7 +11,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
@@ -280,9 +279,8 @@ TEST_CASE(
     const std::size_t slots = batches.states().shards_gradients() ? 2 : 0;
     CHECK(batches.memory().bytes(runtime::MemorySpace::device, runtime::MemoryKind::gradients) == slots * 4096);
     std::size_t elements = 0;
-    for (const UnitState& unit : batches.states().all()) {
+    for (const UnitState& unit : batches.states().all())
       elements += unit.gradients.size() * unit.gradients.front().range.count;
-    }
     CHECK(batches.memory().bytes(runtime::MemorySpace::pinned) >= elements * sizeof(float));
   }
 }

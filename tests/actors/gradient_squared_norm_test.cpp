@@ -56,9 +56,8 @@ std::vector<double> squares_of(const models::Architecture& architecture, const a
         continue;
       }
       std::vector<std::byte> record(count * width);
-      for (std::size_t x = 0; x < count; ++x) {
+      for (std::size_t x = 0; x < count; ++x)
         std::memcpy(record.data() + x * width, there + runs.at(x) * width, width);
-      }
       squares.take(bucket, record.data(), true);
     }
   }

@@ -12,7 +12,6 @@
 #include <deque>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <set>
 #include <string>

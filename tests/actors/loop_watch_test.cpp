@@ -4,6 +4,7 @@
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/doubles/transports.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -19,6 +20,7 @@
 #include <thread>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 namespace {
@@ -32,7 +34,7 @@ struct Ending {
 };
 
 Ending run_watched(const std::function<void(runtime::AsioLoop&, actors::Watchdog&)>& work) {
-  const tests::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "output";
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
@@ -40,7 +42,7 @@ Ending run_watched(const std::function<void(runtime::AsioLoop&, actors::Watchdog
     const int out = ::open(file.c_str(), O_WRONLY | O_CREAT, 0600);
     ::dup2(out, STDERR_FILENO);
     runtime::AsioLoop loop;
-    tests::LoneTransport transport;
+    LoneTransport transport;
     const runtime::Trace trace(0, loop);
     actors::Watchdog watchdog(loop, transport, trace,
                               {.timeout = timeout,
@@ -73,7 +75,7 @@ TEST_CASE("a handler that blocks for three timeouts is ended, by a thread of the
   CAPTURE(ending.output);
   CHECK(ending.status == exit_code(ErrorCode::device));
   CHECK(ending.output.starts_with("ranvier: error: rank 0: the event loop made no progress for "));
-  CHECK(ending.output.find(" s (`timeout`)\n") != std::string::npos);
+  check_has(ending.output, {" s (`timeout`)\n"});
 }
 
 TEST_CASE("a loop that makes progress, or that the watchdog has left, is not ended") {

@@ -5,7 +5,6 @@
 #include "runtime/files/xxh3.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace ranvier::tests {

@@ -7,8 +7,6 @@
 #include <doctest/doctest.h>
 
 #include <memory>
-#include <optional>
-#include <random>
 #include <string>
 #include <vector>
 

@@ -10,7 +10,6 @@
 
 #include <doctest/doctest.h>
 
-#include <memory>
 #include <string>
 
 using namespace ranvier;
@@ -80,8 +79,7 @@ TEST_CASE("a bucket is one launch of AdamW and one of the squared norm, as count
   const std::size_t work_of_step = launches(alone).steps / buckets(alone);
   for (const char* sharding : {"ddp", "mics", "zero1"}) {
     for (const int rows : {8, 64, 256}) {
-      CAPTURE(std::string(sharding));
-      CAPTURE(rows);
+      INFO("sharding ", std::string(sharding), ", rows ", rows);
       actors::RankPlan plan = plan_of(gpt, rows, sharding);
       const OperationCount count = actors::count_operations(plan);
       const Launches made = launches(plan);

@@ -19,7 +19,6 @@
 #include <numeric>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 using namespace ranvier;
@@ -185,9 +184,8 @@ struct Column {
         if (++over < rows.size()) return;
         over = 0;
         if (++batch == batches) return stop();
-        for (std::size_t row = 0; row < rows.size(); ++row) {
+        for (std::size_t row = 0; row < rows.size(); ++row)
           simulation.loop(static_cast<int>(row)).post([this, row] { rows[row]->begin_next_batch(); });
-        }
       };
     }
   }

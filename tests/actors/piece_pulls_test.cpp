@@ -9,9 +9,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <numeric>
 
 using namespace ranvier;
 using namespace ranvier::actors;
@@ -39,9 +38,7 @@ TEST_CASE("each rank holds exactly the bytes of PaRO's Table 1") {
     const std::size_t psi = std::size_t(N) * 32 * 108;
     const auto share = [&, N = N, M = M](int of) { return psi / std::size_t(of == all ? N : of == group ? M : 1); };
     for (const auto& row : table_1) {
-      CAPTURE(row.name);
-      CAPTURE(N);
-      CAPTURE(M);
+      INFO("name ", row.name, ", N ", N, ", M ", M);
       const auto sharding = parse_sharding(row.name);
       const std::size_t copies = share(row.p) + (row.secondary ? share(group) : 0);
       CHECK(state_bytes(units, sharding, N, M, {DType::bf16, DType::bf16}) ==
@@ -63,8 +60,7 @@ TEST_CASE("a rank holds P of Ψ − Ψ′ frozen parameters at one scope, and P,
     };
     for (const auto& frozen : table_1) {
       for (const auto& trained : table_1) {
-        CAPTURE(frozen.name);
-        CAPTURE(trained.name);
+        INFO("frozen.name ", frozen.name, ", trained.name ", trained.name);
         const std::size_t of_base = share(base, frozen.p) + (frozen.secondary ? share(base, group) : 0);
         const std::size_t of_trained =
             share(adapters, trained.p) + (trained.secondary ? share(adapters, group) : 0);

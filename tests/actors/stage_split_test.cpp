@@ -144,8 +144,7 @@ TEST_CASE("an even split is kept, and a better one is predicted with its real st
     CHECK_FALSE(after.advice->helps());
     CHECK(after.step_seconds < before.step_seconds);
     const double gain = before.advice->row_seconds_now - before.advice->row_seconds_then;
-    CAPTURE(before.step_seconds);
-    CAPTURE(after.step_seconds);
+    INFO("before.step_seconds ", before.step_seconds, ", after.step_seconds ", after.step_seconds);
     CHECK((before.step_seconds - after.step_seconds) / gain == doctest::Approx(1).epsilon(0.25));
     for (std::size_t s = 0; s < after.advice->measured.size(); ++s) {
       CHECK(after.advice->measured[s].all() == doctest::Approx(before.advice->seconds_then[s]).epsilon(0.02));

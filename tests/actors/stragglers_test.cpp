@@ -8,7 +8,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -140,8 +139,7 @@ TEST_CASE("in a job the slow rank is named, with its cost, under every schedule"
   for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::zero_bubble}) {
     const double usual = watched(grid, steps, {}, policy).step_seconds;
     for (const int rank : {0, 4, 5}) {
-      CAPTURE(to_string(policy));
-      CAPTURE(rank);
+      INFO("policy ", to_string(policy), ", rank ", rank);
       std::vector<double> slow(6, 1.0);
       slow[std::size_t(rank)] = 1.6;
       const Watched job = watched(grid, steps, {.seed = 5, .jitter = 0.1, .slow_ranks = slow}, policy);

@@ -6,11 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 using namespace ranvier;

@@ -4,9 +4,7 @@
 #include <doctest/doctest.h>
 
 using namespace ranvier;
-using tests::run_simulated;
-using tests::small_gpt;
-using tests::small_run;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -60,9 +58,7 @@ TEST_CASE("the same samples have the same mean, for any batch size, rows and mic
   for (const int rows : {1, 2, 3, 5}) {
     for (const int batch : {1, 3, 20}) {  // samples per row
       for (const int microbatch : {1, 2}) {
-        CAPTURE(rows);
-        CAPTURE(batch);
-        CAPTURE(microbatch);
+        INFO("rows ", rows, ", batch ", batch, ", microbatch ", microbatch);
         auto options = small_run();
         options.grid = {1, rows};
         options.batch_size = batch * rows;
@@ -84,9 +80,7 @@ TEST_CASE(
     for (const int stages : {1, 2, 3}) {
       for (const char* sharding : {"ddp", "zero3", "mics"}) {
         for (const auto policy : {actors::Policy::message_driven, actors::Policy::gpipe}) {
-          CAPTURE(rows);
-          CAPTURE(stages);
-          CAPTURE(sharding);
+          INFO("rows ", rows, ", stages ", stages, ", sharding ", sharding);
           options.grid = {stages, rows};
           options.sharding = collectives::parse_sharding(sharding);
           options.group_size = 2;

@@ -79,8 +79,7 @@ TEST_CASE("a partly trained model gives the same bits on every grid, sharded, wi
   std::uint64_t seed = 1;
   tests::Share share(1, 3);
   for (const auto& [train, freeze] : tunings) {
-    CAPTURE(train);
-    CAPTURE(freeze);
+    INFO("train ", train, ", freeze ", freeze);
     const models::Architecture architecture = model(train, freeze);
     for (const char* const name : {"ddp", "zero3", "zero++", "IGN"}) {
       CAPTURE(name);

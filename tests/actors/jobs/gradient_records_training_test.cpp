@@ -9,24 +9,18 @@
 #include <utility>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::TierKind;
-using tests::check_same_bits;
-using tests::check_trains_like;
-using tests::run_simulated;
-using tests::small_gpt;
-using tests::small_run;
 
 TEST_CASE("gradients in host memory combine with every sharding and grid, under any order of messages") {
   std::uint64_t seed = 0;
-  tests::Share share(8, 32);
+  Share share(8, 32);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();
     gpt.precision = {dtype, dtype};
     for (const auto& [g_inter, g_data] : {std::pair{1, 1}, {1, 4}, {2, 2}, {3, 2}}) {
-      for (const char* name : tests::shardings) {
-        CAPTURE(std::string(name));
-        CAPTURE(g_inter);
-        CAPTURE(g_data);
+      for (const char* name : shardings) {
+        INFO("name ", std::string(name), ", g_inter ", g_inter, ", g_data ", g_data);
         auto options = small_run();
         options.steps = 3;
         options.precision = gpt.precision;
@@ -35,7 +29,7 @@ TEST_CASE("gradients in host memory combine with every sharding and grid, under 
         options.grid = {g_inter, g_data};
         options.group_size = g_data > 1 ? 2 : 1;
         options.sharding = collectives::parse_sharding(name);
-        tests::ReferenceJob on_device(gpt, options);
+        ReferenceJob on_device(gpt, options);
         for (int i = 0; i < 6; ++i, ++seed) {
           if (!share.takes()) continue;
           options.tiers = {.parameters = i % 5 == 4 ? TierKind::host : TierKind::device,
@@ -71,7 +65,7 @@ TEST_CASE("gradients in host memory are clipped, and dropped after an overflow, 
       CHECK(on_device.steps[2].skipped);
       for (const std::size_t bucket : {33, 700, 1 << 20}) {
         options.tiers = {.gradients = TierKind::host, .bucket_elements = bucket};
-        check_same_bits(on_device, run_simulated(gpt, options, 3, {}, 1 << 20, tests::Devices::delayed));
+        check_same_bits(on_device, run_simulated(gpt, options, 3, {}, 1 << 20, Devices::delayed));
       }
     }
   }
@@ -84,8 +78,7 @@ TEST_CASE("updates on the host of gradients in host memory give the bits of the 
     gpt.precision = {dtype, dtype};
     for (const double clip : {0.0, 0.5}) {
       for (const char* name : {"ddp", "zero2", "mics", "NGI"}) {
-        CAPTURE(std::string(name));
-        CAPTURE(clip);
+        INFO("name ", std::string(name), ", clip ", clip);
         auto options = small_run();
         options.precision = gpt.precision;
         options.clip = clip;
@@ -107,7 +100,7 @@ TEST_CASE("updates on the host of gradients in host memory give the bits of the 
                            .step = actors::StepLocation::host,
                            .commit = flips ? actors::Commit::flip : actors::Commit::wait,
                            .bucket_elements = bucket};
-          check_same_bits(on_device, run_simulated(gpt, options, seed, {}, 1 << 20, tests::Devices::delayed));
+          check_same_bits(on_device, run_simulated(gpt, options, seed, {}, 1 << 20, Devices::delayed));
         }
       }
     }
@@ -116,7 +109,7 @@ TEST_CASE("updates on the host of gradients in host memory give the bits of the 
 
 TEST_CASE("an update on the host needs no memory for gradients in host memory, unless they are gathered") {
   const auto architecture = models::make_gpt(small_gpt());
-  const tests::RandomTokens tokens(8, 37);
+  const RandomTokens tokens(8, 37);
   auto options = small_run();
   options.grid = {2, 2};
   options.group_size = 1;
@@ -139,15 +132,14 @@ TEST_CASE("an update on the host needs no memory for gradients in host memory, u
 
 TEST_CASE("with gradients in a tier the sums are planned there, and the device has one chunk and a few buffers") {
   const auto architecture = models::make_gpt(small_gpt(12));
-  const tests::RandomTokens tokens(8, 37);
+  const RandomTokens tokens(8, 37);
   auto options = small_run();
   const auto on_device = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
   options.tiers.gradients = TierKind::host;
   const auto in_tier = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
   std::size_t sums = 0, largest_chunk = 0;
-  for (const actors::UnitState& unit : on_device.states->all()) {
+  for (const actors::UnitState& unit : on_device.states->all())
     sums += unit.gradients.size() * unit.gradients[0].bytes();
-  }
   for (const actors::ChunkSchedule::Chunk& chunk : in_tier.chunks.chunks) {
     std::size_t bytes = 0;
     for (const auto& [u, index] : in_tier.chunks.buckets(chunk)) {

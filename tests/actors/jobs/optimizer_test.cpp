@@ -1,7 +1,6 @@
 // The optimizer's phase of a batch, in chunks of buckets: the partition must not change a bit, and if every step is
 // committed, the phase must not wait.
 #include "actors/optimizer/optimizer.hpp"
-#include "models/core/initialize.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/doubles/transports.hpp"
 #include "tests/effort.hpp"
@@ -13,13 +12,11 @@
 #include <memory>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::ChunkOptions;
 using actors::TierKind;
 using actors::TierOptions;
 using runtime::DType;
-using tests::check_same_bits;
-using tests::Devices;
-using tests::run_simulated;
 
 namespace {
 
@@ -34,7 +31,7 @@ models::GptOptions gpt_of(DType dtype = DType::f32) {
 }
 
 actors::TrainerOptions run_of(const models::GptOptions& gpt, int g_inter, int g_data) {
-  auto options = tests::small_run();
+  auto options = small_run();
   options.steps = 3;
   options.precision = gpt.precision;
   options.grid = {g_inter, g_data};
@@ -50,7 +47,7 @@ TierOptions cut(std::size_t bucket, std::size_t chunk, TierKind states = TierKin
 
 TEST_CASE("buckets and chunks of any size give the same bits, with states anywhere, with and without clipping") {
   int case_number = 0;
-  tests::Share share(1, 13);
+  Share share(1, 13);
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const auto gpt = gpt_of(dtype);
     for (const auto& [g_inter, g_data] : {std::pair{1, 2}, {2, 2}, {1, 4}}) {
@@ -65,10 +62,7 @@ TEST_CASE("buckets and chunks of any size give the same bits, with states anywhe
             for (const auto states : {TierKind::device, TierKind::host}) {
               ++case_number;
               if (!share.takes()) continue;
-              CAPTURE(bucket);
-              CAPTURE(chunk);
-              CAPTURE(clip);
-              CAPTURE(g_data);
+              INFO("bucket ", bucket, ", chunk ", chunk, ", clip ", clip, ", g_data ", g_data);
               options.tiers = cut(bucket, chunk, states);
               options.tiers.depth = 1 + static_cast<std::size_t>(case_number % 3);
               const auto device = case_number % 2 == 0 ? Devices::delayed : Devices::inline_;
@@ -83,14 +77,13 @@ TEST_CASE("buckets and chunks of any size give the same bits, with states anywhe
 
 TEST_CASE("the partition works with every sharding and any order of messages") {
   std::uint64_t seed = 0;
-  tests::Share share(2, 20);
+  Share share(2, 20);
   for (const auto dtype : {DType::bf16, DType::f32}) {
     const auto gpt = gpt_of(dtype);
     for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
       for (const char* name : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "paro-nig",
                                "zero++", "GIN", "IGN", "NGI", "GNN", "NGN", "GGI"}) {
-        CAPTURE(std::string(name));
-        CAPTURE(g_inter);
+        INFO("name ", std::string(name), ", g_inter ", g_inter);
         auto options = run_of(gpt, g_inter, g_data);
         options.sharding = collectives::parse_sharding(name);
         for (const double clip : {0.0, 0.5}) {
@@ -111,14 +104,13 @@ TEST_CASE("the partition works with every sharding and any order of messages") {
 
 TEST_CASE("updates on the host give the bits of updates on the device") {
   std::uint64_t seed = 0;
-  tests::Share share(1, 6);
+  Share share(1, 6);
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const auto gpt = gpt_of(dtype);
     for (const char* name : {"ddp", "zero1", "zero3", "paro-igg", "IGN", "GNN", "NGI"}) {
       for (const double clip : {0.0, 0.5}) {
         if (!share.takes()) continue;
-        CAPTURE(std::string(name));
-        CAPTURE(clip);
+        INFO("name ", std::string(name), ", clip ", clip);
         auto options = run_of(gpt, 2, 2);
         options.sharding = collectives::parse_sharding(name);
         options.clip = clip;
@@ -170,8 +162,7 @@ TEST_CASE(
           for (const std::size_t bucket : {512, 1 << 20}) {
             ++seed;
             if (test::sanitized && seed % 3 != 0) continue;
-            CAPTURE(options.clip);
-            CAPTURE(bucket);
+            INFO("clip ", options.clip, ", bucket ", bucket);
             options.tiers = cut(bucket, 1 + seed % 3, TierKind::host);
             options.tiers.depth = 1 + seed / 3 % 3;
             options.tiers.parameters = parameters;
@@ -193,14 +184,13 @@ TEST_CASE(
 
 TEST_CASE("speculative updates work with every sharding, also with gradients from other ranks or a tier") {
   std::uint64_t seed = 0;
-  tests::Share share(1, 6);
+  Share share(1, 6);
   const auto gpt = gpt_of(DType::bf16);
   for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
     for (const char* name : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++",
                              "GIN", "IGN", "NGI", "GNN", "NGN", "GGI"}) {
       if (!share.takes()) continue;
-      CAPTURE(std::string(name));
-      CAPTURE(g_inter);
+      INFO("name ", std::string(name), ", g_inter ", g_inter);
       auto options = run_of(gpt, g_inter, g_data);
       options.sharding = collectives::parse_sharding(name);
       options.clip = bounds(gpt, options)[1];
@@ -269,8 +259,8 @@ Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Comm
                                .sequence_length = 8,
                                .precision = {dtype, DType::f32}};
   const auto architecture = models::make_gpt(gpt);
-  const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
-  auto options = tests::small_run();
+  const RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
+  auto options = small_run();
   options.steps = 1;
   options.grid = {1, 2};
   options.clip = clip;
@@ -279,13 +269,13 @@ Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Comm
   options.tiers.commit = commit;
   runtime::Simulation simulation(2, {.seed = 3});
   std::vector<std::unique_ptr<runtime::Device>> devices;
-  std::vector<std::unique_ptr<tests::WatchedTransport>> transports;
+  std::vector<std::unique_ptr<WatchedTransport>> transports;
   std::vector<std::unique_ptr<actors::Rank>> trainers;
   std::vector<std::vector<std::byte>> before;
   std::size_t most = 0;
   for (int r = 0; r < 2; ++r) {
-    transports.push_back(std::make_unique<tests::WatchedTransport>(
-        simulation.transport(r), [&, r](int, runtime::Tag tag, std::size_t) {
+    transports.push_back(
+        std::make_unique<WatchedTransport>(simulation.transport(r), [&, r](int, runtime::Tag tag, std::size_t) {
           if (r != 0 || tag.channel != runtime::Channel::collective) return;
           std::size_t changed = 0;
           const auto& units = trainers[0]->plan().states->all();
@@ -299,13 +289,10 @@ Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Comm
     trainers.push_back(std::make_unique<actors::Rank>(
         simulation.loop(r), *transports.back(), *devices.back(), actors::Rank::Samples{tokens},
         actors::plan_rank(architecture, tokens.sample_bytes(), options, r)));
-    trainers.back()->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-    });
+    load_initial_weights(*trainers.back(), options.seed);
   }
-  for (const actors::UnitState& unit : trainers[0]->plan().states->all()) {
+  for (const actors::UnitState& unit : trainers[0]->plan().states->all())
     before.emplace_back(unit.parameters.data, unit.parameters.data + unit.parameters.bytes());
-  }
   for (int r = 0; r < 2; ++r) {
     trainers[static_cast<std::size_t>(r)]->start({.step = [](const actors::StepResult&) {},
                                                   .evaluation = {},
@@ -351,7 +338,7 @@ TEST_CASE("a job that commits every step ends at a stop request, on all ranks af
 }
 
 TEST_CASE("with states off the device a rank keeps only buckets of them, and the tier the bytes of the table") {
-  const tests::RandomTokens tokens(8, 129);
+  const RandomTokens tokens(8, 129);
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const auto architecture = models::make_gpt(gpt_of(dtype));
     auto options = run_of(gpt_of(dtype), 1, 2);

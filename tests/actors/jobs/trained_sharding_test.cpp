@@ -70,8 +70,7 @@ TEST_CASE(
     const auto architecture = draw(0, 1) == 0 ? with_adapters(dtype) : with_parts(dtype);
     const std::string frozen = frozen_ways[seed % frozen_ways.size()];
     const std::string trained = trained_ways[seed / frozen_ways.size() % trained_ways.size()];
-    CAPTURE(frozen);
-    CAPTURE(trained);
+    INFO("frozen ", frozen, ", trained ", trained);
     auto options = run_of(architecture, trained, trained);
     options.clip = draw(0, 1);
     const auto reference = run_simulated(architecture, tokens, options, seed);
@@ -87,10 +86,9 @@ TEST_CASE(
     if (draw(0, 3) > 0)
       options.tiers = {
           .parameters = tier(), .trained_parameters = tier(), .optimizer = tier(), .bucket_elements = 256};
-    CAPTURE(offload::to_string(options.tiers.parameters));
-    CAPTURE(offload::to_string(options.tiers.parameters_of(true)));
-    CAPTURE(options.grid.g_inter);
-    CAPTURE(actors::to_string(options.policy));
+    INFO("parameters ", offload::to_string(options.tiers.parameters), ", options.tiers.parameters_of(true) ",
+         offload::to_string(options.tiers.parameters_of(true)), ", g_inter ", options.grid.g_inter, ", policy ",
+         actors::to_string(options.policy));
     const auto devices = draw(0, 2) == 0 ? tests::Devices::inline_ : tests::Devices::delayed;
     tests::check_same_bits(reference, run_simulated(architecture, tokens, options, seed, {}, devices));
   }
@@ -102,8 +100,7 @@ TEST_CASE("a rank holds frozen units as their sharding defines, and trained unit
     const auto architecture = with_adapters(dtype);
     for (const std::string frozen : frozen_ways) {
       for (const std::string trained : trained_ways) {
-        CAPTURE(frozen);
-        CAPTURE(trained);
+        INFO("frozen ", frozen, ", trained ", trained);
         auto options = run_of(architecture, frozen, trained);
         options.grid.g_inter = 2;
         for (const int rank : {0, 3, 5}) {

@@ -6,11 +6,8 @@
 #include <cstdlib>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::Policy;
-using tests::check_same_bits;
-using tests::run_simulated;
-using tests::small_gpt;
-using tests::small_run;
 
 TEST_CASE("training lowers the loss of a repeated batch") {
   auto options = small_run();
@@ -46,9 +43,7 @@ TEST_CASE("schedules, pipeline limits and recomputation do not change any bit") 
   for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
     for (const int limit : {0, 1, 2, 5}) {
       for (const int recompute : {0, 1, 2}) {
-        CAPTURE(actors::to_string(policy));
-        CAPTURE(limit);
-        CAPTURE(recompute);
+        INFO("policy ", actors::to_string(policy), ", limit ", limit, ", recompute ", recompute);
         options.policy = policy;
         options.pipeline_limit = limit;
         options.recompute = recompute;
@@ -190,7 +185,7 @@ TEST_CASE("clipping bounds the step but not the reported norm") {
 TEST_CASE("no order of messages blocks the job or changes a bit") {
   const char* only = std::getenv("RANVIER_SEED");
   const char* count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : tests::effort(240, 1200, 40);
+  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : effort(240, 1200, 40);
   struct Case {
     runtime::GridShape grid;
     Policy policy;
@@ -201,7 +196,7 @@ TEST_CASE("no order of messages blocks the job or changes a bit") {
                         {{5, 1}, Policy::message_driven, 7, 0}, {{2, 2}, Policy::one_f_one_b, 0, 0},
                         {{3, 2}, Policy::gpipe, 3, 2},          {{2, 3}, Policy::message_driven, 1, 0},
                         {{4, 1}, Policy::one_f_one_b, 3, 1},    {{1, 4}, Policy::message_driven, 0, 0}};
-  std::map<int, tests::JobResult> references;  // by g_data
+  std::map<int, JobResult> references;  // by g_data
   for (int i = 0; i < seeds; ++i) {
     const auto seed = static_cast<std::uint64_t>(only != nullptr ? std::atoll(only) : i);
     const Case& one = cases[seed % std::size(cases)];
