@@ -57,7 +57,7 @@ struct Fixture : Programs {
 };
 
 /// Checks that two files have the same shapes and nearly equal values.
-void check_close(const std::string& folder, const std::string& other) {
+void check_close_tensors(const std::string& folder, const std::string& other) {
   const models::Safetensors file(folder + "/adapter_model.safetensors"),
       other_file(other + "/adapter_model.safetensors");
   for (const models::StoredTensor& tensor : file.tensors()) {
@@ -96,10 +96,10 @@ TEST_CASE_FIXTURE(
   const models::Safetensors file_of(adapter + "/adapter_model.safetensors");
   CHECK(file_of.tensors().size() == 4 * 3 * 2);
   CHECK(file_of.find("base_model.model.model.layers.3.self_attn.q_proj.lora_B.weight") != nullptr);
-  check_close(adapter, file("other"));
+  check_close_tensors(adapter, file("other"));
   check_run(1, adapted({"--save", file("tiled"), "--tile", "2", "--offload", "infinity-nvme", "--nvme",
                         folder.path().string()}));
-  check_close(adapter, file("tiled"));
+  check_close_tensors(adapter, file("tiled"));
 
   // The checkpoint of that run: as an adapter, and as merged weights.
   check_tool("export " + file("checkpoints") + " -o " + file("exported"));

@@ -7,7 +7,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -62,8 +61,7 @@ TEST_CASE_FIXTURE(Fixture, "the number of stages does not change any bit") {
 
 TEST_CASE_FIXTURE(Fixture,
                   "the location of optimizer states does not change any bit, and files are removed with the run") {
-  const std::string disk = file("disk");
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   for (const Flags& more : {Flags{"--precision", "fp32"}, Flags{"--precision", "bf16", "--clip", "0"},
                             Flags{"--precision", "bf16", "--shard", "zero1"}}) {
     const Flags grid = join(more, {"--g-inter", "2", "--g-data", "2"});
@@ -90,8 +88,7 @@ TEST_CASE_FIXTURE(Fixture,
 TEST_CASE_FIXTURE(
     Fixture,
     "the location of parameters does not change any bit, with and without prefetching, gathered or pulled") {
-  const std::string disk = file("disk");
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   for (const Flags& grid :
        {Flags{"--shard", "ddp"}, Flags{"--g-data", "4", "--shard", "zero3", "--precision", "bf16"},
         Flags{"--g-data", "4", "--shard", "zero++", "--group-size", "2"},
@@ -109,8 +106,7 @@ TEST_CASE_FIXTURE(
 }
 
 TEST_CASE_FIXTURE(Fixture, "the named offload modes do not change any bit") {
-  const std::string disk = file("disk");
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   const Flags grid{"--g-data", "2", "--shard", "zero3", "--precision", "bf16", "--recompute", "1"};
   const Result expected = train(2, grid);
   for (const auto* name : {"myelin", "zero-offload", "infinity-cpu"}) {
@@ -121,8 +117,7 @@ TEST_CASE_FIXTURE(Fixture, "the named offload modes do not change any bit") {
 
 TEST_CASE_FIXTURE(Fixture,
                   "the location of accumulated gradients does not change any bit, with and without clipping") {
-  const std::string disk = file("disk");
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   for (const Flags& grid :
        {Flags{"--microbatch-size", "2"}, Flags{"--g-data", "4", "--shard", "zero2", "--clip", "0.1"},
         Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero1", "--precision", "bf16"}}) {
@@ -153,8 +148,7 @@ TEST_CASE_FIXTURE(Fixture, "deferred weight gradients do not change any bit") {
   check_same(expected, 3, {"--g-inter", "3", "--defer-weights"});
   check_same(expected, 3, {"--g-inter", "3", "--policy", "zb-h1", "--recompute", "1"});
   check_same(expected, 2, {"--g-inter", "2", "--policy", "zero-bubble", "--deferred-limit", "1"});
-  const std::string disk = file("disk");
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   for (const char* policy : {"zero-bubble", "zb-h1"})
     check_same(expected, 2,
                {"--g-inter", "2", "--policy", policy, "--recompute", "1", "--offload", "infinity-nvme", "--nvme",
@@ -163,8 +157,7 @@ TEST_CASE_FIXTURE(Fixture, "deferred weight gradients do not change any bit") {
 
 TEST_CASE_FIXTURE(Fixture, "several model chunks per rank do not change any bit, also with states in files") {
   const Result expected = train(1);
-  const std::string disk = file("disk");
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   for (const char* policy : {"message-driven", "1f1b", "zero-bubble"})
     check_same(expected, 2,
                {"--g-inter", "2", "--chunks-per-rank", "2", "--policy", policy, "--recompute", "1", "--offload",
@@ -187,9 +180,7 @@ TEST_CASE_FIXTURE(Fixture, "recomputation does not change any bit") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "the location of activation checkpoints does not change any bit, under every schedule") {
-  const std::string disk = file("disk"), other = file("other");
-  std::filesystem::create_directory(disk);
-  std::filesystem::create_directory(other);
+  const std::string disk = make_folder("disk"), other = make_folder("other");
   const Flags files{"--activation-tier", "nvme", "--nvme", disk + "," + other};
   const Flags base{"--dropout", "0.1", "--validation-split", "0.1", "--eval-every", "2", "--batch-size", "14"};
   const Result one = train(1, base);
@@ -220,20 +211,14 @@ TEST_CASE_FIXTURE(Fixture, "data parallelism changes losses only by rounding") {
   const Result expected = train(1);
   for (int rows : {2, 4}) {
     const Result result = train(rows, {"--g-data", std::to_string(rows)});
-    for (std::size_t step = 0; step < 4; ++step) {
-      const double loss = std::stod(result.losses[step]);
-      CHECK(std::abs(loss - std::stod(expected.losses[step])) < 1e-6 * loss);
-    }
+    check_close(result.losses, expected.losses);
   }
 }
 
 TEST_CASE_FIXTURE(Fixture, "a shorter last microbatch is weighted by its samples") {
   const Result expected = train(1, {"--microbatch-size", "4"});
   const Result result = train(2, {"--microbatch-size", "3", "--g-inter", "2"});
-  for (std::size_t step = 0; step < 4; ++step) {
-    const double loss = std::stod(result.losses[step]);
-    CHECK(std::abs(loss - std::stod(expected.losses[step])) < 1e-6 * loss);
-  }
+  check_close(result.losses, expected.losses);
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights saved by one grid start another") {
@@ -246,8 +231,7 @@ TEST_CASE_FIXTURE(Fixture, "weights saved by one grid start another") {
 
 TEST_CASE_FIXTURE(Fixture,
                   "weights saved at intermediate steps equal the run's weights at those steps, on any grid") {
-  const std::string one = file("one"), four = file("four"), disk = file("disk"), blocked = file("blocked");
-  std::filesystem::create_directory(disk);
+  const std::string one = file("one"), four = file("four"), disk = make_folder("disk"), blocked = file("blocked");
   const auto train_into = [&](int ranks, const std::string& save, const Flags& more, int status = 0) {
     const Outcome outcome = require_status(
         status,
@@ -281,14 +265,10 @@ TEST_CASE_FIXTURE(Fixture, "tiles do not change losses except for rounding, and 
   for (const char* shard : {"ddp", "zero3"}) {
     const Flags rows{"--g-data", "2", "--shard", shard}, tiled = join(rows, {"--tile", "4"});
     const Result whole = train(2, rows), expected = train(2, tiled);
-    for (std::size_t step = 0; step < 4; ++step) {
-      const double loss = std::stod(whole.losses[step]);
-      CHECK(std::abs(loss - std::stod(expected.losses[step])) < 1e-6 * loss);
-    }
+    check_close(whole.losses, expected.losses);
     check_same(expected, 4, join(tiled, {"--g-inter", "2"}));
     check_same(expected, 4, join(tiled, {"--g-inter", "2", "--recompute", "1", "--policy", "1f1b"}));
-    const std::string disk = file("disk");
-    std::filesystem::create_directory(disk);
+    const std::string disk = make_folder("disk");
     check_same(expected, 4,
                join(tiled, {"--g-inter", "2", "--parameter-tier", "nvme", "--optimizer-tier", "nvme", "--nvme",
                             disk, "--bucket-size", "1000"}));
@@ -312,10 +292,7 @@ TEST_CASE_FIXTURE(Fixture,
     same_tensors();
     const Result whole = train(1, {"--init-from", trained}),
                  tiled = train(1, {"--init-from", trained, "--tile", "2"});
-    for (std::size_t step = 0; step < 4; ++step) {
-      const double loss = std::stod(whole.losses[step]);
-      CHECK(std::abs(loss - std::stod(tiled.losses[step])) < 1e-6 * loss);
-    }
+    check_close(whole.losses, tiled.losses);
   }
   // The initial values of a run.
   ends_well(1, join(still, {"--save", trained}));

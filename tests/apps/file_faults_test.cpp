@@ -40,11 +40,6 @@ struct Fixture : SmallText {
   std::string metrics = file("metrics.jsonl");
   std::string weights = file("weights.safetensors");
 
-  std::string make_disk(const char* name = "disk") const {
-    fs::create_directory(file(name));
-    return file(name);
-  }
-
   /// Two ranks whose files are read and written in every step, for longer than any test waits.
   [[nodiscard]] Flags long_run(const std::string& disk, const Flags& more = {}) const {
     return small_run(
@@ -124,7 +119,7 @@ void print_skipped() {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "a disk that is too small is refused at startup, with needed and free bytes") {
-  const std::string disk = make_disk();
+  const std::string disk = make_folder("disk");
   // Checkpoints of 1024 × 1024 floats, five for each microbatch in flight, of more microbatches than any disk holds.
   const auto microbatches = fs::space(disk).available / (5 * (4u << 20)) + 64;
   if (microbatches > 200'000) {
@@ -153,7 +148,7 @@ TEST_CASE_FIXTURE(Fixture, "directories that are missing, are files or cannot be
   check_refused(text, {text, "not a folder"});
   check_refused("/proc", {"/proc: cannot create a folder", "writable folder"});
   if (::geteuid() == 0) {
-    const std::string disk = make_disk();
+    const std::string disk = make_folder("disk");
     if (::mount("none", disk.c_str(), "tmpfs", MS_RDONLY, nullptr) == 0) {
       check_refused(disk, {disk, "Read-only file system"});
       ::umount2(disk.c_str(), MNT_DETACH);
@@ -161,14 +156,14 @@ TEST_CASE_FIXTURE(Fixture, "directories that are missing, are files or cannot be
       MESSAGE("not tried on a file system that is mounted read-only: mounting is not allowed");
     }
   } else {
-    const std::string disk = make_disk();
+    const std::string disk = make_folder("disk");
     fs::permissions(disk, fs::perms::owner_read | fs::perms::owner_exec);
     check_refused(disk, {disk, "Permission denied"});
   }
 }
 
 TEST_CASE_FIXTURE(Fixture, "a file that another process truncates during a job ends it with file and offset") {
-  const std::string disk = make_disk();
+  const std::string disk = make_folder("disk");
   // A write past the new end extends the file again, with a hole in it, so a single truncation may not be detected.
   check_breaks(
       long_run(disk), {"/states: cannot read", "bytes at offset", "truncated"},
@@ -182,7 +177,7 @@ TEST_CASE_FIXTURE(Fixture, "a file that another process truncates during a job e
 
 TEST_CASE_FIXTURE(Fixture,
                   "with checksums, a file that is damaged between steps ends the job with file and offset") {
-  const std::string disk = make_disk();
+  const std::string disk = make_folder("disk");
   const Flags flags = long_run(disk, {"--nvme-checksums", "on"});
   // The job's writes may cover the damage before it is read: it is repeated until detected.
   check_breaks(
@@ -259,7 +254,7 @@ TEST_CASE_FIXTURE(Fixture, "weights are saved even if the output is not read, or
 
 TEST_CASE_FIXTURE(Fixture,
                   "weights wait for space on a disk that was filled meanwhile, and without it print a remedy") {
-  const std::string disk = make_disk("weights disk"), saved = disk + "/model", filler = disk + "/filler";
+  const std::string disk = make_folder("weights disk"), saved = disk + "/model", filler = disk + "/filler";
   if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=2m") != 0) return print_skipped();
   for (const bool capacity : {true, false}) {
     CAPTURE(capacity);
@@ -294,7 +289,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for space, and without it the earlier ones stay") {
-  const std::string disk = make_disk("checkpoint disk"), checkpoints = disk + "/run", filler = disk + "/filler";
+  const std::string disk = make_folder("checkpoint disk"), checkpoints = disk + "/run", filler = disk + "/filler";
   if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=4m") != 0) return print_skipped();
   for (const bool capacity : {true, false}) {
     CAPTURE(capacity);
@@ -337,7 +332,7 @@ TEST_CASE_FIXTURE(Fixture, "a disk that breaks during a run ends the job with fi
 
 TEST_CASE_FIXTURE(Fixture,
                   "the next start removes a killed job's files, and leaves all files of running jobs alone") {
-  const std::string disk = make_disk();
+  const std::string disk = make_folder("disk");
   Job living(2, long_run(disk));
   REQUIRE(living.wait_for_lines(metrics, 2, 60s));
   const auto of_living = state_files(disk);

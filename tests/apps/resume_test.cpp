@@ -268,8 +268,7 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a run that is started again en
     int ranks;
     Flags flags;
   };
-  const std::string disk = file("disk");
-  fs::create_directory(disk);
+  const std::string disk = make_folder("disk");
   const Case cases[] = {
       {1, {}},
       {2, {"--shard", "zero3", "--optimizer-tier", "host", "--clip", "0"}},
@@ -316,8 +315,7 @@ TEST_CASE_FIXTURE(SmallText,
     int ranks = 1;
     Flags flags;
   };
-  const std::string disk = file("disk"), checkpoints = file("checkpoints");
-  fs::create_directory(disk);
+  const std::string disk = make_folder("disk"), checkpoints = file("checkpoints");
   const auto any_place = [&](std::mt19937_64& random) {
     const auto any_of = [&](const std::vector<Flags>& all) { return all[random() % all.size()]; };
     const int g_inter = 1 + static_cast<int>(random() % 2), g_data = 1 + static_cast<int>(random() % 2);
