@@ -35,7 +35,7 @@ TEST_CASE(
   ReferenceJob on_device(gpt, options);
   options.tiers.activations = TierKind::host;
   std::uint64_t seed = 0;
-  Share share(4, 16);
+  tests::Share share(4, 16);
   for (const Policy policy : policies) {
     for (const int g_inter : {1, 2, 3}) {
       for (const int limit : {1, 3, 4}) {
@@ -64,12 +64,10 @@ TEST_CASE("checkpoints in host memory combine with every sharding and with half 
   for (const char* name : {"zero2", "zero3", "mics", "paro-nig", "zero++"}) {
     for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b}) {
       INFO("name ", std::string(name), ", policy ", actors::to_string(policy));
-      auto options = small_run();
+      auto options = small_run({2, 2}, name);
       options.precision = gpt.precision;
-      options.grid = {2, 2};
       options.batch_size = 16;
       options.group_size = 2;
-      options.sharding = collectives::parse_sharding(name);
       options.policy = policy;
       ReferenceJob on_device(gpt, options);
       options.tiers.activations = TierKind::host;

@@ -187,10 +187,8 @@ TEST_CASE("a checkpoint records its own step, however long its folder takes to c
 TEST_CASE("the files of all ranks of a grid are one complete checkpoint, and damage to one file is reported") {
   const tests::TemporaryFolder checkpoints;
   const auto architecture = models::make_gpt(tests::small_gpt(3));
-  auto options = tests::small_run();
-  options.grid = {3, 4};
+  auto options = tests::small_run({3, 4}, "paro-iig");
   options.group_size = 2;
-  options.sharding = collectives::parse_sharding("paro-iig");
   options.tiers.bucket_elements = 600;
   options.checkpoint_staging = 1;
   // Test value of an element.

@@ -220,8 +220,7 @@ class Batches {
 };
 
 actors::TrainerOptions random_options(std::mt19937_64& random, TierKind kind) {
-  auto options = tests::small_run();
-  options.grid = {1, 4};
+  auto options = tests::small_run({1, 4});
   options.group_size = 2;
   constexpr std::array scopes = {collectives::Scope::none, collectives::Scope::group, collectives::Scope::global};
   options.sharding = {scopes[random() % 3], scopes[random() % 3], scopes[random() % 3]};
@@ -268,10 +267,8 @@ TEST_CASE(
     "with gradients in a tier the device has a few slots of a bucket's size, regardless of the gradients' scope") {
   for (const char* sharding : {"ddp", "zero1", "mics", "zero3"}) {
     CAPTURE(std::string(sharding));
-    auto options = tests::small_run();
-    options.grid = {1, 4};
+    auto options = tests::small_run({1, 4}, sharding);
     options.group_size = 2;
-    options.sharding = collectives::parse_sharding(sharding);
     options.tiers = {.gradients = TierKind::host, .bucket_elements = 1024, .depth = 2};
     const auto device = runtime::make_inline_device();
     runtime::Simulation simulation(1, {});

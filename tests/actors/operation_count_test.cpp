@@ -19,12 +19,10 @@ namespace {
 
 /// A rank of a column of `rows`, whose units have buckets that are slices of every finest piece.
 actors::RankPlan plan_of(const models::Architecture& architecture, int rows, const char* sharding) {
-  auto options = tests::small_run();
-  options.grid = {1, rows};
+  auto options = tests::small_run({1, rows}, sharding);
   options.batch_size = rows;
   options.microbatch_size = 1;
   options.group_size = rows == 1 ? 1 : 4;
-  options.sharding = collectives::parse_sharding(sharding);
   options.tiers.bucket_elements = std::size_t{1} << 17;
   options.algorithms = {"ring", "ring", "ring"};
   return actors::plan_rank(architecture, tests::RandomTokens(8, 37).sample_bytes(), options, rows == 1 ? 0 : 1);

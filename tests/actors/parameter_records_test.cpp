@@ -27,10 +27,8 @@ class Driven {
  public:
   Driven(TierKind kind, const char* sharding, int prefetch, std::uint64_t seed)
       : device_(runtime::make_cpu_device({})), architecture_(models::make_gpt(small_gpt())), random_(seed) {
-    auto options = small_run();
-    options.grid = {2, 4};
+    auto options = small_run({2, 4}, sharding);
     options.group_size = 2;
-    options.sharding = collectives::parse_sharding(sharding);
     options.prefetch = prefetch;
     options.tiers = {.parameters = kind, .bucket_elements = 1100};
     plan_ = actors::plan_rank(architecture_, RandomTokens(8, 37).sample_bytes(), options, 1);
@@ -198,7 +196,7 @@ class Driven {
 }  // namespace
 
 TEST_CASE("offloaded parameters fetch and lend what was stored last, in any order of replies, prefetched or not") {
-  Share share(1, 5);
+  tests::Share share(1, 5);
   const std::uint64_t seed = test::random_seed();
   CAPTURE(seed);
   for (const TierKind kind : {TierKind::host, TierKind::nvme}) {
@@ -252,16 +250,15 @@ TEST_CASE("unsharded parameters off the device take only the device memory of a 
 
 TEST_CASE(
     "parameters in host memory give the same bits, regardless of prefetching, buffer reuse and recomputation") {
-  Share share(1, 9);
+  tests::Share share(1, 9);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();
     gpt.precision = {dtype, runtime::DType::f32};
-    auto options = small_run();
+    auto options = small_run({2, 2});
     options.steps = 3;
     options.eval_every = 2;
     options.eval_samples = options.batch_size;
     options.precision = gpt.precision;
-    options.grid = {2, 2};
     const auto on_device = run_simulated(gpt, options, 1);
     options.tiers.parameters = TierKind::host;
     std::uint64_t seed = 0;
@@ -287,19 +284,17 @@ TEST_CASE(
 
 TEST_CASE("parameters in host memory combine with every sharding, under any order of messages") {
   std::uint64_t seed = 0;
-  Share share(6, 72);
+  tests::Share share(6, 72);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();
     gpt.precision = {dtype, runtime::DType::f32};
     for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 4}, {3, 2}}) {
       for (const char* name : shardings) {
         INFO("name ", std::string(name), ", g_inter ", g_inter, ", g_data ", g_data);
-        auto options = small_run();
+        auto options = small_run({g_inter, g_data}, name);
         options.steps = 3;
         options.precision = gpt.precision;
-        options.grid = {g_inter, g_data};
         options.group_size = 2;
-        options.sharding = collectives::parse_sharding(name);
         ReferenceJob on_device(gpt, options);
         options.tiers = {.parameters = TierKind::host, .bucket_elements = 1024};
         for (int i = 0; i < 4; ++i, ++seed) {

@@ -201,11 +201,9 @@ struct Column {
 };
 
 actors::TrainerOptions options_of(const char* sharding, Policy policy, int rows) {
-  auto options = tests::small_run();
-  options.grid = {2, rows};
+  auto options = tests::small_run({2, rows}, sharding);
   options.batch_size = 4 * rows;
   options.group_size = 2;
-  options.sharding = collectives::parse_sharding(sharding);
   options.policy = policy;
   return options;
 }

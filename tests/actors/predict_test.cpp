@@ -48,8 +48,7 @@ runtime::MachineProfile machine(const runtime::Link& link = instant_machine().li
 }
 
 TrainerOptions job_of(int stages, int rows, int batch, int microbatch) {
-  TrainerOptions options = small_run();
-  options.grid = {.g_inter = stages, .g_data = rows};
+  TrainerOptions options = small_run({.g_inter = stages, .g_data = rows});
   options.batch_size = batch;
   options.microbatch_size = microbatch;
   return options;
@@ -375,7 +374,7 @@ TEST_CASE("a prediction that makes no sense is refused") {
 }
 
 TEST_CASE("jobs of all shardings, tiers and kinds of devices complete in virtual time") {
-  Share share(4, 16);
+  tests::Share share(4, 16);
   for (const bool gpu : {false, true}) {
     for (const char* const shard : {"ddp", "zero1", "zero3", "mics", "paro-iig", "zero++"}) {
       for (const TierKind tier : {TierKind::device, TierKind::host, TierKind::nvme}) {

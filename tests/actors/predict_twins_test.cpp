@@ -32,13 +32,11 @@ runtime::MachineProfile machine() {
 }
 
 TrainerOptions job_of(const char* shard, int stages, int rows, int node_size, int group) {
-  TrainerOptions options = small_run();
-  options.grid = {.g_inter = stages, .g_data = rows};
+  TrainerOptions options = small_run({.g_inter = stages, .g_data = rows}, shard);
   options.batch_size = rows * 3;
   options.microbatch_size = 1;
   options.policy = Policy::one_f_one_b;
   options.precision = {DType::bf16, DType::f32};
-  options.sharding = collectives::parse_sharding(shard);
   options.group_size = group;
   for (int rank = 0; rank < stages * rows; ++rank) options.node_of.push_back(rank / node_size);
   options.gpu = TrainerOptions::GpuMemory{.staged = true, .nccl = true};
@@ -94,7 +92,7 @@ TEST_CASE("one of each set of equivalent rows predicts the result of all rows") 
   };
   const Case cases[] = {{1, 16, 4, 4, 4}, {1, 16, 4, 8, 4}, {1, 16, 4, 2, 4}, {1, 8, 1, 2, 1}, {1, 12, 4, 6, 12},
                         {2, 8, 2, 2, 2},  {2, 8, 4, 4, 4},  {3, 4, 2, 4, 2},  {2, 6, 4, 2, 6}};
-  Share share(2, 8);
+  tests::Share share(2, 8);
   for (const Case& each : cases) {
     for (const char* const shard : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "zero++"}) {
       for (const char* const algorithm : {"auto", "hierarchical"}) {

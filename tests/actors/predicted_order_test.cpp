@@ -205,8 +205,7 @@ TEST_CASE("a real job with a prediction's durations runs the predicted operation
             if (!share.takes()) continue;
             INFO("stages ", grid.stages, ", rows ", grid.rows, ", shard ", std::string(shard), ", policy ",
                  static_cast<int>(policy), ", microbatch ", microbatch, ", recompute ", recompute);
-            TrainerOptions options = tests::small_run();
-            options.grid = {.g_inter = grid.stages, .g_data = grid.rows};
+            TrainerOptions options = tests::small_run({.g_inter = grid.stages, .g_data = grid.rows});
             options.node_of = grid.node_of;
             options.microbatch_size = microbatch;
             options.batch_size = 4 * grid.rows;

@@ -25,7 +25,7 @@ constexpr Row table_1[] = {{"zero1", whole, whole, all},    {"zero2", whole, all
                            {"zero++", all, all, all, true}, {"paro-igg", group, all, all},
                            {"paro-iig", group, group, all}, {"paro-nig", whole, group, all}};
 
-models::GptOptions small_gpt() {
+models::GptOptions tiny_gpt() {
   return {.layers = 4, .hidden = 48, .heads = 3, .vocab_size = 100, .sequence_length = 20};
 }
 
@@ -96,7 +96,7 @@ TEST_CASE("a unit that two layers of a stage use has two gradients") {
 }
 
 TEST_CASE("units are padded so that every rank's piece is aligned, and by no more than necessary") {
-  const auto gpt = models::make_gpt(small_gpt());
+  const auto gpt = models::make_gpt(tiny_gpt());
   for (const int ranks : {1, 2, 3, 4, 6, 7}) {
     CAPTURE(ranks);
     const auto units = gpt.units();
@@ -117,7 +117,7 @@ TEST_CASE("units are padded so that every rank's piece is aligned, and by no mor
 }
 
 TEST_CASE("stages have the units of their layers, a tied one on both") {
-  const auto gpt = models::make_gpt(small_gpt());
+  const auto gpt = models::make_gpt(tiny_gpt());
   const auto first = sharded_units(gpt, {0, 3}, 2), last = sharded_units(gpt, {3, gpt.layers.size()}, 2);
   CHECK(first.size() == 4);  // wte, wpe, h.0, h.1
   CHECK(last.size() == 4);   // h.2, h.3, ln_f, wte

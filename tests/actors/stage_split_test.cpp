@@ -124,8 +124,7 @@ TEST_CASE("a row takes the time of its slowest stage and a microbatch of the oth
 TEST_CASE("an even split is kept, and a better one is predicted with its real step time") {
   models::GptOptions gpt = tests::small_gpt(10);
   gpt.vocab_size = 300;
-  TrainerOptions options = tests::small_run();
-  options.grid = {.g_inter = 3, .g_data = 1};
+  TrainerOptions options = tests::small_run({.g_inter = 3, .g_data = 1});
   options.batch_size = 8;
   options.microbatch_size = 1;
   options.rebalance_steps = 2;
@@ -179,8 +178,7 @@ TEST_CASE("an even split is kept, and a better one is predicted with its real st
 
 TEST_CASE("layers are timed on request, and once") {
   const models::GptOptions gpt = tests::small_gpt(6);
-  TrainerOptions options = tests::small_run();
-  options.grid = {.g_inter = 2, .g_data = 2};
+  TrainerOptions options = tests::small_run({.g_inter = 2, .g_data = 2});
   CHECK_FALSE(measured(gpt, options, {}).advice);
   options.rebalance_steps = 5;
   const tests::RandomTokens tokens(8, 37);

@@ -27,8 +27,7 @@ struct Watched {
 Watched watched(const runtime::GridShape& grid, int steps, const Disturbances& disturbances,
                 Policy policy = Policy::message_driven) {
   const runtime::MachineProfile profile = tests::instant_machine();
-  TrainerOptions options = tests::small_run();
-  options.grid = grid;
+  TrainerOptions options = tests::small_run(grid);
   options.batch_size = 4 * grid.g_data;
   options.microbatch_size = 1;
   options.policy = policy;

@@ -66,8 +66,7 @@ class Stage {
 };
 
 actors::TrainerOptions options_of(int stages, int rows, DType dtype) {
-  auto options = tests::small_run();
-  options.grid = {stages, rows};
+  auto options = tests::small_run({stages, rows});
   options.precision = {dtype, dtype};
   return options;
 }

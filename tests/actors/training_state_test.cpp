@@ -82,8 +82,7 @@ TEST_CASE("written training state reads back unchanged, with any location and sh
   for (const std::uint64_t seed : test::seeds(test::sanitized ? 12 : 54)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
-    auto options = tests::small_run();
-    options.grid = {1, 4};
+    auto options = tests::small_run({1, 4});
     options.group_size = 2;
     constexpr std::array scopes = {Scope::none, Scope::group, Scope::global};
     options.sharding = {scopes[random() % 3], scopes[random() % 3], scopes[seed % 3]};

@@ -146,10 +146,8 @@ struct Watched {
 };
 
 Watched run_watched(const Job& job) {
-  auto options = small_run();
-  options.grid = job.grid;
+  auto options = small_run(job.grid, job.sharding);
   options.group_size = job.grid.g_data;
-  options.sharding = collectives::parse_sharding(job.sharding);
   options.policy = job.policy;
   options.tiers = job.tiers;
   options.tiers.files.directories = {"simulated"};

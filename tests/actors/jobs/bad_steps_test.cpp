@@ -123,8 +123,7 @@ TEST_CASE("a skipped bad step changes no state on any tier and rank, with and wi
 }
 
 TEST_CASE("all ranks detect a spike of one row's loss") {
-  auto options = small_run();
-  options.grid = {2, 2};
+  auto options = small_run({2, 2});
   options.steps = 20;
   options.bad_steps = {.action = Action::skip, .spike_factor = 3};
   options.fault = Fault{3, 18, Fault::Kind::spike};

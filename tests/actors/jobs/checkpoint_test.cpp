@@ -139,7 +139,7 @@ TEST_CASE("checkpoints do not change any bit of a run, and contain its states af
       options.grid = {2, 2};
       placement.place(options);
       const auto gpt = gpt_with_dropout(options);
-      const auto plain = run_simulated(gpt, options, 3, {}, 1 << 20, kind);
+      const auto plain = run_simulated(gpt, options, 3, kind);
       // Segments are written so slowly that steps must wait for them.
       const auto checked = run_checkpointed(gpt, options, {.every = 1, .slowest_put_us = 5000}, 4, kind);
       check_same_bits(plain, checked.job);

@@ -19,8 +19,7 @@ using runtime::MemorySpace;
 namespace {
 
 actors::TrainerOptions chunked(int stages, int chunks, Policy policy = Policy::message_driven) {
-  auto options = small_run();
-  options.grid = {stages, 1};
+  auto options = small_run({stages, 1});
   options.chunks_per_rank = chunks;
   options.policy = policy;
   return options;
@@ -32,8 +31,7 @@ TEST_CASE("the number of chunks per rank never changes a bit") {
   auto gpt = small_gpt(10);
   gpt.dropout = 0.1f;
   for (const int rows : {1, 2}) {
-    auto options = small_run();
-    options.grid = {1, rows};
+    auto options = small_run({1, rows});
     options.batch_size = 12 * rows;
     options.eval_every = 1;
     options.eval_samples = options.batch_size + 3;
@@ -67,8 +65,7 @@ TEST_CASE("chunks do not change any bit, with any order of messages, sharding an
     const bool documents = draw(0, 3) == 0;
     const RandomTokens tokens(8, 37, 1 << 20, documents);
     const models::Architecture architecture = models::make_gpt(gpt);
-    auto options = small_run();
-    options.grid = {1, rows};
+    auto options = small_run({1, rows});
     options.precision = gpt.precision;
     options.policy = seed % 2 == 0 ? Policy::zero_bubble
                                    : std::array{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe,

@@ -74,8 +74,7 @@ Model make_model(int which, const models::Precision& precision, bool documents) 
 }
 
 actors::TrainerOptions piped(int g_inter, Policy policy) {
-  auto options = small_run();
-  options.grid = {g_inter, 1};
+  auto options = small_run({g_inter, 1});
   options.policy = policy;
   return options;
 }

@@ -103,9 +103,7 @@ std::vector<Family> families() {
 }
 
 TrainerOptions run_with(const char* sharding) {
-  TrainerOptions options = small_run();
-  options.grid = {1, 2};
-  options.sharding = collectives::parse_sharding(sharding);
+  TrainerOptions options = small_run({1, 2}, sharding);
   return options;
 }
 
@@ -153,7 +151,7 @@ TEST_CASE("every family trains the same bits on every grid, sharded or not, with
 TEST_CASE(
     "a model in tiles trains the same bits on every grid, with states in any memory, and the untiled model's "
     "losses") {
-  Share share(1, 2);
+  tests::Share share(1, 2);
   for (const Family& family : families()) {
     const Train& train = family.train_for_tiles ? family.train_for_tiles : family.train;
     for (const char* const name : family.tiled_shardings) {
@@ -175,8 +173,7 @@ TEST_CASE("every family trains the same bits under every policy, in chunks, and 
       // Each kind of model once for each type: RoBERTa for bf16, BERT for the others.
       if (family.name == (compute == runtime::DType::bf16 ? "BERT" : "RoBERTa") || family.name == "LLaMA") continue;
       INFO("compute ", runtime::to_string(compute), ", name ", family.name);
-      TrainerOptions options = small_run();
-      options.grid = {1, 2};
+      TrainerOptions options = small_run({1, 2});
       set_precision(options, compute);
       const JobResult reference = family.train(options, 1, Devices::inline_, 1);
       std::uint64_t seed = 2;
@@ -192,8 +189,7 @@ TEST_CASE(
     "documents that a BERT's positions keep to train the same bits on every grid, and other ones than one text") {
   for (const bool roberta : {false, true}) {
     CAPTURE(roberta);
-    auto options = small_run();
-    options.grid = {1, 2};
+    auto options = small_run({1, 2});
     options.eval_every = 1;
     options.eval_samples = 5;
     const auto reference = train_bert(roberta, options, 1, Devices::inline_, 1, true);
@@ -209,8 +205,7 @@ TEST_CASE(
 }
 
 TEST_CASE("running statistics average the batches' statistics, for any clipping, decay and learning rate") {
-  auto options = small_run();
-  options.grid = {1, 1};
+  auto options = small_run({1, 1});
   options.steps = 1;
   const Statistics usual = first_norm(train_resnet(options, 1));
   // From 0 and 1, a tenth of the way to what the first batch had.

@@ -14,21 +14,19 @@ using actors::TierKind;
 
 TEST_CASE("gradients in host memory combine with every sharding and grid, under any order of messages") {
   std::uint64_t seed = 0;
-  Share share(8, 32);
+  tests::Share share(8, 32);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();
     gpt.precision = {dtype, dtype};
     for (const auto& [g_inter, g_data] : {std::pair{1, 1}, {1, 4}, {2, 2}, {3, 2}}) {
       for (const char* name : shardings) {
         INFO("name ", std::string(name), ", g_inter ", g_inter, ", g_data ", g_data);
-        auto options = small_run();
+        auto options = small_run({g_inter, g_data}, name);
         options.steps = 3;
         options.precision = gpt.precision;
         options.microbatch_size = 1;
         options.clip = g_inter == 2 ? 0.5 : 0;  // without clipping, chunks are updated as they are reduced
-        options.grid = {g_inter, g_data};
         options.group_size = g_data > 1 ? 2 : 1;
-        options.sharding = collectives::parse_sharding(name);
         ReferenceJob on_device(gpt, options);
         for (int i = 0; i < 6; ++i, ++seed) {
           if (!share.takes()) continue;
@@ -51,21 +49,19 @@ TEST_CASE("gradients in host memory are clipped, and dropped after an overflow, 
   for (const double clip : {0.0, 0.5}) {
     for (const char* name : {"ddp", "zero2", "mics"}) {
       CAPTURE(std::string(name));
-      auto options = small_run();
+      auto options = small_run({2, 2}, name);
       options.steps = 5;
       options.precision = gpt.precision;
       options.clip = clip;
       options.loss_scale = {.scale = 1024, .dynamic = true};
-      options.grid = {2, 2};
       options.group_size = 2;
-      options.sharding = collectives::parse_sharding(name);
       options.fault = actors::TrainerOptions::Fault{
           .rank = 1, .step = 3, .kind = actors::TrainerOptions::Fault::Kind::overflow};
       const auto on_device = run_simulated(gpt, options, 1);
       CHECK(on_device.steps[2].skipped);
       for (const std::size_t bucket : {33, 700, 1 << 20}) {
         options.tiers = {.gradients = TierKind::host, .bucket_elements = bucket};
-        check_same_bits(on_device, run_simulated(gpt, options, 3, {}, 1 << 20, Devices::delayed));
+        check_same_bits(on_device, run_simulated(gpt, options, 3, Devices::delayed));
       }
     }
   }
@@ -79,12 +75,10 @@ TEST_CASE("updates on the host of gradients in host memory give the bits of the 
     for (const double clip : {0.0, 0.5}) {
       for (const char* name : {"ddp", "zero2", "mics", "NGI"}) {
         INFO("name ", std::string(name), ", clip ", clip);
-        auto options = small_run();
+        auto options = small_run({2, 2}, name);
         options.precision = gpt.precision;
         options.clip = clip;
-        options.grid = {2, 2};
         options.group_size = 2;
-        options.sharding = collectives::parse_sharding(name);
         options.loss_scale = {.scale = 1024, .dynamic = clip > 0};
         if (clip > 0) {
           options.fault = actors::TrainerOptions::Fault{
@@ -100,7 +94,7 @@ TEST_CASE("updates on the host of gradients in host memory give the bits of the 
                            .step = actors::StepLocation::host,
                            .commit = flips ? actors::Commit::flip : actors::Commit::wait,
                            .bucket_elements = bucket};
-          check_same_bits(on_device, run_simulated(gpt, options, seed, {}, 1 << 20, Devices::delayed));
+          check_same_bits(on_device, run_simulated(gpt, options, seed, Devices::delayed));
         }
       }
     }
@@ -110,8 +104,7 @@ TEST_CASE("updates on the host of gradients in host memory give the bits of the 
 TEST_CASE("an update on the host needs no memory for gradients in host memory, unless they are gathered") {
   const auto architecture = models::make_gpt(small_gpt());
   const RandomTokens tokens(8, 37);
-  auto options = small_run();
-  options.grid = {2, 2};
+  auto options = small_run({2, 2});
   options.group_size = 1;
   options.tiers = {.gradients = TierKind::host, .optimizer = TierKind::host, .step = actors::StepLocation::host};
   for (const char* name : {"ddp", "zero2", "NGI"}) {

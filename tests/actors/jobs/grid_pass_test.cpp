@@ -89,8 +89,8 @@ TEST_CASE_FIXTURE(Fixture,
       piped.grid = {g_inter, g_data};
       piped.policy = g_inter == 2 ? Policy::message_driven : Policy::one_f_one_b;
       piped.recompute = g_inter == 2 ? 2 : 0;
-      check_same_bits(talking, run_simulated(small_gpt(), piped, 3, {}, 1 << 20,
-                                             g_inter == 2 ? Devices::delayed : Devices::inline_));
+      check_same_bits(talking,
+                      run_simulated(small_gpt(), piped, 3, g_inter == 2 ? Devices::delayed : Devices::inline_));
     }
     const JobResult quiet = run_simulated(small_gpt(), silent, 1);
     talking.texts.clear();

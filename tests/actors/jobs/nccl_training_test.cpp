@@ -55,8 +55,7 @@ JobResult run_by_nccl(const actors::TrainerOptions& options, collectives::NcclMo
 }
 
 actors::TrainerOptions sharded(const char* sharding, runtime::GridShape grid) {
-  auto options = small_run();
-  options.grid = grid;
+  auto options = small_run(grid);
   options.group_size = 2;
   options.node_of = std::vector<int>(static_cast<std::size_t>(grid.ranks()));
   for (int rank = 0; rank < grid.ranks(); ++rank) options.node_of[static_cast<std::size_t>(rank)] = rank / 2;
@@ -70,7 +69,7 @@ actors::TrainerOptions sharded(const char* sharding, runtime::GridShape grid) {
 
 TEST_CASE(
     "training by NCCL's sends and receives gives the bits of the plans, for every sharding and with a pipeline") {
-  Share share(2, 8);
+  tests::Share share(2, 8);
   for (const char* sharding : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "zero++"}) {
     for (const runtime::GridShape grid : {runtime::GridShape{1, 4}, runtime::GridShape{2, 4}}) {
       if (!share.takes()) continue;
@@ -147,7 +146,7 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
 }
 
 TEST_CASE("training by NCCL's own collectives gives the same weights within rounding") {
-  Share share(2, 8);
+  tests::Share share(2, 8);
   for (const char* sharding : {"ddp", "zero1", "zero3", "mics", "paro-iig"}) {
     for (const auto way : {collectives::NcclMode::own, collectives::NcclMode::hierarchical}) {
       if (!share.takes()) continue;
@@ -172,7 +171,7 @@ TEST_CASE("training by NCCL's own collectives gives the same weights within roun
 }
 
 TEST_CASE("tied replicas stay equal to the bit even if NCCL rounds differently in each column") {
-  Share share(3, 8);
+  tests::Share share(3, 8);
   for (const std::string sharding : {"ddp", "zero1", "zero3", "mics", "paro-iig", "zero++"}) {
     for (const auto way : {collectives::NcclMode::own, collectives::NcclMode::hierarchical}) {
       for (const auto tier : {actors::TierKind::device, actors::TierKind::host}) {

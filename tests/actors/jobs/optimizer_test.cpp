@@ -31,10 +31,9 @@ models::GptOptions gpt_of(DType dtype = DType::f32) {
 }
 
 actors::TrainerOptions run_of(const models::GptOptions& gpt, int g_inter, int g_data) {
-  auto options = small_run();
+  auto options = small_run({g_inter, g_data});
   options.steps = 3;
   options.precision = gpt.precision;
-  options.grid = {g_inter, g_data};
   options.group_size = 2;
   return options;
 }
@@ -47,7 +46,7 @@ TierOptions cut(std::size_t bucket, std::size_t chunk, TierKind states = TierKin
 
 TEST_CASE("buckets and chunks of any size give the same bits, with states anywhere, with and without clipping") {
   int case_number = 0;
-  Share share(1, 13);
+  tests::Share share(1, 13);
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const auto gpt = gpt_of(dtype);
     for (const auto& [g_inter, g_data] : {std::pair{1, 2}, {2, 2}, {1, 4}}) {
@@ -66,7 +65,7 @@ TEST_CASE("buckets and chunks of any size give the same bits, with states anywhe
               options.tiers = cut(bucket, chunk, states);
               options.tiers.depth = 1 + static_cast<std::size_t>(case_number % 3);
               const auto device = case_number % 2 == 0 ? Devices::delayed : Devices::inline_;
-              check_same_bits(at_once, run_simulated(gpt, options, 2, {}, 1 << 20, device));
+              check_same_bits(at_once, run_simulated(gpt, options, 2, device));
             }
           }
         }
@@ -77,7 +76,7 @@ TEST_CASE("buckets and chunks of any size give the same bits, with states anywhe
 
 TEST_CASE("the partition works with every sharding and any order of messages") {
   std::uint64_t seed = 0;
-  Share share(2, 20);
+  tests::Share share(2, 20);
   for (const auto dtype : {DType::bf16, DType::f32}) {
     const auto gpt = gpt_of(dtype);
     for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
@@ -94,7 +93,7 @@ TEST_CASE("the partition works with every sharding and any order of messages") {
           for (int i = 0; i < 3; ++i) {
             options.tiers = cut(i % 2 == 0 ? 512 : 3000, 1 + seed % 3, i == 1 ? TierKind::device : TierKind::host);
             const auto device = i == 0 ? Devices::inline_ : Devices::delayed;
-            check_same_bits(at_once, run_simulated(gpt, options, ++seed, {}, 1 << 20, device));
+            check_same_bits(at_once, run_simulated(gpt, options, ++seed, device));
           }
         }
       }
@@ -104,7 +103,7 @@ TEST_CASE("the partition works with every sharding and any order of messages") {
 
 TEST_CASE("updates on the host give the bits of updates on the device") {
   std::uint64_t seed = 0;
-  Share share(1, 6);
+  tests::Share share(1, 6);
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const auto gpt = gpt_of(dtype);
     for (const char* name : {"ddp", "zero1", "zero3", "paro-igg", "IGN", "GNN", "NGI"}) {
@@ -121,7 +120,7 @@ TEST_CASE("updates on the host give the bits of updates on the device") {
             options.tiers.parameters = parameters;
             options.tiers.step = actors::StepLocation::host;
             const auto device = ++seed % 2 == 0 ? Devices::inline_ : Devices::delayed;
-            check_same_bits(on_device, run_simulated(gpt, options, seed, {}, 1 << 20, device));
+            check_same_bits(on_device, run_simulated(gpt, options, seed, device));
           }
         }
       }
@@ -169,7 +168,7 @@ TEST_CASE(
             options.tiers.step = step;
             options.tiers.commit = actors::Commit::flip;
             const auto device = seed % 2 == 0 ? Devices::inline_ : Devices::delayed;
-            const auto flips = run_simulated(gpt, options, seed, {}, 1 << 20, device);
+            const auto flips = run_simulated(gpt, options, seed, device);
             check_same_bits(waits, flips);
             CHECK(flips.answers.flipped + flips.answers.again == 4);
             CHECK((flips.answers.flipped > 0) == (b < 2));
@@ -184,7 +183,7 @@ TEST_CASE(
 
 TEST_CASE("speculative updates work with every sharding, also with gradients from other ranks or a tier") {
   std::uint64_t seed = 0;
-  Share share(1, 6);
+  tests::Share share(1, 6);
   const auto gpt = gpt_of(DType::bf16);
   for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
     for (const char* name : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++",
@@ -203,7 +202,7 @@ TEST_CASE("speculative updates work with every sharding, also with gradients fro
         options.tiers.parameters = (seed + 1) / 2 % 2 == 0 ? TierKind::device : TierKind::host;
         options.tiers.commit = actors::Commit::flip;
         const auto device = seed % 3 == 0 ? Devices::inline_ : Devices::delayed;
-        const auto flips = run_simulated(gpt, options, seed, {}, 1 << 20, device);
+        const auto flips = run_simulated(gpt, options, seed, device);
         check_same_bits(waits, flips);
         CHECK(flips.answers.flipped > 0);
         CHECK(flips.answers.again > 0);
@@ -229,10 +228,10 @@ TEST_CASE("a step that overflows in its last bucket changes no state and paramet
       CHECK(at_once.steps[2].skipped);
       for (const auto states : {TierKind::device, TierKind::host}) {
         options.tiers = cut(512, 1, states);
-        check_same_bits(at_once, run_simulated(gpt, options, 3, {}, 1 << 20, Devices::delayed));
+        check_same_bits(at_once, run_simulated(gpt, options, 3, Devices::delayed));
         if (states == TierKind::device) continue;
         options.tiers.commit = actors::Commit::flip;
-        const auto flips = run_simulated(gpt, options, 4, {}, 1 << 20, Devices::delayed);
+        const auto flips = run_simulated(gpt, options, 4, Devices::delayed);
         check_same_bits(at_once, flips);
         CHECK(flips.answers.skipped == std::count_if(at_once.steps.begin(), at_once.steps.end(),
                                                      [](const actors::StepResult& step) { return step.skipped; }));
@@ -260,9 +259,8 @@ Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Comm
                                .precision = {dtype, DType::f32}};
   const auto architecture = models::make_gpt(gpt);
   const RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
-  auto options = small_run();
+  auto options = small_run({1, 2});
   options.steps = 1;
-  options.grid = {1, 2};
   options.clip = clip;
   options.precision = gpt.precision;
   options.tiers = cut(std::size_t{1} << 20, 1, states);

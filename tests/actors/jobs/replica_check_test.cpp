@@ -53,11 +53,9 @@ ReplicaMismatch found_damage(actors::TrainerOptions options, int rank, StateKind
 }
 
 actors::TrainerOptions checked_run(runtime::GridShape grid, const char* sharding) {
-  auto options = small_run();
-  options.grid = grid;
+  auto options = small_run(grid, sharding);
   options.batch_size = 12;
   options.steps = 3;
-  options.sharding = collectives::parse_sharding(sharding);
   options.check_every = 1;
   return options;
 }
@@ -146,7 +144,7 @@ TEST_CASE("healthy runs have no mismatch, with any scopes, tiers, precision and 
     options.precision = {dtypes[random() % 3], DType::f32};
     if (options.precision.compute == DType::f16) options.loss_scale = {.scale = 1024, .dynamic = true};
     if (random() % 2 == 0) options.clip = 0;
-    const auto result = run_simulated(in_precision(small_gpt(2), options.precision), options, seed, {}, 1 << 20,
+    const auto result = run_simulated(in_precision(small_gpt(2), options.precision), options, seed,
                                       random() % 3 == 0 ? Devices::delayed : Devices::inline_);
     CHECK(result.checks.size() == 3);
     for (const actors::ReplicaReport& report : result.checks) CHECK(report.damage.empty());

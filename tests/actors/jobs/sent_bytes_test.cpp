@@ -104,8 +104,7 @@ models::Architecture gpt_of(int layers, const models::Precision& precision, cons
 }
 
 TrainerOptions run_of(int g_inter, int g_data, int node_size) {
-  TrainerOptions options = small_run();
-  options.grid = {g_inter, g_data};
+  TrainerOptions options = small_run({g_inter, g_data});
   options.batch_size = 4 * g_data;
   options.microbatch_size = 1;
   options.policy = Policy::one_f_one_b;
@@ -116,7 +115,7 @@ TrainerOptions run_of(int g_inter, int g_data, int node_size) {
 }  // namespace
 
 TEST_CASE("a job sends exactly the predicted bytes, under every sharding") {
-  Share share(3, 16);
+  tests::Share share(3, 16);
   struct Shape {
     int g_inter, g_data, node_size;
   };
@@ -140,7 +139,7 @@ TEST_CASE("a job sends exactly the predicted bytes, under every sharding") {
 }
 
 TEST_CASE("a job sends exactly the predicted bytes if frozen and trained units have different shardings") {
-  Share share(5, 25);
+  tests::Share share(5, 25);
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const models::Precision precision{dtype, DType::f32};
     const auto gpt = gpt_of(5, precision, models::make_tuning("^h.[24]", ""));
@@ -185,7 +184,7 @@ TEST_CASE("a job with several model chunks per rank sends exactly the predicted 
 }
 
 TEST_CASE("a job with deferred weight gradients in a fixed order sends exactly the predicted bytes") {
-  Share share(3, 12);
+  tests::Share share(3, 12);
   const auto gpt = gpt_of(6, {});
   for (const char* name : {"zero3", "mics", "zero++", "GIN"}) {
     for (const int recompute : {0, 1, 2}) {
@@ -220,7 +219,7 @@ TEST_CASE("a message-driven pipeline sends no more than the papers count") {
 }
 
 TEST_CASE("a job without buffer reuse sends the volume that the papers count") {
-  Share share(1, 3);
+  tests::Share share(1, 3);
   auto options = run_of(1, 4, 2);
   options.reuse = false;
   const auto gpt = gpt_of(5, {});

@@ -77,7 +77,7 @@ TEST_CASE("every sharding gives the result of ddp, on every grid and with groups
   struct Shape {
     int g_inter, g_data;
   };
-  Share share(3, 12);
+  tests::Share share(3, 12);
   for (const Shape shape : {Shape{1, 4}, Shape{2, 2}, Shape{4, 1}, Shape{1, 6}, Shape{2, 3}, Shape{3, 2}}) {
     auto options = run_of(shape.g_inter, shape.g_data, effort(8, 20, 2));
     const auto ddp = run_simulated(small_gpt(), options, 1);
@@ -96,7 +96,7 @@ TEST_CASE("every sharding gives the result of ddp, on every grid and with groups
 }
 
 TEST_CASE("twenty clipped steps under every named sharding give the result of ddp") {
-  Share share(1, 2);
+  tests::Share share(1, 2);
   for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}, {1, 6}}) {
     auto options = run_of(g_inter, g_data, effort(20, 20, 4));
     options.group_size = 2;
@@ -158,7 +158,7 @@ TEST_CASE("one reduction of gradients gives the same bits, regardless of which r
 }
 
 TEST_CASE("under a sharding stages, schedules, limits and recomputation do not change any bit") {
-  Share share(1, 8);
+  tests::Share share(1, 8);
   for (const char* name : {"zero3", "mics", "paro-igg", "zero++", "paro-nig"}) {
     auto options = run_of(1, 2, 2);
     options.sharding = collectives::parse_sharding(name);
@@ -185,7 +185,7 @@ TEST_CASE("under a sharding stages, schedules, limits and recomputation do not c
 }
 
 TEST_CASE("dropout and a tied embedding give the same result under every sharding, in one stage and in two") {
-  Share share(1, 4);
+  tests::Share share(1, 4);
   auto gpt = small_gpt();
   gpt.dropout = 0.2f;
   for (const int g_inter : {1, 2}) {
@@ -204,7 +204,7 @@ TEST_CASE("dropout and a tied embedding give the same result under every shardin
 }
 
 TEST_CASE("an overflow on one rank skips the step on all ranks, under every sharding") {
-  Share share(1, 3);
+  tests::Share share(1, 3);
   auto gpt = small_gpt();
   gpt.precision = {runtime::DType::f16, runtime::DType::f32};
   for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
@@ -242,7 +242,7 @@ TEST_CASE("a stop request ends a sharded run on all ranks after the same step") 
 }
 
 TEST_CASE("nodes of uneven sizes, or nodes that split groups, change nothing") {
-  Share share(1, 4);
+  tests::Share share(1, 4);
   auto options = run_of(1, 6, 3);
   const auto ddp = run_simulated(small_gpt(), options, 1);
   for (const std::vector<int>& nodes :
@@ -261,7 +261,7 @@ TEST_CASE("nodes of uneven sizes, or nodes that split groups, change nothing") {
 }
 
 TEST_CASE("every algorithm works with sharding") {
-  Share share(1, 3);
+  tests::Share share(1, 3);
   auto options = run_of(1, 4, 2);
   options.node_of = {0, 0, 1, 1};
   options.group_size = 4;
@@ -324,12 +324,12 @@ TEST_CASE("pulls, collectives and stages give the same bits under any order of m
     options.prefetch = one.prefetch;
     // Every other time the work on streams is late too.
     const auto devices = seed / std::size(cases) % 2 == 0 ? Devices::inline_ : Devices::delayed;
-    check_same_bits(references.at(key), run_simulated(small_gpt(5), options, seed, {}, 1 << 20, devices));
+    check_same_bits(references.at(key), run_simulated(small_gpt(5), options, seed, devices));
   }
 }
 
 TEST_CASE("late work on streams does not change any bit, under every sharding") {
-  Share share(16, 160);
+  tests::Share share(16, 160);
   for (const auto compute : {runtime::DType::f32, runtime::DType::f16}) {
     auto gpt = small_gpt();
     gpt.precision = {compute, compute};
@@ -357,8 +357,8 @@ TEST_CASE("late work on streams does not change any bit, under every sharding") 
           options.prefetch = prefetch;
           options.recompute = recompute;
           CAPTURE(seed);
-          check_same_bits(reference.result(), run_simulated(gpt, options, static_cast<std::uint64_t>(seed), {},
-                                                            1 << 20, Devices::delayed));
+          check_same_bits(reference.result(),
+                          run_simulated(gpt, options, static_cast<std::uint64_t>(seed), Devices::delayed));
         }
       }
     }
@@ -413,7 +413,7 @@ TEST_CASE("any randomly drawn job ends with the bits of one stage") {
     INFO("sharding ", to_string(job.sharding), ", g_inter ", job.grid.g_inter, ", g_data ", job.grid.g_data,
          ", policy ", actors::to_string(job.policy));
     const auto devices = draw(0, 3) == 0 ? Devices::inline_ : Devices::delayed;
-    check_same_bits(reference, run_simulated(gpt, job, seed, {}, 1 << 20, devices));
+    check_same_bits(reference, run_simulated(gpt, job, seed, devices));
   }
 }
 

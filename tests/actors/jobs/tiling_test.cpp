@@ -90,7 +90,7 @@ void check_close(const models::GptOptions& gpt, const JobResult& job, const mode
 }  // namespace
 
 TEST_CASE("tiles give the result of complete matrices, within the rounding of sums") {
-  Share share(1, 6);
+  tests::Share share(1, 6);
   for (const auto& [g_inter, g_data] : {std::pair{1, 1}, {1, 2}, {2, 2}, {3, 1}}) {
     for (const std::string name : {"ddp", "zero3"}) {
       for (const int recompute : {0, 2}) {
@@ -110,7 +110,7 @@ TEST_CASE("tiles give the result of complete matrices, within the rounding of su
 }
 
 TEST_CASE("tiles give the same bits on every grid, with any sharding and order of messages") {
-  Share share(2, 36);
+  tests::Share share(2, 36);
   for (const std::string name : {"ddp", "zero2", "zero3", "mics", "zero++"}) {
     auto options = run_of({1, 2});
     options.sharding = collectives::parse_sharding(name);
@@ -138,7 +138,7 @@ TEST_CASE("tiles give the same bits on every grid, with any sharding and order o
 }
 
 TEST_CASE("a device that does its work late reveals tiles that are used or released too early") {
-  Share share(1, 2);
+  tests::Share share(1, 2);
   auto options = run_of({1, 2});
   options.sharding = collectives::parse_sharding("zero3");
   const auto reference = run_simulated(gpt_in(4), options, 1);
@@ -149,7 +149,7 @@ TEST_CASE("a device that does its work late reveals tiles that are used or relea
         INFO("g_inter ", g_inter, ", prefetch ", prefetch, ", seed ", seed);
         options.grid.g_inter = g_inter;
         options.prefetch = prefetch;
-        check_same_bits(reference, run_simulated(gpt_in(4), options, seed, {}, 1 << 20, Devices::delayed));
+        check_same_bits(reference, run_simulated(gpt_in(4), options, seed, Devices::delayed));
       }
     }
   }
@@ -157,7 +157,7 @@ TEST_CASE("a device that does its work late reveals tiles that are used or relea
 
 TEST_CASE("tiles give the same bits with any location of their states between uses") {
   using actors::TierKind;
-  Share share(1, 10);
+  tests::Share share(1, 10);
   for (const std::string name : {"ddp", "zero3", "zero++"}) {
     for (const int g_inter : {1, 2}) {
       auto options = run_of({g_inter, 2});
@@ -173,7 +173,7 @@ TEST_CASE("tiles give the same bits with any location of their states between us
                          .bucket_elements = 256};
         for (const Devices devices : {Devices::inline_, Devices::delayed}) {
           if (!share.takes()) continue;
-          check_same_bits(on_device.result(), run_simulated(gpt_in(4), options, 2, {}, 1 << 20, devices));
+          check_same_bits(on_device.result(), run_simulated(gpt_in(4), options, 2, devices));
         }
       }
     }

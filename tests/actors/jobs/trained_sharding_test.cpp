@@ -45,11 +45,9 @@ models::Architecture with_parts(runtime::DType dtype) {
 
 actors::TrainerOptions run_of(const models::Architecture& architecture, const std::string& frozen,
                               const std::string& trained) {
-  auto options = tests::small_run();
-  options.grid = {1, rows};
+  auto options = tests::small_run({1, rows}, frozen);
   options.group_size = 2;
   options.precision = architecture.precision;
-  options.sharding = parse_sharding(frozen);
   options.trained_sharding = parse_sharding(trained);
   return options;
 }
@@ -167,11 +165,9 @@ TEST_CASE("adapters that every row holds completely are read in place: only the 
 }
 
 TEST_CASE("a run resumes with another sharding of its base to the bit, and of its trained part within rounding") {
-  auto options = tests::small_run();
+  auto options = tests::small_run({2, rows}, "zero3");
   options.steps = 4;
-  options.grid = {2, rows};
   options.group_size = 2;
-  options.sharding = parse_sharding("zero3");
   options.trained_sharding = parse_sharding("ddp");
   tests::CheckpointedJob job{.every = 2, .tuning = models::make_tuning("^h.2|ln_f", "")};
   const auto whole = run_checkpointed(tests::small_gpt(3), options, job, 1);

@@ -21,11 +21,10 @@ TEST_CASE("training lowers the loss of a repeated batch") {
 
 TEST_CASE("the number of stages does not change any bit") {
   for (const int g_data : {1, 2}) {
-    auto options = small_run();
+    auto options = small_run({1, g_data});
     options.steps = 3;
     options.eval_every = 2;
     options.eval_samples = 2 * options.batch_size;
-    options.grid = {1, g_data};
     const auto reference = run_simulated(small_gpt(), options, 1);
     CHECK(reference.evaluations.size() == 2);
     for (const int g_inter : {2, 3, 4}) {
@@ -112,8 +111,7 @@ TEST_CASE("an fp16 overflow on one rank makes all ranks skip the step and halve 
     CAPTURE(faulty);
     auto gpt = small_gpt();
     gpt.precision = {runtime::DType::f16, runtime::DType::f32};
-    auto options = small_run();
-    options.grid = {2, 2};
+    auto options = small_run({2, 2});
     options.precision = gpt.precision;
     options.steps = 3;
     options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 2};
@@ -135,9 +133,8 @@ TEST_CASE("half precision with half gradients is bit-equal across stages too") {
   for (const auto dtype : {runtime::DType::bf16, runtime::DType::f16}) {
     auto gpt = small_gpt();
     gpt.precision = {dtype, dtype};
-    auto options = small_run();
+    auto options = small_run({1, 2});
     options.precision = gpt.precision;
-    options.grid = {1, 2};
     const auto reference = run_simulated(gpt, options, 1);
     options.grid = {3, 2};
     check_same_bits(reference, run_simulated(gpt, options, 2));
@@ -145,8 +142,7 @@ TEST_CASE("half precision with half gradients is bit-equal across stages too") {
 }
 
 TEST_CASE("a stop request on any rank ends the job on all ranks after the same step") {
-  auto options = small_run();
-  options.grid = {2, 2};
+  auto options = small_run({2, 2});
   options.steps = 6;
   for (const int rank : {0, 3}) {
     const auto result = run_simulated(small_gpt(), options, 1, {{rank, 2}});
@@ -201,12 +197,11 @@ TEST_CASE("no order of messages blocks the job or changes a bit") {
     const auto seed = static_cast<std::uint64_t>(only != nullptr ? std::atoll(only) : i);
     const Case& one = cases[seed % std::size(cases)];
     CAPTURE(seed);
-    auto options = small_run();
+    auto options = small_run({1, one.grid.g_data});
     options.batch_size = 12;
     options.eval_every = 2;
     options.eval_samples = options.batch_size;
     options.microbatch_size = one.grid.g_data == 4 ? 1 : 2;
-    options.grid = {1, one.grid.g_data};
     if (!references.contains(one.grid.g_data))
       references.emplace(one.grid.g_data, run_simulated(small_gpt(5), options, 0));
     options.grid = one.grid;

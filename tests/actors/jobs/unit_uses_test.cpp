@@ -219,7 +219,7 @@ actors::TrainerOptions run_of(runtime::GridShape grid) {
 /// stage.
 void check_every_grid(const models::Architecture& alike, const models::Architecture& architecture) {
   const RandomTokens tokens(8, 37);
-  Share share(3, 9);
+  tests::Share share(3, 9);
   for (const char* name : {"ddp", "zero2", "zero3", "mics", "paro-iig", "zero++", "GNI"}) {
     auto options = run_of({1, 2});
     options.sharding = collectives::parse_sharding(name);
