@@ -5,6 +5,7 @@
 #include "runtime/files/xxh3.hpp"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 namespace ranvier::tests {

@@ -19,12 +19,12 @@ namespace {
 constexpr std::size_t bucket = 8 << 20;
 
 /// Myelin's example: 12 billion parameters on 24 stages and 2 rows, with activation checkpoints and 2-byte gradients.
-struct Job {
+struct PlannedJob {
   models::Architecture architecture;
   actors::TrainerOptions options;
   std::vector<actors::RankPlan> stages;
 
-  explicit Job(actors::TierKind optimizer, runtime::DType gradient = runtime::DType::bf16) {
+  explicit PlannedJob(actors::TierKind optimizer, runtime::DType gradient = runtime::DType::bf16) {
     auto gpt = *models::gpt_preset("gpt-12b");
     gpt.precision = {runtime::DType::bf16, gradient};
     architecture = models::make_gpt(gpt);
@@ -56,8 +56,8 @@ double in_gigabytes(std::size_t bytes) { return static_cast<double>(bytes) / 1e9
 }  // namespace
 
 TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 with optimizer states on the host") {
-  const Job all_on_device(actors::TierKind::device, runtime::DType::f32);
-  const auto sum = [](const Job& job) {
+  const PlannedJob all_on_device(actors::TierKind::device, runtime::DType::f32);
+  const auto sum = [](const PlannedJob& job) {
     double bytes = 0;
     for (int k = 0; k < runtime::memory_kinds; ++k)
       bytes += static_cast<double>(job_bytes(job.stages, 2, static_cast<MemoryKind>(k)).device);
@@ -74,7 +74,7 @@ TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 wi
   CHECK(sum(all_on_device) > 450);  // Myelin has 520 GB with 20 bytes per parameter, here it is 18
   CHECK(sum(all_on_device) < 520);
 
-  const Job on_host(actors::TierKind::host);
+  const PlannedJob on_host(actors::TierKind::host);
   CHECK(in_gigabytes(job_bytes(on_host.stages, 2, MemoryKind::parameters).device) ==
         doctest::Approx(in_gigabytes(2 * 2 * stored)).epsilon(1e-4));
   CHECK(in_gigabytes(job_bytes(on_host.stages, 2, MemoryKind::gradients).device) ==
