@@ -8,11 +8,9 @@
 #include <array>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::Policy;
 using actors::TierKind;
-using tests::check_trains_like;
-using tests::small_gpt;
-using tests::small_run;
 
 namespace {
 
@@ -34,7 +32,7 @@ TEST_CASE(
   auto gpt = small_gpt(6);
   gpt.dropout = 0.1f;
   auto options = long_row();
-  tests::ReferenceJob on_device(gpt, options);
+  ReferenceJob on_device(gpt, options);
   options.tiers.activations = TierKind::host;
   std::uint64_t seed = 0;
   tests::Share share(4, 16);
@@ -42,10 +40,8 @@ TEST_CASE(
     for (const int g_inter : {1, 2, 3}) {
       for (const int limit : {1, 3, 4}) {
         for (const int recompute : {1, 2, 3}) {
-          CAPTURE(actors::to_string(policy));
-          CAPTURE(g_inter);
-          CAPTURE(limit);
-          CAPTURE(recompute);
+          INFO("policy ", actors::to_string(policy), ", g_inter ", g_inter, ", limit ", limit, ", recompute ",
+               recompute);
           options.policy = policy;
           options.grid.g_inter = g_inter;
           options.pipeline_limit = limit;
@@ -67,29 +63,25 @@ TEST_CASE("checkpoints in host memory combine with every sharding and with half 
   std::uint64_t seed = 100;
   for (const char* name : {"zero2", "zero3", "mics", "paro-nig", "zero++"}) {
     for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b}) {
-      CAPTURE(std::string(name));
-      CAPTURE(actors::to_string(policy));
-      auto options = small_run();
+      INFO("name ", std::string(name), ", policy ", actors::to_string(policy));
+      auto options = small_run({2, 2}, name);
       options.precision = gpt.precision;
-      options.grid = {2, 2};
       options.batch_size = 16;
       options.group_size = 2;
-      options.sharding = collectives::parse_sharding(name);
       options.policy = policy;
-      tests::ReferenceJob on_device(gpt, options);
+      ReferenceJob on_device(gpt, options);
       options.tiers.activations = TierKind::host;
       options.tiers.optimizer = TierKind::host;
       options.tiers.bucket_elements = 200;
       options.recompute = 1;
-      for (int order = 0; order < tests::effort(2, 6, 1); ++order)
-        check_trains_like(on_device, gpt, options, ++seed);
+      for (int order = 0; order < effort(2, 6, 1); ++order) check_trains_like(on_device, gpt, options, ++seed);
     }
   }
 }
 
 TEST_CASE("with checkpoints off the device a rank keeps a few buffers for them, and the tier all slots") {
   const auto architecture = models::make_gpt(small_gpt(8));
-  const tests::RandomTokens tokens(8, 37);
+  const RandomTokens tokens(8, 37);
   auto options = small_run();
   options.policy = Policy::gpipe;  // as many slots as microbatches
   options.recompute = 1;
@@ -108,7 +100,7 @@ TEST_CASE("with checkpoints off the device a rank keeps a few buffers for them, 
 
 TEST_CASE("the automatic interval counts buffers, not contents of the tier") {
   const auto architecture = models::make_gpt(small_gpt(16));
-  const tests::RandomTokens tokens(8, 37);
+  const RandomTokens tokens(8, 37);
   auto options = small_run();
   options.policy = Policy::gpipe;
   options.batch_size = 64;
@@ -122,7 +114,7 @@ TEST_CASE("the automatic interval counts buffers, not contents of the tier") {
 
 TEST_CASE("checkpoints in a tier are refused without recomputation") {
   const auto architecture = models::make_gpt(small_gpt());
-  const tests::RandomTokens tokens(8, 37);
+  const RandomTokens tokens(8, 37);
   auto options = small_run();
   options.tiers.activations = TierKind::host;
   CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),

@@ -16,8 +16,6 @@
 #include <cstring>
 #include <memory>
 #include <set>
-#include <span>
-#include <utility>
 #include <vector>
 
 namespace ranvier::tests {
@@ -208,11 +206,9 @@ inline float numbered(std::size_t unit, std::size_t element) { return static_cas
 
 /// Rows of one stage, in groups of two, whose buckets are small and whose bundles have several of them.
 inline actors::TrainerOptions bundled_run(const char* sharding, int rows) {
-  auto options = small_run();
-  options.grid = {1, rows};
+  auto options = small_run({1, rows}, sharding);
   options.batch_size = 8 * rows;
   options.group_size = rows > 1 ? 2 : 1;
-  options.sharding = collectives::parse_sharding(sharding);
   options.tiers.bucket_elements = 1024;
   options.tiers.bundle_bytes = 1024;
   return options;

@@ -20,13 +20,7 @@ using actors::UnitState;
 namespace {
 
 actors::TrainerOptions options_of(const char* sharding, std::size_t chunk_buckets) {
-  auto options = tests::small_run();
-  options.grid = {1, 2};
-  options.batch_size = 16;
-  options.group_size = 2;
-  options.sharding = collectives::parse_sharding(sharding);
-  options.tiers.bucket_elements = 1024;
-  options.tiers.bundle_bytes = 1024;
+  auto options = tests::bundled_run(sharding, 2);
   options.tiers.chunk_buckets = chunk_buckets;
   return options;
 }

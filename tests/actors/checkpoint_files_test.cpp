@@ -2,7 +2,6 @@
 // one resumes from them.
 #include "actors/checkpoint/checkpoint_source.hpp"
 #include "actors/rank/checkpoint_files.hpp"
-#include "models/core/initialize.hpp"
 #include "runtime/files/xxh3.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/actors/simulated_job.hpp"
@@ -73,9 +72,7 @@ Trained train(const actors::TrainerOptions& options, const std::filesystem::path
     CHECK_THROWS_WITH_AS(load(), doctest::Contains("changed after they were written"), Error);
   }
   if (from.empty()) {
-    rank.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-    });
+    tests::load_initial_weights(rank, options.seed);
   } else {
     reader = std::make_unique<offload::CheckpointReader>(from);
     source = std::make_unique<actors::CheckpointSource>(*reader, architecture);
@@ -190,10 +187,8 @@ TEST_CASE("a checkpoint records its own step, however long its folder takes to c
 TEST_CASE("the files of all ranks of a grid are one complete checkpoint, and damage to one file is reported") {
   const tests::TemporaryFolder checkpoints;
   const auto architecture = models::make_gpt(tests::small_gpt(3));
-  auto options = tests::small_run();
-  options.grid = {3, 4};
+  auto options = tests::small_run({3, 4}, "paro-iig");
   options.group_size = 2;
-  options.sharding = collectives::parse_sharding("paro-iig");
   options.tiers.bucket_elements = 600;
   options.checkpoint_staging = 1;
   // Test value of an element.

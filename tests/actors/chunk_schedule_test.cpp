@@ -87,9 +87,8 @@ TEST_CASE("every bucket is in one bundle, every bundle in one chunk, and none ex
     CHECK(missing.empty());
     for (const ChunkSchedule::Bundle& bundle : schedule.bundles) {
       std::size_t before_last = 0;
-      for (std::size_t b = 0; b + 1 < bundle.buckets.size(); ++b) {
+      for (std::size_t b = 0; b + 1 < bundle.buckets.size(); ++b)
         before_last += units[bundle.buckets[b].unit].bucket_bytes[bundle.buckets[b].index];
-      }
       CHECK(before_last < options.bundle_bytes);
     }
   }

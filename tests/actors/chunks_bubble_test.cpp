@@ -6,9 +6,6 @@
 #include <doctest/doctest.h>
 
 #include <memory>
-#include <string>
-#include <tuple>
-#include <vector>
 
 using namespace ranvier;
 using actors::Policy;
@@ -44,10 +41,8 @@ TEST_CASE("chunks divide the bubble of 1F1B by their number") {
   for (const auto& [stages, microbatches] : {std::pair{2, 2}, {2, 8}, {3, 6}, {4, 4}, {4, 16}, {8, 16}}) {
     for (const int chunks : {1, 2, 4}) {
       for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
-        CAPTURE(stages);
-        CAPTURE(microbatches);
-        CAPTURE(chunks);
-        CAPTURE(actors::to_string(policy));
+        INFO("stages ", stages, ", microbatches ", microbatches, ", chunks ", chunks, ", policy ",
+             actors::to_string(policy));
         const double formula = 2.0 / 3 * (stages - 1) / (chunks * microbatches);
         CHECK(bubble(stages, chunks, microbatches, policy) == doctest::Approx(formula).epsilon(0.01));
       }
@@ -59,9 +54,7 @@ TEST_CASE(
     "with deferred weight gradients the bubble is a third of a microbatch's compute time, divided by the chunks") {
   for (const auto& [stages, microbatches] : {std::pair{2, 2}, {2, 8}, {3, 6}, {4, 4}, {4, 8}, {4, 16}, {8, 16}}) {
     for (const int chunks : {1, 2, 4}) {
-      CAPTURE(stages);
-      CAPTURE(microbatches);
-      CAPTURE(chunks);
+      INFO("stages ", stages, ", microbatches ", microbatches, ", chunks ", chunks);
       const double formula = 1.0 / 3 * (stages - 1) / (chunks * microbatches);
       CHECK(bubble(stages, chunks, microbatches, Policy::zero_bubble) == doctest::Approx(formula).epsilon(0.01));
       if (chunks == 1)
@@ -72,8 +65,7 @@ TEST_CASE(
 
 TEST_CASE("if microbatches do not form full groups, the message-driven schedule beats having no chunks") {
   for (const auto& [stages, microbatches] : {std::pair{2, 9}, {4, 17}, {4, 30}, {8, 33}}) {
-    CAPTURE(stages);
-    CAPTURE(microbatches);
+    INFO("stages ", stages, ", microbatches ", microbatches);
     CHECK(bubble(stages, 2, microbatches, Policy::message_driven) <
           bubble(stages, 1, microbatches, Policy::message_driven));
   }

@@ -27,8 +27,7 @@ enum class Commits { at_once, wait, flip };
 constexpr models::Precision precision{DType::bf16, DType::f32};
 
 actors::TrainerOptions run_of(Commits commits) {
-  auto options = tests::small_run();
-  options.grid = {1, 1};
+  auto options = tests::small_run({1, 1});
   options.precision = precision;
   options.clip = commits == Commits::at_once ? 0 : 1;
   options.tiers = {.optimizer = TierKind::host,

@@ -14,8 +14,7 @@ using namespace ranvier;
 TEST_CASE("all ranks get the contributions of all, in one agreement after another") {
   for (const int ranks : {1, 2, 3, 5, 8}) {
     for (const std::uint64_t seed : test::seeds(20)) {
-      CAPTURE(ranks);
-      CAPTURE(seed);
+      INFO("ranks ", ranks, ", seed ", seed);
       runtime::Simulation simulation(ranks, {.seed = seed});
       std::vector<std::unique_ptr<actors::Consensus>> all;
       std::vector<std::vector<double>> values(static_cast<std::size_t>(ranks));

@@ -11,7 +11,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
@@ -221,8 +220,7 @@ class Batches {
 };
 
 actors::TrainerOptions random_options(std::mt19937_64& random, TierKind kind) {
-  auto options = tests::small_run();
-  options.grid = {1, 4};
+  auto options = tests::small_run({1, 4});
   options.group_size = 2;
   constexpr std::array scopes = {collectives::Scope::none, collectives::Scope::group, collectives::Scope::global};
   options.sharding = {scopes[random() % 3], scopes[random() % 3], scopes[random() % 3]};
@@ -269,10 +267,8 @@ TEST_CASE(
     "with gradients in a tier the device has a few slots of a bucket's size, regardless of the gradients' scope") {
   for (const char* sharding : {"ddp", "zero1", "mics", "zero3"}) {
     CAPTURE(std::string(sharding));
-    auto options = tests::small_run();
-    options.grid = {1, 4};
+    auto options = tests::small_run({1, 4}, sharding);
     options.group_size = 2;
-    options.sharding = collectives::parse_sharding(sharding);
     options.tiers = {.gradients = TierKind::host, .bucket_elements = 1024, .depth = 2};
     const auto device = runtime::make_inline_device();
     runtime::Simulation simulation(1, {});
@@ -280,9 +276,8 @@ TEST_CASE(
     const std::size_t slots = batches.states().shards_gradients() ? 2 : 0;
     CHECK(batches.memory().bytes(runtime::MemorySpace::device, runtime::MemoryKind::gradients) == slots * 4096);
     std::size_t elements = 0;
-    for (const UnitState& unit : batches.states().all()) {
+    for (const UnitState& unit : batches.states().all())
       elements += unit.gradients.size() * unit.gradients.front().range.count;
-    }
     CHECK(batches.memory().bytes(runtime::MemorySpace::pinned) >= elements * sizeof(float));
   }
 }

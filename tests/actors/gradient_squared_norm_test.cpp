@@ -56,9 +56,8 @@ std::vector<double> squares_of(const models::Architecture& architecture, const a
         continue;
       }
       std::vector<std::byte> record(count * width);
-      for (std::size_t x = 0; x < count; ++x) {
+      for (std::size_t x = 0; x < count; ++x)
         std::memcpy(record.data() + x * width, there + runs.at(x) * width, width);
-      }
       squares.take(bucket, record.data(), true);
     }
   }
@@ -74,8 +73,7 @@ TEST_CASE("squared norms have the same bits for any partition of units, in the u
   for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(tests::effort(20, 20, 7)))) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
-    auto options = tests::small_run();
-    options.grid = {1, rows};
+    auto options = tests::small_run({1, rows});
     options.batch_size = rows;
     options.group_size = 3;
     constexpr std::array scopes = {Scope::none, Scope::group, Scope::global};

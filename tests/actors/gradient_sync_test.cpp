@@ -12,7 +12,6 @@
 #include <deque>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -28,13 +27,8 @@ using runtime::DType;
 namespace {
 
 actors::TrainerOptions options_of(runtime::GridShape grid, const char* sharding) {
-  auto options = tests::small_run();
+  auto options = tests::bundled_run(sharding, grid.g_data);
   options.grid = grid;
-  options.batch_size = 8 * grid.g_data;
-  options.group_size = grid.g_data > 1 ? 2 : 1;
-  options.sharding = collectives::parse_sharding(sharding);
-  options.tiers.bucket_elements = 1024;
-  options.tiers.bundle_bytes = 1024;
   return options;
 }
 

@@ -160,9 +160,8 @@ bool same_result(const Reduction& reduction, const std::vector<Units>& some, con
       const Range piece = layout.range(reduction.piece(), reduction.elements(unit));
       const std::size_t bytes = size_of(reduction.dtype), r = static_cast<std::size_t>(rank);
       const std::size_t begin = (piece.begin - whole.begin) * bytes;
-      if (std::memcmp(some[r][unit].data() + begin, others[r][unit].data() + begin, piece.count * bytes) != 0) {
+      if (std::memcmp(some[r][unit].data() + begin, others[r][unit].data() + begin, piece.count * bytes) != 0)
         return false;
-      }
     }
   }
   return true;

@@ -5,7 +5,7 @@
 #include "runtime/files/xxh3.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <random>
 #include <utility>
 
 namespace ranvier::tests {

@@ -8,8 +8,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
-#include <random>
 #include <string>
 #include <vector>
 

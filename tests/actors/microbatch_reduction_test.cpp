@@ -7,8 +7,6 @@
 #include <doctest/doctest.h>
 
 #include <memory>
-#include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -22,11 +20,9 @@ namespace {
 constexpr int blocks = 3;
 
 actors::TrainerOptions options_of(int rows, const char* sharding, int ahead) {
-  auto options = tests::small_run();
-  options.grid = {1, rows};
+  auto options = tests::small_run({1, rows}, sharding);
   options.batch_size = 8 * rows;
   options.group_size = rows;
-  options.sharding = collectives::parse_sharding(sharding);
   options.prefetch = ahead;
   return options;
 }

@@ -10,7 +10,6 @@
 
 #include <doctest/doctest.h>
 
-#include <memory>
 #include <string>
 
 using namespace ranvier;
@@ -20,12 +19,10 @@ namespace {
 
 /// A rank of a column of `rows`, whose units have buckets that are slices of every finest piece.
 actors::RankPlan plan_of(const models::Architecture& architecture, int rows, const char* sharding) {
-  auto options = tests::small_run();
-  options.grid = {1, rows};
+  auto options = tests::small_run({1, rows}, sharding);
   options.batch_size = rows;
   options.microbatch_size = 1;
   options.group_size = rows == 1 ? 1 : 4;
-  options.sharding = collectives::parse_sharding(sharding);
   options.tiers.bucket_elements = std::size_t{1} << 17;
   options.algorithms = {"ring", "ring", "ring"};
   return actors::plan_rank(architecture, tests::RandomTokens(8, 37).sample_bytes(), options, rows == 1 ? 0 : 1);
@@ -80,8 +77,7 @@ TEST_CASE("a bucket is one launch of AdamW and one of the squared norm, as count
   const std::size_t work_of_step = launches(alone).steps / buckets(alone);
   for (const char* sharding : {"ddp", "mics", "zero1"}) {
     for (const int rows : {8, 64, 256}) {
-      CAPTURE(std::string(sharding));
-      CAPTURE(rows);
+      INFO("sharding ", std::string(sharding), ", rows ", rows);
       actors::RankPlan plan = plan_of(gpt, rows, sharding);
       const OperationCount count = actors::count_operations(plan);
       const Launches made = launches(plan);

@@ -15,12 +15,8 @@
 #include <random>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::TierKind;
-using tests::check_same_bits;
-using tests::check_trains_like;
-using tests::run_simulated;
-using tests::small_gpt;
-using tests::small_run;
 
 namespace {
 
@@ -30,14 +26,12 @@ using Piece = actors::ParameterRecords::Piece;
 class Driven {
  public:
   Driven(TierKind kind, const char* sharding, int prefetch, std::uint64_t seed)
-      : device_(runtime::make_cpu_device({})), architecture_(models::make_gpt(tests::small_gpt())), random_(seed) {
-    auto options = small_run();
-    options.grid = {2, 4};
+      : device_(runtime::make_cpu_device({})), architecture_(models::make_gpt(small_gpt())), random_(seed) {
+    auto options = small_run({2, 4}, sharding);
     options.group_size = 2;
-    options.sharding = collectives::parse_sharding(sharding);
     options.prefetch = prefetch;
     options.tiers = {.parameters = kind, .bucket_elements = 1100};
-    plan_ = actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), options, 1);
+    plan_ = actors::plan_rank(architecture_, RandomTokens(8, 37).sample_bytes(), options, 1);
     REQUIRE((plan_.parameter_records.answers.slots > 0) == (kind == TierKind::nvme));
     resources_.emplace(loop_, simulation_.transport(1), *device_, plan_.memory, plan_.tiers,
                        offload::FileOptions{.directories = {folder_.path()}});
@@ -182,7 +176,7 @@ class Driven {
     }
   }
 
-  tests::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   runtime::AsioLoop loop_;
   std::unique_ptr<runtime::Device> device_;
   runtime::Simulation simulation_{2, {}};  // for its transport, which is not used
@@ -209,8 +203,7 @@ TEST_CASE("offloaded parameters fetch and lend what was stored last, in any orde
     for (const char* sharding : {"zero3", "mics", "zero++"}) {
       for (const int prefetch : {0, 1, 3}) {
         if (!share.takes()) continue;
-        CAPTURE(std::string(sharding));
-        CAPTURE(prefetch);
+        INFO("sharding ", std::string(sharding), ", prefetch ", prefetch);
         Driven(kind, sharding, prefetch, seed).run();
       }
     }
@@ -220,7 +213,7 @@ TEST_CASE("offloaded parameters fetch and lend what was stored last, in any orde
 TEST_CASE("unsharded parameters off the device take only the device memory of a few layers' buffers") {
   auto gpt = small_gpt(12);
   gpt.vocab_size = 11;  // the blocks are the largest units
-  const tests::RandomTokens tokens(8, 11);
+  const RandomTokens tokens(8, 11);
   using runtime::MemoryKind;
   using runtime::MemorySpace;
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
@@ -261,12 +254,11 @@ TEST_CASE(
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();
     gpt.precision = {dtype, runtime::DType::f32};
-    auto options = small_run();
+    auto options = small_run({2, 2});
     options.steps = 3;
     options.eval_every = 2;
     options.eval_samples = options.batch_size;
     options.precision = gpt.precision;
-    options.grid = {2, 2};
     const auto on_device = run_simulated(gpt, options, 1);
     options.tiers.parameters = TierKind::host;
     std::uint64_t seed = 0;
@@ -276,9 +268,7 @@ TEST_CASE(
           for (const auto optimizer : {TierKind::device, TierKind::host}) {
             ++seed;
             if (!share.takes()) continue;
-            CAPTURE(prefetch);
-            CAPTURE(reuse);
-            CAPTURE(recompute);
+            INFO("prefetch ", prefetch, ", reuse ", reuse, ", recompute ", recompute);
             options.prefetch = prefetch;
             options.reuse = reuse;
             options.recompute = recompute;
@@ -299,17 +289,13 @@ TEST_CASE("parameters in host memory combine with every sharding, under any orde
     auto gpt = small_gpt();
     gpt.precision = {dtype, runtime::DType::f32};
     for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 4}, {3, 2}}) {
-      for (const char* name : tests::shardings) {
-        CAPTURE(std::string(name));
-        CAPTURE(g_inter);
-        CAPTURE(g_data);
-        auto options = small_run();
+      for (const char* name : shardings) {
+        INFO("name ", std::string(name), ", g_inter ", g_inter, ", g_data ", g_data);
+        auto options = small_run({g_inter, g_data}, name);
         options.steps = 3;
         options.precision = gpt.precision;
-        options.grid = {g_inter, g_data};
         options.group_size = 2;
-        options.sharding = collectives::parse_sharding(name);
-        tests::ReferenceJob on_device(gpt, options);
+        ReferenceJob on_device(gpt, options);
         options.tiers = {.parameters = TierKind::host, .bucket_elements = 1024};
         for (int i = 0; i < 4; ++i, ++seed) {
           if (!share.takes()) continue;

@@ -19,7 +19,6 @@
 #include <numeric>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 using namespace ranvier;
@@ -185,9 +184,8 @@ struct Column {
         if (++over < rows.size()) return;
         over = 0;
         if (++batch == batches) return stop();
-        for (std::size_t row = 0; row < rows.size(); ++row) {
+        for (std::size_t row = 0; row < rows.size(); ++row)
           simulation.loop(static_cast<int>(row)).post([this, row] { rows[row]->begin_next_batch(); });
-        }
       };
     }
   }
@@ -203,11 +201,9 @@ struct Column {
 };
 
 actors::TrainerOptions options_of(const char* sharding, Policy policy, int rows) {
-  auto options = tests::small_run();
-  options.grid = {2, rows};
+  auto options = tests::small_run({2, rows}, sharding);
   options.batch_size = 4 * rows;
   options.group_size = 2;
-  options.sharding = collectives::parse_sharding(sharding);
   options.policy = policy;
   return options;
 }

@@ -9,9 +9,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -105,11 +103,9 @@ struct Column {
     for (std::size_t r = 0; r < grid.size(); ++r) rows.push_back(std::make_unique<Row>(grid[r]));
   }
   static actors::TrainerOptions options(const char* sharding, int ranks) {
-    auto run = tests::small_run();
-    run.grid = {1, ranks};
+    auto run = tests::small_run({1, ranks}, sharding);
     run.batch_size = 8 * ranks;
     run.group_size = ranks % 2 == 0 ? 2 : 1;
-    run.sharding = collectives::parse_sharding(sharding);
     return run;
   }
   [[nodiscard]] std::vector<std::size_t> units() {

@@ -10,12 +10,11 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::actors;
+using namespace ranvier::tests;
 using runtime::DType;
-using tests::small_gpt;
 
 namespace {
 
@@ -33,13 +32,11 @@ runtime::MachineProfile machine() {
 }
 
 TrainerOptions job_of(const char* shard, int stages, int rows, int node_size, int group) {
-  TrainerOptions options = tests::small_run();
-  options.grid = {.g_inter = stages, .g_data = rows};
+  TrainerOptions options = small_run({.g_inter = stages, .g_data = rows}, shard);
   options.batch_size = rows * 3;
   options.microbatch_size = 1;
   options.policy = Policy::one_f_one_b;
   options.precision = {DType::bf16, DType::f32};
-  options.sharding = collectives::parse_sharding(shard);
   options.group_size = group;
   for (int rank = 0; rank < stages * rows; ++rank) options.node_of.push_back(rank / node_size);
   options.gpu = TrainerOptions::GpuMemory{.staged = true, .nccl = true};
@@ -49,9 +46,9 @@ TrainerOptions job_of(const char* shard, int stages, int rows, int node_size, in
 Prediction predicted(const TrainerOptions& options, const PredictionOptions& how) {
   models::GptOptions gpt = small_gpt();
   gpt.precision = options.precision;
-  const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
+  const RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
   // Some time by FLOPs and some by bytes, so that no two kinds of work end together by chance.
-  const tests::CostsOf rates(
+  const CostsOf rates(
       [](const runtime::WorkCost& cost) { return 1001 + std::floor(cost.flops + 0.37 * cost.bytes); });
   return PredictedJob(make_gpt(gpt), tokens, options, machine(), {rates, rates}, how).run();
 }
@@ -101,13 +98,9 @@ TEST_CASE("one of each set of equivalent rows predicts the result of all rows") 
       for (const char* const algorithm : {"auto", "hierarchical"}) {
         for (const TierKind tier : {TierKind::device, TierKind::host, TierKind::nvme}) {
           if (!share.takes()) continue;
-          CAPTURE(each.stages);
-          CAPTURE(each.rows);
-          CAPTURE(each.node_size);
-          CAPTURE(each.group);
-          CAPTURE(std::string(shard));
-          CAPTURE(std::string(algorithm));
-          CAPTURE(static_cast<int>(tier));
+          INFO("stages ", each.stages, ", rows ", each.rows, ", node_size ", each.node_size, ", group ", each.group,
+               ", shard ", std::string(shard), ", algorithm ", std::string(algorithm), ", tier ",
+               static_cast<int>(tier));
           TrainerOptions options = job_of(shard, each.stages, each.rows, each.node_size, each.group);
           options.algorithms = {algorithm, algorithm, algorithm};
           options.tiers.optimizer = options.tiers.parameters = options.tiers.gradients = tier;

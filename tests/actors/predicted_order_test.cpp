@@ -1,7 +1,6 @@
 // Real ranks, which compute and send real data, with the durations of a prediction: their operations are the
 // prediction's, in the same order and at the same times.
 #include "actors/predict/predicted_job.hpp"
-#include "models/core/initialize.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/timed_device.hpp"
 #include "tests/doubles/transports.hpp"
@@ -149,9 +148,7 @@ Run run_on_cluster(const models::GptOptions& gpt, const TrainerOptions& options,
     all.push_back(std::make_unique<Rank>(cluster.loop(r), transports.back(), *devices.back(), Rank::Samples{tokens},
                                          plan_rank(architecture, tokens.sample_bytes(), options, r)));
     if (kind == Devices::phantom) continue;
-    all.back()->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-    });
+    tests::load_initial_weights(*all.back(), options.seed);
   }
   for (int r = 0; r < ranks; ++r) {
     cluster.loop(r).post([&, r] {
@@ -206,14 +203,9 @@ TEST_CASE("a real job with a prediction's durations runs the predicted operation
             if (!groups && (std::string(shard) == "mics" || std::string(shard) == "paro-iig")) continue;
             if (grid.stages == 1 && policy != Policy::one_f_one_b) continue;
             if (!share.takes()) continue;
-            CAPTURE(grid.stages);
-            CAPTURE(grid.rows);
-            CAPTURE(std::string(shard));
-            CAPTURE(static_cast<int>(policy));
-            CAPTURE(microbatch);
-            CAPTURE(recompute);
-            TrainerOptions options = tests::small_run();
-            options.grid = {.g_inter = grid.stages, .g_data = grid.rows};
+            INFO("stages ", grid.stages, ", rows ", grid.rows, ", shard ", std::string(shard), ", policy ",
+                 static_cast<int>(policy), ", microbatch ", microbatch, ", recompute ", recompute);
+            TrainerOptions options = tests::small_run({.g_inter = grid.stages, .g_data = grid.rows});
             options.node_of = grid.node_of;
             options.microbatch_size = microbatch;
             options.batch_size = 4 * grid.rows;

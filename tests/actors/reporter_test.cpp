@@ -1,15 +1,15 @@
 #include "actors/watch/reporter.hpp"
 
+#include "tests/environment.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 using namespace ranvier::actors;
+using namespace ranvier::tests;
 using namespace std::chrono_literals;
 using doctest::Approx;
 
@@ -58,28 +59,10 @@ struct Run {
     return all;
   }
 
-  ranvier::tests::TemporaryFolder folder;
+  TemporaryFolder folder;
   ranvier::runtime::Duration now = 5s;
   std::int64_t steps = 0;
   Reporter reporter;
-};
-
-/// Sets or unsets an environment variable while the object exists.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* const before = std::getenv(name)) before_ = before;
-    set(value);
-  }
-  ~Variable() { set(before_ ? before_->c_str() : nullptr); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  void set(const char* value) const { value != nullptr ? setenv(name_, value, 1) : unsetenv(name_); }
-
-  const char* name_;
-  std::optional<std::string> before_;
 };
 
 /// Output of `say` on the standard output, which is a terminal or a pipe meanwhile. Less than a pipe's capacity.
@@ -163,19 +146,15 @@ TEST_CASE("a terminal gets colors and a progress bar, and a pipe gets neither") 
   const OnItsOwn own;
   const std::string shown = output_of(true, [] { ten_steps(ten); });
   INFO(shown);
-  for (const char* colour : {"\033[31mstep  5/10  bad step", "\033[32mstep 10/10  validation loss",
-                             "\033[33mstep 10/10  warning: checkpoint failed"})
-    CHECK(shown.find(colour) != std::string::npos);
+  check_has(shown, {"\033[31mstep  5/10  bad step", "\033[32mstep 10/10  validation loss",
+                    "\033[33mstep 10/10  warning: checkpoint failed"});
   CHECK(shown.find("earlier checkpoints remain, training continues") < shown.rfind("earlier checkpoints remain"));
   CHECK(shown.rfind("training continues") < shown.rfind("earlier checkpoints remain"));
-  CHECK(shown.find("\033[0m") != std::string::npos);
-  CHECK(shown.find("[####################....................] 50%") != std::string::npos);
+  check_has(shown, {"\033[0m", "[####################....................] 50%"});
   const std::string piped = output_of(false, [] { ten_steps(ten); });
   INFO(piped);
-  CHECK(piped.find('\033') == std::string::npos);
-  CHECK(piped.find('\r') == std::string::npos);
-  CHECK(piped.find("50%") == std::string::npos);
-  CHECK(piped.find("validation loss") != std::string::npos);
+  check_lacks(piped, {"\033", "\r", "50%"});
+  check_has(piped, {"validation loss"});
 }
 
 TEST_CASE("with NO_COLOR there are no colors, but the progress bar stays") {
@@ -184,12 +163,11 @@ TEST_CASE("with NO_COLOR there are no colors, but the progress bar stays") {
     const Variable refused(name, value);
     const std::string shown = output_of(true, [] { ten_steps(ten); });
     INFO(shown);
-    CHECK(shown.find("\033[3") == std::string::npos);
-    CHECK(shown.find("\033[0m") == std::string::npos);
-    CHECK(shown.find("] 50%") != std::string::npos);
+    check_lacks(shown, {"\033[3", "\033[0m"});
+    check_has(shown, {"] 50%"});
   }
   const Variable empty("NO_COLOR", "");  // has no meaning
-  CHECK(output_of(true, [] { ten_steps(ten); }).find("\033[32m") != std::string::npos);
+  check_has(output_of(true, [] { ten_steps(ten); }), {"\033[32m"});
 }
 
 TEST_CASE("under mpirun the launcher's output decides, not the terminal that it gives its ranks") {
@@ -200,7 +178,7 @@ TEST_CASE("under mpirun the launcher's output decides, not the terminal that it 
   char target[256] = "";
   if (readlink(parent.c_str(), target, sizeof target - 1) < 0 || std::string_view(target).starts_with("/dev/"))
     return;
-  CHECK(output_of(true, [] { ten_steps(ten); }).find('\033') == std::string::npos);
+  check_lacks(output_of(true, [] { ten_steps(ten); }), {"\033"});
 }
 
 TEST_CASE("step lines are as rare as requested, except the first, the last and bad steps") {
@@ -223,9 +201,8 @@ TEST_CASE("without step lines warnings, evaluations and checkpoints are printed,
     const std::string shown = output_of(terminal, [&] { ten_steps(options); });
     INFO(shown);
     CHECK(steps_with_lines(shown).empty());
-    CHECK(shown.find("%") == std::string::npos);
-    for (const char* words : {"bad step", "validation loss", "checkpoint: 1.0 MiB", "warning: checkpoint failed"})
-      CHECK(shown.find(words) != std::string::npos);
+    check_lacks(shown, {"%"});
+    check_has(shown, {"bad step", "validation loss", "checkpoint: 1.0 MiB", "warning: checkpoint failed"});
   }
   options.quiet = true;
   CHECK(output_of(true, [&] { ten_steps(options); }).empty());
@@ -351,18 +328,15 @@ TEST_CASE("a step's line has MFU, or the measured fraction with its name if MFU 
       reporter.step({.step = 2}, 600ms);
     });
   };
-  const auto has = [](const std::string& text, const char* words) { return text.find(words) != text.npos; };
   const std::string raised = "(measured peak raised to 10kFLOP/s from 4kFLOP/s)";
   const std::string cpu = line({.measured = 4000});
-  CHECK(has(cpu, "tok/s  MFU  50.0%  mem"));
-  CHECK(has(cpu, raised.c_str()));
+  check_has(cpu, {"tok/s  MFU  50.0%  mem", raised});
   const std::string gpu = line({.measured = 4000, .data_sheet = 8000.0});
-  CHECK(has(gpu, "tok/s  MFU  25.0%  mem"));
-  CHECK_FALSE(has(gpu, "measured peak"));
+  check_has(gpu, {"tok/s  MFU  25.0%  mem"});
+  check_lacks(gpu, {"measured peak"});
   const std::string unknown = line({.measured = 4000, .data_sheet = 0.0});
-  CHECK(has(unknown, "tok/s  measured MFU  50.0%  mem"));
-  CHECK(has(unknown, raised.c_str()));
-  CHECK(has(line({}), "tok/s  MFU      -  mem"));
+  check_has(unknown, {"tok/s  measured MFU  50.0%  mem", raised});
+  check_has(line({}), {"tok/s  MFU      -  mem"});
 }
 
 TEST_CASE("a step's time is the time between results, regardless of when the reporter processes them") {

@@ -65,7 +65,7 @@ void check_trains_like(ReferenceJob& reference, const models::GptOptions& gpt,
                        const actors::TrainerOptions& options, std::uint64_t seed) {
   CAPTURE(seed);
   const auto devices = seed % 2 == 0 ? Devices::inline_ : Devices::delayed;
-  check_same_bits(reference.result(), run_simulated(gpt, options, seed, {}, 1 << 20, devices));
+  check_same_bits(reference.result(), run_simulated(gpt, options, seed, devices));
 }
 
 }  // namespace ranvier::tests

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <numeric>
 
 using namespace ranvier;
 using namespace ranvier::actors;
@@ -26,7 +25,7 @@ constexpr Row table_1[] = {{"zero1", whole, whole, all},    {"zero2", whole, all
                            {"zero++", all, all, all, true}, {"paro-igg", group, all, all},
                            {"paro-iig", group, group, all}, {"paro-nig", whole, group, all}};
 
-models::GptOptions small_gpt() {
+models::GptOptions tiny_gpt() {
   return {.layers = 4, .hidden = 48, .heads = 3, .vocab_size = 100, .sequence_length = 20};
 }
 
@@ -39,9 +38,7 @@ TEST_CASE("each rank holds exactly the bytes of PaRO's Table 1") {
     const std::size_t psi = std::size_t(N) * 32 * 108;
     const auto share = [&, N = N, M = M](int of) { return psi / std::size_t(of == all ? N : of == group ? M : 1); };
     for (const auto& row : table_1) {
-      CAPTURE(row.name);
-      CAPTURE(N);
-      CAPTURE(M);
+      INFO("name ", row.name, ", N ", N, ", M ", M);
       const auto sharding = parse_sharding(row.name);
       const std::size_t copies = share(row.p) + (row.secondary ? share(group) : 0);
       CHECK(state_bytes(units, sharding, N, M, {DType::bf16, DType::bf16}) ==
@@ -63,8 +60,7 @@ TEST_CASE("a rank holds P of Ψ − Ψ′ frozen parameters at one scope, and P,
     };
     for (const auto& frozen : table_1) {
       for (const auto& trained : table_1) {
-        CAPTURE(frozen.name);
-        CAPTURE(trained.name);
+        INFO("frozen.name ", frozen.name, ", trained.name ", trained.name);
         const std::size_t of_base = share(base, frozen.p) + (frozen.secondary ? share(base, group) : 0);
         const std::size_t of_trained =
             share(adapters, trained.p) + (trained.secondary ? share(adapters, group) : 0);
@@ -100,7 +96,7 @@ TEST_CASE("a unit that two layers of a stage use has two gradients") {
 }
 
 TEST_CASE("units are padded so that every rank's piece is aligned, and by no more than necessary") {
-  const auto gpt = models::make_gpt(small_gpt());
+  const auto gpt = models::make_gpt(tiny_gpt());
   for (const int ranks : {1, 2, 3, 4, 6, 7}) {
     CAPTURE(ranks);
     const auto units = gpt.units();
@@ -121,7 +117,7 @@ TEST_CASE("units are padded so that every rank's piece is aligned, and by no mor
 }
 
 TEST_CASE("stages have the units of their layers, a tied one on both") {
-  const auto gpt = models::make_gpt(small_gpt());
+  const auto gpt = models::make_gpt(tiny_gpt());
   const auto first = sharded_units(gpt, {0, 3}, 2), last = sharded_units(gpt, {3, gpt.layers.size()}, 2);
   CHECK(first.size() == 4);  // wte, wpe, h.0, h.1
   CHECK(last.size() == 4);   // h.2, h.3, ln_f, wte

@@ -48,6 +48,12 @@ void RandomTokens::read_document_starts(std::int64_t first, int count, std::int3
     for (int t = 0, start = 0; t < length_; ++t) *to++ = start = t > 0 && begins(s, t) ? t : start;
 }
 
+void load_initial_weights(actors::Rank& rank, std::uint64_t seed) {
+  rank.load_weights([seed](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+    models::initialize(unit, seed, begin, begin + out.size(), out.data());
+  });
+}
+
 JobResult run_simulated(const models::Architecture& architecture, const models::SampleSource& tokens,
                         const actors::TrainerOptions& options, std::uint64_t seed,
                         const std::map<int, int>& stop_requests, Devices kind, const Attach& attach,
@@ -94,9 +100,7 @@ JobResult run_simulated(const models::Architecture& architecture, const models::
     trainers.push_back(std::make_unique<actors::Rank>(simulation.loop(r), *transport, *devices.back(),
                                                       actors::Rank::Samples{tokens, &tokens}, std::move(plan)));
     actors::Rank& trainer = *trainers.back();
-    trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-    });
+    load_initial_weights(trainer, options.seed);
     if (prepare) prepare(simulation.loop(r), trainer);
     if (kind == Devices::far) {
       auto& far = dynamic_cast<FarDevice&>(*devices.back());
@@ -109,9 +113,8 @@ JobResult run_simulated(const models::Architecture& architecture, const models::
                [&, r](const actors::StepResult& step) {
                  steps[static_cast<std::size_t>(r)].push_back(step);
                  const auto request = stop_requests.find(r);
-                 if (request != stop_requests.end() && request->second == step.step) {
+                 if (request != stop_requests.end() && request->second == step.step)
                    trainers[static_cast<std::size_t>(r)]->trainer().request_stop();
-                 }
                },
            .evaluation =
                [&, r](const actors::EvaluationResult& evaluation) {

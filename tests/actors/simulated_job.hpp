@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ranvier::tests {
@@ -78,8 +79,10 @@ inline models::GptOptions in_precision(models::GptOptions gpt, const models::Pre
   return gpt;
 }
 
-inline actors::TrainerOptions small_run() {
+inline actors::TrainerOptions small_run(runtime::GridShape grid = {}, std::string_view sharding = "ddp") {
   actors::TrainerOptions options;
+  options.grid = grid;
+  options.sharding = collectives::parse_sharding(sharding);
   options.batch_size = 8;
   options.microbatch_size = 2;
   options.steps = 2;
@@ -87,6 +90,9 @@ inline actors::TrainerOptions small_run() {
   options.learning_rate = {.peak = 1e-2, .steps = 2};
   return options;
 }
+
+/// Gives a rank the initial weights of a run with this seed.
+void load_initial_weights(actors::Rank& rank, std::uint64_t seed);
 
 /// Runs the job to its end; `stop_requests` maps ranks to the step of their stop request. Throws if ranks disagree
 /// about results, or replicas of a unit about its weights.
@@ -99,6 +105,10 @@ inline actors::TrainerOptions small_run() {
 [[nodiscard]] JobResult run_simulated(const models::GptOptions& gpt, const actors::TrainerOptions& options,
                                       std::uint64_t seed, const std::map<int, int>& stop_requests = {},
                                       std::int64_t samples = 1 << 20, Devices kind = Devices::inline_);
+[[nodiscard]] inline JobResult run_simulated(const models::GptOptions& gpt, const actors::TrainerOptions& options,
+                                             std::uint64_t seed, Devices kind) {
+  return run_simulated(gpt, options, seed, {}, 1 << 20, kind);
+}
 
 /// Randomly chooses locations of states, recomputation and prefetching: `draw(least, most)` gives a number. The
 /// precision must be set before.

@@ -71,10 +71,7 @@ TEST_CASE("ranks with several model chunks compute equally much, as far as undiv
   for (const SliceMap map : {SliceMap{2, 2}, {2, 3}, {3, 2}, {4, 2}}) {
     for (const int blocks : {6, 9, 12}) {
       for (const double head : {0.2, 1.7, 5.4}) {
-        CAPTURE(map.stages);
-        CAPTURE(map.chunks);
-        CAPTURE(blocks);
-        CAPTURE(head);
+        INFO("stages ", map.stages, ", chunks ", map.chunks, ", blocks ", blocks, ", head ", head);
         const auto costs = gpt(blocks, head);
         if (costs.size() < static_cast<std::size_t>(map.slices())) continue;
         const auto slices = balance_slices(costs, map);

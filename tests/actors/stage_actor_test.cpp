@@ -6,6 +6,7 @@
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/delayed_device.hpp"
 #include "tests/seeds.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/ranges.h>
@@ -21,6 +22,7 @@
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::PassResource;
 using actors::Policy;
 using models::Stage;
@@ -142,9 +144,8 @@ class Middle {
  public:
   Middle(std::uint64_t seed, Policy policy, int slots, int recompute, int deferred_slots = 0)
       : simulation_(3, {.seed = seed}), device_(simulation_.loop(1), seed), random_(seed) {
-    for (int l = 0; l < layers + 2; ++l) {
+    for (int l = 0; l < layers + 2; ++l)
       architecture_.layers.push_back(std::make_unique<Noted>(fmt::format("l{}", l), l == layers + 1, log_));
-    }
     architecture_.positions = positions;
     runtime::MemoryPlan memory;
     share_.stage = std::make_unique<models::StageSlices>(
@@ -213,7 +214,7 @@ class Middle {
   }
 
   runtime::Simulation simulation_;
-  tests::DelayedDevice device_;
+  DelayedDevice device_;
   std::mt19937_64 random_;
   // During a call, the actor's details name the call.
   Log log_ = [this](const std::string& layer, const std::string& what, std::int64_t first_sample) {
@@ -225,7 +226,7 @@ class Middle {
   };
   models::Architecture architecture_;
   actors::ModelShare share_;
-  tests::RandomTokens source_{positions, 7};
+  RandomTokens source_{positions, 7};
   std::optional<actors::Loader::Places> places_;
   std::optional<actors::Loader> loader_;
   std::vector<std::unique_ptr<std::vector<std::byte>>> buffers_;
@@ -299,14 +300,14 @@ class Single {
   };
 
   runtime::Simulation simulation_;
-  tests::DelayedDevice device_;
+  DelayedDevice device_;
   Log log_ = [this](const std::string& layer, const std::string& what, std::int64_t first_sample) {
-    CHECK(actor_->details().find("layer " + layer) != std::string::npos);
+    check_has(actor_->details(), {"layer " + layer});
     calls.push_back(fmt::format("{} {} m{}", what, layer, first_sample / microbatch_size));
   };
   models::Architecture architecture_;
   actors::ModelShare share_;
-  tests::RandomTokens source_{positions, 7};
+  RandomTokens source_{positions, 7};
   Begins begins_{*this};
   std::optional<actors::Loader::Places> places_;
   std::optional<actors::Loader> loader_;

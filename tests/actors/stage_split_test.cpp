@@ -124,8 +124,7 @@ TEST_CASE("a row takes the time of its slowest stage and a microbatch of the oth
 TEST_CASE("an even split is kept, and a better one is predicted with its real step time") {
   models::GptOptions gpt = tests::small_gpt(10);
   gpt.vocab_size = 300;
-  TrainerOptions options = tests::small_run();
-  options.grid = {.g_inter = 3, .g_data = 1};
+  TrainerOptions options = tests::small_run({.g_inter = 3, .g_data = 1});
   options.batch_size = 8;
   options.microbatch_size = 1;
   options.rebalance_steps = 2;
@@ -144,8 +143,7 @@ TEST_CASE("an even split is kept, and a better one is predicted with its real st
     CHECK_FALSE(after.advice->helps());
     CHECK(after.step_seconds < before.step_seconds);
     const double gain = before.advice->row_seconds_now - before.advice->row_seconds_then;
-    CAPTURE(before.step_seconds);
-    CAPTURE(after.step_seconds);
+    INFO("before.step_seconds ", before.step_seconds, ", after.step_seconds ", after.step_seconds);
     CHECK((before.step_seconds - after.step_seconds) / gain == doctest::Approx(1).epsilon(0.25));
     for (std::size_t s = 0; s < after.advice->measured.size(); ++s) {
       CHECK(after.advice->measured[s].all() == doctest::Approx(before.advice->seconds_then[s]).epsilon(0.02));
@@ -180,8 +178,7 @@ TEST_CASE("an even split is kept, and a better one is predicted with its real st
 
 TEST_CASE("layers are timed on request, and once") {
   const models::GptOptions gpt = tests::small_gpt(6);
-  TrainerOptions options = tests::small_run();
-  options.grid = {.g_inter = 2, .g_data = 2};
+  TrainerOptions options = tests::small_run({.g_inter = 2, .g_data = 2});
   CHECK_FALSE(measured(gpt, options, {}).advice);
   options.rebalance_steps = 5;
   const tests::RandomTokens tokens(8, 37);

@@ -39,8 +39,7 @@ TEST_CASE("all activations are saved if they fit, and take more memory than few"
   using models::SavedActivations;
   const auto architecture = models::make_gpt(tests::small_gpt(4));
   const tests::RandomTokens tokens(8, 37);
-  auto options = tests::small_run();
-  options.grid = {2, 1};
+  auto options = tests::small_run({2, 1});
   const auto planned = [&](int recompute) {
     options.recompute = recompute;
     return actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
@@ -68,8 +67,7 @@ TEST_CASE("all activations are saved if they fit, and take more memory than few"
 TEST_CASE("a stage knows its ends and its units") {
   const auto architecture = models::make_gpt(tests::small_gpt(4));
   const tests::RandomTokens tokens(8, 37);
-  auto options = tests::small_run();
-  options.grid = {2, 1};
+  auto options = tests::small_run({2, 1});
   const auto front = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
   const auto back = actors::plan_rank(architecture, tokens.sample_bytes(), options, 1);
   CHECK(front.stage->first());
@@ -97,8 +95,7 @@ TEST_CASE(
 TEST_CASE("a batch that is not divisible by the rows is refused") {
   const auto architecture = models::make_gpt(tests::small_gpt(4));
   const tests::RandomTokens tokens(8, 37);
-  auto options = tests::small_run();
-  options.grid = {1, 3};
+  auto options = tests::small_run({1, 3});
   CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
                        doctest::Contains("`batch_size` 8 is not divisible by `g_data` 3"), Error);
 }

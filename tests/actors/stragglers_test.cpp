@@ -8,7 +8,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -28,8 +27,7 @@ struct Watched {
 Watched watched(const runtime::GridShape& grid, int steps, const Disturbances& disturbances,
                 Policy policy = Policy::message_driven) {
   const runtime::MachineProfile profile = tests::instant_machine();
-  TrainerOptions options = tests::small_run();
-  options.grid = grid;
+  TrainerOptions options = tests::small_run(grid);
   options.batch_size = 4 * grid.g_data;
   options.microbatch_size = 1;
   options.policy = policy;
@@ -140,8 +138,7 @@ TEST_CASE("in a job the slow rank is named, with its cost, under every schedule"
   for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::zero_bubble}) {
     const double usual = watched(grid, steps, {}, policy).step_seconds;
     for (const int rank : {0, 4, 5}) {
-      CAPTURE(to_string(policy));
-      CAPTURE(rank);
+      INFO("policy ", to_string(policy), ", rank ", rank);
       std::vector<double> slow(6, 1.0);
       slow[std::size_t(rank)] = 1.6;
       const Watched job = watched(grid, steps, {.seed = 5, .jitter = 0.1, .slow_ranks = slow}, policy);

@@ -6,11 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 using namespace ranvier;
@@ -70,8 +66,7 @@ class Stage {
 };
 
 actors::TrainerOptions options_of(int stages, int rows, DType dtype) {
-  auto options = tests::small_run();
-  options.grid = {stages, rows};
+  auto options = tests::small_run({stages, rows});
   options.precision = {dtype, dtype};
   return options;
 }

@@ -82,15 +82,13 @@ TEST_CASE("written training state reads back unchanged, with any location and sh
   for (const std::uint64_t seed : test::seeds(test::sanitized ? 12 : 54)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
-    auto options = tests::small_run();
-    options.grid = {1, 4};
+    auto options = tests::small_run({1, 4});
     options.group_size = 2;
     constexpr std::array scopes = {Scope::none, Scope::group, Scope::global};
     options.sharding = {scopes[random() % 3], scopes[random() % 3], scopes[seed % 3]};
     options.tiers.optimizer = std::array{TierKind::device, TierKind::host, TierKind::nvme}[seed / 3 % 3];
-    if (options.tiers.optimizer != TierKind::device) {
+    if (options.tiers.optimizer != TierKind::device)
       options.tiers.step = random() % 2 == 0 ? actors::StepLocation::device : actors::StepLocation::host;
-    }
     if (random() % 2 == 0) options.precision = {DType::bf16, DType::f32};
     options.tiers.bucket_elements = std::array{600, 1500, 5000, 1 << 20}[random() % 4];
     options.tiers.files = {.directories = {folder.path()}, .checksums = random() % 2 == 0};

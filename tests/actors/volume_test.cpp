@@ -6,7 +6,6 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <numeric>
 #include <string>
 
 using namespace ranvier;
@@ -79,10 +78,7 @@ TEST_CASE("flat rings send the volume of Table 2, element by element") {
     VolumeCounter counter(flat_rings(static_cast<int>(N), static_cast<int>(M)));
     const auto units = moves_of(std::vector<ShardedUnit>{{N * 32 * 5}, {N * 32}, {N * 32 * 5}}, s);
     for (const auto& [name, forward, backward, update] : table_2) {
-      CAPTURE(name);
-      CAPTURE(N);
-      CAPTURE(M);
-      CAPTURE(s);
+      INFO("name ", name, ", N ", N, ", M ", M, ", s ", s);
       // With one group its ring is the global one, whose closing edge is inside the group.
       const auto volume = counter.count(units, parse_sharding(name));
       if (g == 1) {
@@ -125,8 +121,7 @@ TEST_CASE("the gather of frozen parameters has Ψ − Ψ′ elements, and the re
                                 s);
     for (const Way& frozen : table_2(base)) {
       for (const Way& trained : table_2(adapters)) {
-        CAPTURE(frozen.name);
-        CAPTURE(trained.name);
+        INFO("frozen.name ", frozen.name, ", trained.name ", trained.name);
         const auto volume = counter.count(units, {parse_sharding(frozen.name), parse_sharding(trained.name)});
         check(volume.forward, frozen.forward + trained.forward);
         check(volume.backward, frozen.gather + trained.gather + trained.scatter);
@@ -159,9 +154,7 @@ TEST_CASE("between groups the number of elements is that in the last column of T
 TEST_CASE("a hierarchical gather in a group that spans nodes sends (p - k)/p out of each node") {
   for (const auto& [p, k] : {std::pair{4, 2}, {6, 3}, {6, 2}, {16, 8}}) {
     for (const int groups : {1, 3}) {
-      CAPTURE(p);
-      CAPTURE(k);
-      CAPTURE(groups);
+      INFO("p ", p, ", k ", k, ", groups ", groups);
       const int ranks = p * groups;
       const std::size_t psi = std::size_t(ranks) * 32 * 9;
       const auto nodes_of_group = std::uint64_t(p / k);

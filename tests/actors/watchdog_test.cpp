@@ -1,6 +1,5 @@
 // Which ranks the watchdogs of a job name, in virtual time, and which they leave alone.
 #include "actors/watch/watchdog.hpp"
-#include "models/core/initialize.hpp"
 #include "runtime/liveness/time_limits.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/delayed_device.hpp"
@@ -8,11 +7,11 @@
 #include "tests/doubles/simulated_tier.hpp"
 #include "tests/effort.hpp"
 #include "tests/seeds.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
 #include <array>
-#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -20,6 +19,7 @@
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 namespace {
@@ -28,7 +28,7 @@ constexpr runtime::Duration timeout = 100ms;
 constexpr runtime::Duration quick = 20us;
 
 /// Loses one message.
-class LosingTransport final : public tests::ForwardingTransport {
+class LosingTransport final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;
 
@@ -146,10 +146,8 @@ struct Watched {
 };
 
 Watched run_watched(const Job& job) {
-  auto options = tests::small_run();
-  options.grid = job.grid;
+  auto options = small_run(job.grid, job.sharding);
   options.group_size = job.grid.g_data;
-  options.sharding = collectives::parse_sharding(job.sharding);
   options.policy = job.policy;
   options.tiers = job.tiers;
   options.tiers.files.directories = {"simulated"};
@@ -160,11 +158,11 @@ Watched run_watched(const Job& job) {
   if (job.checkpoint_every > 0) options.checkpoint_staging = std::size_t{40} << 10;
   const Trouble& trouble = job.trouble;
   if (trouble.fault) options.fault = {.rank = trouble.rank, .step = 2, .kind = *trouble.fault};
-  const auto architecture = models::make_gpt(tests::small_gpt());
-  const tests::RandomTokens tokens(8, 37);
+  const auto architecture = models::make_gpt(small_gpt());
+  const RandomTokens tokens(8, 37);
   const int ranks = job.grid.ranks();
   runtime::Simulation simulation(ranks, {.seed = job.seed, .longest_message_delay = job.longest_message});
-  std::vector<std::unique_ptr<tests::DelayedDevice>> devices;
+  std::vector<std::unique_ptr<DelayedDevice>> devices;
   std::vector<std::unique_ptr<LosingTransport>> transports;
   std::vector<std::unique_ptr<SlowTarget>> targets;
   std::vector<std::unique_ptr<actors::Rank>> trainers;
@@ -174,16 +172,14 @@ Watched run_watched(const Job& job) {
   for (int r = 0; r < ranks; ++r) {
     auto& loop = simulation.loop(r);
     const bool troubled = r == trouble.rank;
-    devices.push_back(std::make_unique<tests::DelayedDevice>(loop, job.seed + static_cast<std::uint64_t>(r),
-                                                             troubled ? trouble.slow : job.slow_everywhere, 1));
+    devices.push_back(std::make_unique<DelayedDevice>(loop, job.seed + static_cast<std::uint64_t>(r),
+                                                      troubled ? trouble.slow : job.slow_everywhere, 1));
     transports.push_back(std::make_unique<LosingTransport>(simulation.transport(r)));
     trainers.push_back(
         std::make_unique<actors::Rank>(loop, *transports.back(), *devices.back(), actors::Rank::Samples{tokens},
                                        actors::plan_rank(architecture, tokens.sample_bytes(), options, r)));
     auto* trainer = trainers.back().get();
-    trainer->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-    });
+    load_initial_weights(*trainer, options.seed);
     if (job.checkpoint_every > 0) {
       targets.push_back(
           std::make_unique<SlowTarget>(loop, drawn(2 * job.seed + static_cast<std::uint64_t>(r), job.longest_put)));
@@ -234,7 +230,7 @@ Watched run_watched(const Job& job) {
   return result;
 }
 
-constexpr const char* shardings[] = {"ddp", "zero1", "zero2", "zero3", "mics", "zero++"};
+constexpr const char* watched_shardings[] = {"ddp", "zero1", "zero2", "zero3", "mics", "zero++"};
 
 /// Work that is done when the test requests it.
 class Disk final : public runtime::ProgressSource {
@@ -269,9 +265,8 @@ actors::Watchdog::Options alone() {
 
 TEST_CASE("a rank whose streams are slower than the timeout is working, regardless of their work") {
   for (const char* sharding : {"ddp", "zero1", "zero2", "zero3", "mics", "GNI", "zero++"}) {
-    for (int seed = 1; seed <= tests::effort(2, 6, 1); ++seed) {
-      CAPTURE(sharding);
-      CAPTURE(seed);
+    for (int seed = 1; seed <= effort(2, 6, 1); ++seed) {
+      INFO("sharding ", sharding, ", seed ", seed);
       // A single item takes less than the timeout, a pass far longer.
       const Watched watched = run_watched(
           {.sharding = sharding, .seed = static_cast<std::uint64_t>(seed), .trouble = {.rank = 1, .slow = 80ms}});
@@ -282,7 +277,7 @@ TEST_CASE("a rank whose streams are slower than the timeout is working, regardle
 }
 
 TEST_CASE("a healthy job is left alone for any length of its delays") {
-  const int seeds = tests::effort(1000, 10000, 20);
+  const int seeds = effort(1000, 10000, 20);
   for (int i = 0; i < seeds; ++i) {
     const auto seed = static_cast<std::uint64_t>(i + 1);
     std::mt19937_64 random(seed);
@@ -300,7 +295,7 @@ TEST_CASE("a healthy job is left alone for any length of its delays") {
       tiers.bucket_elements = std::size_t{256} << random() % 4;
     }
     const Job job{.grid = grids[random() % 5],
-                  .sharding = shardings[random() % 6],
+                  .sharding = watched_shardings[random() % 6],
                   .seed = seed,
                   .trouble = {.rank = static_cast<int>(random() % 2), .slow = random() % 2 == 0 ? 90ms : 20us},
                   .longest_message = random() % 2 == 0 ? 20ms : 1ms,
@@ -312,13 +307,9 @@ TEST_CASE("a healthy job is left alone for any length of its delays") {
                   .longest_transfer = random() % 2 == 0 ? 250ms : 1ms,
                   .checkpoint_every = leaves ? static_cast<std::int64_t>(random() % 2) : 0,
                   .longest_put = random() % 2 == 0 ? 1s : 1ms};
-    CAPTURE(seed);
-    CAPTURE(std::string(to_string(tiers.optimizer)));
-    CAPTURE(std::string(to_string(tiers.gradients)));
-    CAPTURE(std::string(to_string(tiers.parameters)));
-    CAPTURE(job.grid.g_inter);
-    CAPTURE(job.grid.g_data);
-    CAPTURE(job.sharding);
+    INFO("seed ", seed, ", optimizer ", std::string(to_string(tiers.optimizer)), ", gradients ",
+         std::string(to_string(tiers.gradients)), ", parameters ", std::string(to_string(tiers.parameters)),
+         ", g_inter ", job.grid.g_inter, ", g_data ", job.grid.g_data, ", sharding ", job.sharding);
     const Watched watched = run_watched(job);
     CHECK(watched.error == "");
     CHECK(watched.steps == 2);
@@ -331,15 +322,12 @@ TEST_CASE("a stream whose work does not end is named by its own rank, with the w
     for (const char* stream : {"compute", "load", "reduce"}) {
       const int last = grid.ranks() - 1;
       if (std::string(stream) == "reduce" && grid.g_data == 1) continue;
-      CAPTURE(grid.g_inter);
-      CAPTURE(grid.g_data);
-      CAPTURE(stream);
+      INFO("g_inter ", grid.g_inter, ", g_data ", grid.g_data, ", stream ", stream);
       const Watched watched =
           run_watched({.grid = grid, .sharding = "zero2", .trouble = {.rank = last, .stalled_stream = stream}});
       CAPTURE(watched.error);
       CHECK(watched.error.starts_with(fmt::format("rank {} stands still: ", last)));
-      CHECK(watched.error.find(fmt::format("stream '{}', unfinished for", stream)) != std::string::npos);
-      CHECK(watched.error.find("no progress there for") != std::string::npos);
+      check_has(watched.error, {fmt::format("stream '{}', unfinished for", stream), "no progress there for"});
     }
   }
 }
@@ -371,9 +359,8 @@ TEST_CASE("a gradient that is never sent is named by a stage whose weight gradie
     const Watched watched =
         run_watched({.grid = {3, 1}, .trouble = {.rank = 1, .lost = runtime::Channel::gradient}, .policy = policy});
     CAPTURE(watched.error);
-    CHECK(watched.error.find("the gradient of microbatch") != std::string::npos);
-    CHECK(watched.error.find("rank 1 ") != std::string::npos);
-    CHECK(watched.error.find("rank 2 is alive") == std::string::npos);
+    check_has(watched.error, {"the gradient of microbatch", "rank 1 "});
+    check_lacks(watched.error, {"rank 2 is alive"});
   }
 }
 
@@ -381,13 +368,10 @@ TEST_CASE("a message that is never sent is named by the rank that waits for it")
   for (const auto& [channel, words] : {std::pair{runtime::Channel::activation, "the activation of microbatch"},
                                        std::pair{runtime::Channel::summary, "the agreement of all ranks"}}) {
     for (const runtime::GridShape grid : {runtime::GridShape{2, 1}, {2, 2}}) {
-      CAPTURE(words);
-      CAPTURE(grid.g_data);
+      INFO("words ", words, ", g_data ", grid.g_data);
       const Watched watched = run_watched({.grid = grid, .trouble = {.rank = 0, .lost = channel}});
       CAPTURE(watched.error);
-      CHECK(watched.error.find("has waited for") != std::string::npos);
-      CHECK(watched.error.find(words) != std::string::npos);
-      CHECK(watched.error.find("rank 0 ") != std::string::npos);
+      check_has(watched.error, {"has waited for", words, "rank 0 "});
     }
   }
 }
@@ -434,8 +418,7 @@ TEST_CASE("ranks that are all idle are ended, and not before the last of them is
     CAPTURE(message);
     CHECK(loop.now() > 16 * timeout);
     CHECK(loop.now() < 18 * timeout);
-    CHECK(message.find(" stands still: it is idle and waits for no rank, like all other ranks; no progress for") !=
-          std::string::npos);
+    check_has(message, {" stands still: it is idle and waits for no rank, like all other ranks; no progress for"});
   }
 }
 
@@ -478,22 +461,20 @@ TEST_CASE("without messages an idle rank is left alone, and a read that does not
 }
 
 TEST_CASE("a row that stops taking part is named, with the operations that wait for it") {
-  for (const char* sharding : shardings) {
+  for (const char* sharding : watched_shardings) {
     CAPTURE(sharding);
     const Watched watched = run_watched(
         {.sharding = sharding, .trouble = {.rank = 1, .fault = actors::TrainerOptions::Fault::Kind::hangs}});
     CAPTURE(watched.error);
-    CHECK(watched.error.find("rank 1 is alive but idle: rank 0 ") != std::string::npos);
-    CHECK(watched.error.find(", in ") != std::string::npos);
+    check_has(watched.error, {"rank 1 is alive but idle: rank 0 ", ", in "});
   }
 }
 
 TEST_CASE("a report has the pending work and the waits of each rank") {
   const Watched watched = run_watched({.grid = {2, 1}, .trouble = {.rank = 0, .slow = 80ms}});
   REQUIRE(watched.reports.size() == 2);
-  CAPTURE(watched.reports[0]);
-  CAPTURE(watched.reports[1]);
+  INFO("watched.reports[0] ", watched.reports[0], ", watched.reports[1] ", watched.reports[1]);
   CHECK(watched.reports[0].starts_with("rank 0 is at work: "));
-  CHECK(watched.reports[0].find("stream '") != std::string::npos);
-  CHECK(watched.reports[1].find("the activation of microbatch 0 from rank 0") != std::string::npos);
+  check_has(watched.reports[0], {"stream '"});
+  check_has(watched.reports[1], {"the activation of microbatch 0 from rank 0"});
 }

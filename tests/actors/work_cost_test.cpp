@@ -1,6 +1,5 @@
 // Cost of all work of a job: nothing is launched without a cost, and the grid does not change the matrix
 // multiplications.
-#include "models/core/initialize.hpp"
 #include "models/families/bert.hpp"
 #include "models/families/llama.hpp"
 #include "models/families/resnet.hpp"
@@ -15,7 +14,6 @@
 #include <array>
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <vector>
 
 using namespace ranvier;
@@ -46,9 +44,7 @@ JobCost train(const models::Architecture& architecture, const models::SampleSour
     all.push_back(std::make_unique<actors::Rank>(
         simulation.loop(r), simulation.transport(r), *devices.back(), actors::Rank::Samples{samples, nullptr},
         actors::plan_rank(architecture, samples.sample_bytes(), options, r)));
-    all.back()->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-    });
+    tests::load_initial_weights(*all.back(), options.seed);
     devices.back()->clear();
     all.back()->start({.done = [&simulation, r] { simulation.loop(r).stop(); }});
   }

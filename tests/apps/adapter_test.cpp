@@ -1,9 +1,9 @@
 // From a model to a separate adapter, and back to merged weights: each program reads the files of the others.
 #include "models/families/adapter_files.hpp"
 #include "models/weights/safetensors.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -22,11 +22,7 @@ namespace {
 constexpr auto limit = 120s;
 
 struct Programs : SmallText {
-  void check_run(int ranks, const Flags& flags) const {
-    const Outcome outcome = run(ranks, flags, limit);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
-  }
+  void check_run(int ranks, const Flags& flags) const { require_status(0, run(ranks, flags, limit)); }
   /// Runs ranvier-checkpoint; a shell splits the arguments.
   void check_tool(const std::string& arguments) const {
     const Generated outcome = run_generator(RANVIER_CHECKPOINT, arguments, folder);
@@ -49,20 +45,19 @@ struct Fixture : Programs {
   Fixture() { check_run(1, llama({"--save", base})); }
 
   [[nodiscard]] Flags llama(Flags more) const {
-    more.insert(more.begin(), {"--model", "llama", "--ffn-size", "48", "--kv-heads", "1"});
-    return small_run(text, more);
+    return small_run(text, join({"--model", "llama", "--ffn-size", "48", "--kv-heads", "1"}, more));
   }
   /// Trains adapters, separate from the base.
   [[nodiscard]] Flags adapted(Flags more = {}) const {
-    more.insert(more.begin(),
-                {"--init-from", base, "--lora-rank", "2", "--lora-alpha", "8", "--lora-dropout", "0.1",
-                 "--lora-targets", "q_proj,v_proj,down_proj", "--learning-rate", "1e-1", "--steps", "6"});
-    return small_run(text, more);
+    return small_run(text,
+                     join({"--init-from", base, "--lora-rank", "2", "--lora-alpha", "8", "--lora-dropout", "0.1",
+                           "--lora-targets", "q_proj,v_proj,down_proj", "--learning-rate", "1e-1", "--steps", "6"},
+                          more));
   }
 };
 
 /// Checks that two files have the same shapes and nearly equal values.
-void check_close(const std::string& folder, const std::string& other) {
+void check_close_tensors(const std::string& folder, const std::string& other) {
   const models::Safetensors file(folder + "/adapter_model.safetensors"),
       other_file(other + "/adapter_model.safetensors");
   for (const models::StoredTensor& tensor : file.tensors()) {
@@ -101,16 +96,16 @@ TEST_CASE_FIXTURE(
   const models::Safetensors file_of(adapter + "/adapter_model.safetensors");
   CHECK(file_of.tensors().size() == 4 * 3 * 2);
   CHECK(file_of.find("base_model.model.model.layers.3.self_attn.q_proj.lora_B.weight") != nullptr);
-  check_close(adapter, file("other"));
+  check_close_tensors(adapter, file("other"));
   check_run(1, adapted({"--save", file("tiled"), "--tile", "2", "--offload", "infinity-nvme", "--nvme",
                         folder.path().string()}));
-  check_close(adapter, file("tiled"));
+  check_close_tensors(adapter, file("tiled"));
 
   // The checkpoint of that run: as an adapter, and as merged weights.
   check_tool("export " + file("checkpoints") + " -o " + file("exported"));
   CHECK(read_file(file("exported") + "/adapter_model.safetensors") == alone);
   const std::string config = read_file(adapter + "/adapter_config.json");
-  CHECK(config.find("\"lora_dropout\": 0.1,") != std::string::npos);
+  check_has(config, {"\"lora_dropout\": 0.1,"});
   CHECK(read_file(file("exported") + "/adapter_config.json") == config);
   check_tool("export " + file("checkpoints") + " --merge -o " + file("merged"));
   const std::string with_adapter = drawn("--weights " + base + " --adapter " + adapter);
@@ -119,13 +114,12 @@ TEST_CASE_FIXTURE(
 
   // A resumed run takes only sizes from the weights of another base.
   fs::copy(base, file("another"));
-  const Outcome resumed = run(2,
-                              adapted({"--init-from", file("another"), "--save", file("resumed"), "--g-inter", "2",
-                                       "--checkpoint", file("checkpoints"), "--resume", "auto"}),
-                              limit);
-  INFO(resumed.output);
-  REQUIRE(resumed.status == 0);
-  CHECK(resumed.output.find("started with " + base) != std::string::npos);
+  const Outcome resumed =
+      require_status(0, run(2,
+                            adapted({"--init-from", file("another"), "--save", file("resumed"), "--g-inter", "2",
+                                     "--checkpoint", file("checkpoints"), "--resume", "auto"}),
+                            limit));
+  check_has(resumed.output, {"started with " + base});
   CHECK(read_file(file("resumed") + "/adapter_config.json") == config);
 }
 
@@ -141,7 +135,7 @@ TEST_CASE_FIXTURE(Programs, "an adapter of a GPT-2 has PEFT's names, and draws t
                       "--g-inter",       "2"};
   check_run(2, small_run(text, adapted));
   CHECK(models::read_adapter_config(adapter).targets == std::vector<std::string>{"c_attn"});
-  CHECK(read_file(adapter + "/adapter_config.json").find("\"fan_in_fan_out\": true") != std::string::npos);
+  check_has(read_file(adapter + "/adapter_config.json"), {"\"fan_in_fan_out\": true"});
   const models::Safetensors weights(adapter + "/adapter_model.safetensors");
   CHECK(weights.tensors().size() == 4 * 2);
   CHECK(weights.find("base_model.model.transformer.h.3.attn.c_attn.lora_A.weight") != nullptr);
@@ -157,25 +151,22 @@ TEST_CASE_FIXTURE(Programs, "an adapter of a GPT-2 has PEFT's names, and draws t
 
 TEST_CASE_FIXTURE(Programs, "an adapter of a BERT gives the same evaluation next to its base as merged into it") {
   const Flags bert{"--vocab-size", "257", "--dropout", "0.1", "--batch-size", "4"};
-  Flags whole = bert, adapted = bert;
-  whole.insert(whole.end(), {"--model", "bert", "--save", base});
-  check_run(1, small_run(text, whole));
-  adapted.insert(adapted.end(), {"--init-from", base, "--lora-rank", "2", "--learning-rate", "1e-1", "--save",
-                                 adapter, "--checkpoint", file("checkpoints"), "--g-inter", "2"});
-  check_run(2, small_run(text, adapted));
+  check_run(1, small_run(text, join(bert, {"--model", "bert", "--save", base})));
+  check_run(
+      2, small_run(text, join(bert, {"--init-from", base, "--lora-rank", "2", "--learning-rate", "1e-1", "--save",
+                                     adapter, "--checkpoint", file("checkpoints"), "--g-inter", "2"})));
   const models::Safetensors weights(adapter + "/adapter_model.safetensors");
   CHECK(weights.tensors().size() == 4 * 2 * 2);
   CHECK(weights.find("base_model.model.bert.encoder.layer.3.attention.self.query.lora_B.weight") != nullptr);
   CHECK(models::read_adapter_config(adapter).targets == std::vector<std::string>{"query", "value"});
-  CHECK(read_file(adapter + "/adapter_config.json").find("\"task_type\": null") != std::string::npos);
+  check_has(read_file(adapter + "/adapter_config.json"), {"\"task_type\": null"});
 
   check_tool("export " + file("checkpoints") + " --merge -o " + file("merged"));
   const auto evaluated = [&](Flags flags) {
-    flags.insert(flags.end(), {"--data", text, "--eval-only", "--validation-split", "0.2", "--sequence-length",
-                               "16", "--threads", "1"});
-    const Outcome outcome = run(1, flags, limit);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    const Outcome outcome = require_status(0, run(1,
+                                                  join(flags, {"--data", text, "--eval-only", "--validation-split",
+                                                               "0.2", "--sequence-length", "16", "--threads", "1"}),
+                                                  limit));
     const auto loss = outcome.output.find("validation loss ");
     REQUIRE(loss != std::string::npos);
     return outcome.output.substr(loss, std::string("validation loss 0.0000").size());

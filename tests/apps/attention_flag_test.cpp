@@ -9,9 +9,8 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
+using namespace ranvier::tests;
 using models::AttentionKernels;
-using ranvier::tests::printed_error_of;
-using ranvier::tests::says;
 
 namespace {
 
@@ -67,9 +66,7 @@ TEST_CASE("--attention cudnn is refused if cuDNN is unavailable, with a remedy")
   CHECK(attention_kernels(insisting([](TrainOptions& o) { o.device.measures_products = false; }), true) ==
         AttentionKernels::cudnn);
   const auto refused = [&](auto change, std::string_view words, bool built = true) {
-    const auto error = printed_error_of([&] { static_cast<void>(attention_kernels(insisting(change), built)); });
-    CHECK(error.code() == ErrorCode::usage);
-    CHECK(says(error, words));
+    check_usage_error({words}, [&] { static_cast<void>(attention_kernels(insisting(change), built)); });
   };
   refused([](TrainOptions& o) { o.device.device = DeviceFlag::cpu; }, "--device cuda");
   refused([](TrainOptions& o) { o.trainer.precision.compute = runtime::DType::f32; }, "--precision bf16");
@@ -90,9 +87,7 @@ TEST_CASE("a fast backward pass is accepted for runs whose attention may use cuD
   CHECK(fast(AttentionKernels::measured, true) == AttentionKernels::measured);
   CHECK(fast(AttentionKernels::cudnn, true) == AttentionKernels::cudnn);
   for (const auto& [asked, built] : {std::pair{AttentionKernels::own, true}, {AttentionKernels::measured, false}}) {
-    const auto error = printed_error_of([&] { static_cast<void>(fast(asked, built)); });
-    CHECK(error.code() == ErrorCode::usage);
-    CHECK(says(error, "--attention-backward fast"));
-    CHECK(says(error, "--attention cudnn"));
+    check_usage_error({"--attention-backward fast", "--attention cudnn"},
+                      [&] { static_cast<void>(fast(asked, built)); });
   }
 }

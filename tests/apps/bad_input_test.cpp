@@ -1,6 +1,7 @@
 // User errors: one message from one rank that names the cause and the remedy, within seconds and before training, and a
 // matching exit status.
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -31,10 +32,7 @@ void check_refused(const Outcome& outcome, const Words& words) {
     CHECK_FALSE(line.starts_with("step "));
   }
   REQUIRE(messages.size() == 1);
-  for (const auto& word : words) {
-    INFO(word);
-    CHECK(messages[0].find(word) != std::string::npos);
-  }
+  check_has(messages[0], words);
 }
 
 struct Fixture : SmallText {
@@ -72,9 +70,7 @@ struct WeightsFixture : Fixture {
 
   WeightsFixture() {
     const std::string path = file("valid.safetensors");
-    const Outcome outcome = run(1, small_run(text, {"--steps", "1", "--save", path}), limit);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(0, run(1, small_run(text, {"--steps", "1", "--save", path}), limit));
     valid = read_file(path);
   }
 
@@ -94,11 +90,6 @@ struct WeightsFixture : Fixture {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a grid that does not match the number of ranks is refused") {
-  check_refused(2, {"--g-inter", "2", "--g-data", "2"}, {"--g-inter 2", "--g-data 2", "mpirun -n 4"});
-  check_refused(3, {"--g-inter", "2"}, {"--g-inter 2", "3"});
-}
-
 TEST_CASE_FIXTURE(Fixture, "processes started by another MPI's launcher, each a separate world, are refused") {
   const Environment launcher = {{"PMI_SIZE", "2"}};  // in the format of MPICH's mpirun -n 2
   const Outcome outcome = run(1, small_run(text), limit, launcher);
@@ -107,102 +98,34 @@ TEST_CASE_FIXTURE(Fixture, "processes started by another MPI's launcher, each a 
   CHECK(run(1, small_run(text, {"--separate-ranks"}), limit, launcher).status == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a batch that is not divisible by the rows is refused") {
-  check_refused(2, {"--g-data", "2", "--batch-size", "5"}, {"--batch-size 5", "--g-data 2", "multiple"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "a sharding that is neither a name nor three scopes is refused") {
-  check_refused(2, {"--shard", "zero4"}, {"--shard", "zero4", "zero++", "IGG"});
-  check_refused(2, {"--shard", "NGX"}, {"--shard", "NGX", "I (in a group)"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "a group size that does not divide the column is refused with the possible ones") {
-  check_refused(4, {"--shard", "mics", "--group-size", "3"}, {"--group-size 3", "--g-data 4", "1, 2, 4"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "an algorithm that its collective does not support is refused with the supported ones") {
-  check_refused(2, {"--all-gather", "torus"}, {"--all-gather", "torus;", "auto, ring", "ho-ring"});
-  check_refused(2, {"--reduce-scatter", "tree"}, {"--reduce-scatter", "tree;", "h-ring"});
-  check_refused(2, {"--all-reduce", "best"}, {"--all-reduce", "best;", "torus"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "an invalid number of ranks per node, or of units to prefetch, is refused") {
-  check_refused(2, {"--node-size", "two"}, {"--node-size", "two;"});
-  check_refused(2, {"--prefetch", "some"}, {"--prefetch", "some;", "auto"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "a links file that is missing, malformed or incomplete is refused") {
-  check_refused(2, {"--links", file("none.json")}, {"--links", file("none.json"), "cannot read"});
-  const auto check_links_refused = [&](const std::string& content, Words words) {
-    const std::string path = folder.write("links.json", content).string();
-    words.push_back("--links " + path);
-    check_refused(2, {"--links", path}, words);
-  };
+TEST_CASE_FIXTURE(Fixture, "a links file without the links between the ranks is refused") {
   const std::string link = R"({"latency_seconds": 1e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 6e9})";
-  check_links_refused("{intra", {"is not JSON"});
-  check_links_refused(R"({"inter_node": )" + link + "}",
-                      {"links of class 'intra_node'", "ranvier-bench --write-links"});
-  const std::string inside = folder.write("inside.json", R"({"intra_node": )" + link + "}").string();
-  check_refused(2, {"--links", inside, "--node-size", "1"}, {"--links " + inside, "links of class 'inter_node'"});
-  check_links_refused(R"({"intra_node": {"latency_seconds": 0}, "inter_node": )" + link + "}",
-                      {"lacks 'bytes_per_second' in 'intra_node'"});
+  const std::string inter = folder.write("inter.json", R"({"inter_node": )" + link + "}").string();
+  const std::string intra = folder.write("intra.json", R"({"intra_node": )" + link + "}").string();
+  check_refused(2, {"--links", inter},
+                {"--links " + inter, "links of class 'intra_node'", "ranvier-bench --write-links"});
+  check_refused(2, {"--links", intra, "--node-size", "1"}, {"--links " + intra, "links of class 'inter_node'"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a tier of files without a directory is refused") {
-  check_refused(2, {"--optimizer-tier", "nvme"}, {"--optimizer-tier nvme", "--nvme"});
-  check_refused(2, {"--parameter-tier", "nvme"}, {"--parameter-tier nvme", "--nvme"});
-  check_refused(2, {"--gradient-tier", "nvme"}, {"--gradient-tier nvme", "--nvme"});
-  check_refused(2, {"--nvme", "/tmp"}, {"--nvme /tmp", "--optimizer-tier nvme"});
-  check_refused(2, {"--optimizer-tier", "nvme", "--nvme", "/not/there"}, {"/not/there"});
-  check_refused(2, {"--activation-tier", "nvme", "--recompute", "1"}, {"--activation-tier nvme", "--nvme"});
-  check_refused(2, {"--optimizer-step", "host"}, {"--optimizer-step host", "--optimizer-tier"});
+TEST_CASE_FIXTURE(Fixture, "tiers that need other flags are refused") {
+  check_refused(2, {"--activation-tier", "host"}, {"--activation-tier host", "--recompute auto"});
   check_refused(2, {"--optimizer-commit", "flip"}, {"--optimizer-commit flip", "--optimizer-tier host"});
   check_refused(2, {"--optimizer-commit", "flip", "--optimizer-tier", "host", "--precision", "fp32"},
                 {"--optimizer-commit flip", "--precision bf16"});
-  check_refused(2, {"--chunk-buckets", "none"}, {"--chunk-buckets", "none", "all"});
-  check_refused(2, {"--optimizer-tier", "disk"}, {"--optimizer-tier", "disk", "nvme"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "activation checkpoints in a tier are refused without recomputation") {
-  check_refused(2, {"--activation-tier", "host"}, {"--activation-tier host", "--recompute auto"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "more stages than layers are refused") {
-  check_refused(3, {"--g-inter", "3", "--layers", "2"}, {"--g-inter 3", "--layers 2"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "an unknown flag is refused with the nearest name") {
   check_refused(2, {"--lerning-rate", "1e-3"}, {"lerning-rate", "--learning-rate"}, usage);
 }
 
-TEST_CASE_FIXTURE(Fixture, "an unknown key in a config file is refused with the nearest name") {
-  const std::string config = folder.write("run.conf", "steps = 3\nmicrobach-size = 2\n").string();
-  check_refused(2, {"--config", config}, {config, "microbach-size", "microbatch-size"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "a missing config file is refused") {
-  check_refused(2, {"--config", file("none.conf")}, {"--config", file("none.conf")});
-}
-
-TEST_CASE_FIXTURE(Fixture, "an invalid value is refused") {
-  check_refused(2, {"--layers", "many"}, {"--layers", "many"});
-  check_refused(2, {"--precision", "fp8"}, {"--precision", "fp8", "bf16"});
-  check_refused(2, {"--dropout", "1.5"}, {"--dropout", "1.5"});
-  check_refused(2, {"--heads", "3"}, {"--heads 3", "--hidden 32"});
-  check_refused(2, {"--tile", "3"}, {"--tile 3", "--hidden 32", "such as 2"});
-  check_refused(2, {"--device-memory", "12 bananas"}, {"--device-memory", "12 bananas"});
+TEST_CASE_FIXTURE(Fixture, "missing, empty or too short data are refused") {
   check_refused(2, {"--data", ""}, {"--data"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "unreadable data are refused") {
   check_refused(2, {"--data", file("none.txt")}, {file("none.txt")});
   std::filesystem::create_directory(file("nothing"));
   check_refused(2, {"--data", file("nothing")}, {file("nothing")});
-}
-
-TEST_CASE_FIXTURE(Fixture, "empty data are refused") {
   check_data_refused("empty.txt", "", {"empty"});
   check_data_refused("empty.bin", "", {});
+  check_refused(2, {"--sequence-length", "100000"}, {"--sequence-length 100000", text});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a damaged token file is refused") {
@@ -234,10 +157,6 @@ TEST_CASE_FIXTURE(Fixture, "a token outside the vocabulary is refused") {
   tokens[900] = 256;
   check_data_refused("outside.bin", token_file(tokens), {"256", "--vocab-size"});
   check_data_refused("outside.txt", small_text(), {"--vocab-size"}, {"--vocab-size", "100"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "a sequence longer than the data is refused") {
-  check_refused(2, {"--sequence-length", "100000"}, {"--sequence-length 100000", text});
 }
 
 TEST_CASE_FIXTURE(WeightsFixture, "missing weights are refused") {
@@ -321,11 +240,8 @@ TEST_CASE_FIXTURE(Fixture, "a model that exceeds the machine's memory is refused
 TEST_CASE_FIXTURE(Fixture, "too small a device memory is refused with the table and a remedy") {
   const Outcome outcome = run(2, small_run(text, {"--device-memory", "100KiB"}), limit);
   ::check_refused(outcome, {});
-  for (const auto* word : {"parameters", "activations", "total", "--device-memory",
-                           "are optimizer states; use --optimizer-tier host"}) {
-    INFO(word);
-    CHECK(outcome.output.find(word) != std::string::npos);
-  }
+  check_has(outcome.output, {"parameters", "activations", "total", "--device-memory",
+                             "are optimizer states; use --optimizer-tier host"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "ranks with different options are refused") {

@@ -1,32 +1,25 @@
 // Bad steps, and corrupted states, in complete jobs.
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
-namespace {
-
-bool mentions(const Outcome& outcome, const std::string& words) {
-  return outcome.output.find(words) != std::string::npos;
-}
-
-}  // namespace
-
 TEST_CASE_FIXTURE(SmallText, "a step whose gradients are NaN is skipped on all ranks, and reported") {
   const std::string metrics = file("metrics.jsonl");
-  const Outcome outcome =
-      run(2, small_run(text, {"--g-inter", "2", "--clip", "0", "--bad-steps", "skip", "--metrics", metrics}), 60s,
-          {{"RANVIER_FAULT", "1:2:nan"}});
-  INFO(outcome.output);
-  CHECK(outcome.status == 0);
-  CHECK(mentions(outcome, "step 2/4  bad step: gradient norm is nan at loss "));
+  check_has(
+      require_status(
+          0, run(2, small_run(text, {"--g-inter", "2", "--clip", "0", "--bad-steps", "skip", "--metrics", metrics}),
+                 60s, {{"RANVIER_FAULT", "1:2:nan"}}))
+          .output,
+      {"step 2/4  bad step: gradient norm is nan at loss "});
   const std::string lines = read_file(metrics);
   CHECK(lines_of(lines).size() == 5);
-  CHECK(lines.find(R"({"bad_step":2,"reason":"gradient norm","action":"skip",)") != std::string::npos);
+  check_has(lines, {R"({"bad_step":2,"reason":"gradient norm","action":"skip",)"});
   CHECK(lines.find("\"skipped\":true") == lines.rfind("\"skipped\":true"));
-  CHECK(lines.find("\"skipped\":true") != std::string::npos);
+  check_has(lines, {"\"skipped\":true"});
 }
 
 TEST_CASE_FIXTURE(SmallText, "a bit flip in a state on any tier is detected, and ends the job") {
@@ -38,48 +31,43 @@ TEST_CASE_FIXTURE(SmallText, "a bit flip in a state on any tier is detected, and
           60s, {{"RANVIER_FAULT", "1:3:flip-m"}});
   INFO(outcome.output);
   CHECK(outcome.status != 0);
-  CHECK(mentions(outcome, "step 2/4  replica check: compared "));
-  CHECK(mentions(outcome, "error: step 4: replica mismatch: rank 1 (stage 0, row 1) differs from ranks 0, 2 in "));
-  CHECK(mentions(outcome, " of the m of wte; test the memory"));
-  CHECK(read_file(metrics).find(R"({"damage":4,"unit":"wte","state":"m","begin":0,)") != std::string::npos);
-  CHECK(read_file(metrics).find(R"("ranks":[1],"others":[0,2],"action":"stop"})") != std::string::npos);
+  check_has(outcome.output, {"step 2/4  replica check: compared ",
+                             "error: step 4: replica mismatch: rank 1 (stage 0, row 1) differs from ranks 0, 2 in ",
+                             " of the m of wte; test the memory"});
+  check_has(read_file(metrics), {R"({"damage":4,"unit":"wte","state":"m","begin":0,)",
+                                 R"("ranks":[1],"others":[0,2],"action":"stop"})"});
 }
 
 TEST_CASE_FIXTURE(SmallText,
                   "a bad step is rolled back to the last checkpoint in the same job, without its samples") {
   const std::string metrics = file("metrics.jsonl");
-  const Outcome outcome =
-      run(2,
-          small_run(text, {"--g-inter", "2", "--steps", "8", "--bad-steps", "rollback", "--checkpoint",
-                           file("kept"), "--checkpoint-every", "2", "--check-every", "3", "--metrics", metrics,
-                           "--trace", file("trace.json")}),
-          60s, {{"RANVIER_FAULT", "1:5:nan"}});
-  INFO(outcome.output);
-  CHECK(outcome.status == 0);
+  const Outcome outcome = require_status(
+      0, run(2,
+             small_run(text, {"--g-inter", "2", "--steps", "8", "--bad-steps", "rollback", "--checkpoint",
+                              file("kept"), "--checkpoint-every", "2", "--check-every", "3", "--metrics", metrics,
+                              "--trace", file("trace.json")}),
+             60s, {{"RANVIER_FAULT", "1:5:nan"}}));
   // One of the steps that were rolled back, and one of the following ones.
-  CHECK(mentions(outcome, "trace: " + file("trace.json")));
-  CHECK(mentions(outcome, "trace: " + file("trace.from-")));
-  CHECK(read_file(file("trace.json")).find("traceEvents") != std::string::npos);
-  CHECK(mentions(outcome, "step 5/8  bad step: gradient norm is nan at loss "));
-  CHECK(mentions(outcome, "resumed from " + file("kept") + "/step-0000000"));
+  check_has(outcome.output, {"trace: " + file("trace.json"), "trace: " + file("trace.from-")});
+  check_has(read_file(file("trace.json")), {"traceEvents"});
+  check_has(outcome.output, {"step 5/8  bad step: gradient norm is nan at loss ",
+                             "resumed from " + file("kept") + "/step-0000000"});
   std::vector<std::string> steps;
   for (const std::string& line : lines_of(read_file(metrics))) {
     if (line.starts_with("{\"step\":")) steps.push_back(line.substr(8, 1));
   }
   CHECK(steps == std::vector<std::string>{"1", "2", "3", "4", "5", "6", "7", "8"});
-  CHECK(read_file(metrics).find(R"({"bad_step":5,"reason":"gradient norm","action":"rollback",)") !=
-        std::string::npos);
+  check_has(read_file(metrics), {R"({"bad_step":5,"reason":"gradient norm","action":"rollback",)"});
 
   // Before a run has its own checkpoint, it rolls back to the one that it resumed from.
-  const Outcome later = run(
-      2,
-      small_run(text, {"--g-inter", "2", "--steps", "10", "--resume-with", "steps,warmup-steps", "--bad-steps",
-                       "rollback", "--resume", file("kept"), "--checkpoint", file("others"), "--metrics", metrics}),
-      60s, {{"RANVIER_FAULT", "1:10:nan"}});
-  INFO(later.output);
-  CHECK(later.status == 0);
+  const Outcome later =
+      require_status(0, run(2,
+                            small_run(text, {"--g-inter", "2", "--steps", "10", "--resume-with",
+                                             "steps,warmup-steps", "--bad-steps", "rollback", "--resume",
+                                             file("kept"), "--checkpoint", file("others"), "--metrics", metrics}),
+                            60s, {{"RANVIER_FAULT", "1:10:nan"}}));
   const std::string resumed = "resumed from " + file("kept") + "/step-00000008";
-  CHECK(mentions(later, resumed));
+  check_has(later.output, {resumed});
   CHECK(later.output.find(resumed) != later.output.rfind(resumed));
   CHECK(lines_of(read_file(metrics)).back().find("{\"checkpoint\":10,") == 0);
 }

@@ -1,5 +1,6 @@
 // Uneven runs: messages about a slow split of layers, and about a slow rank.
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
@@ -27,22 +28,17 @@ std::vector<boost::json::object> with_field(const std::string& path, const char*
 
 TEST_CASE_FIXTURE(SmallText, "a better split of layers is printed, and the next start uses it with a checkpoint") {
   const auto train = [&](int ranks, const Flags& more) {
-    const Outcome outcome = run(ranks, small_run(text, more), 60s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    const Outcome outcome = require_status(0, run(ranks, small_run(text, more), 60s));
     return outcome.output;
   };
   const Flags all{"--lr-decay", "constant"};  // and as many warm-up steps as the first start has by default
-  const auto with = [&](Flags flags) {
-    flags.insert(flags.end(), all.begin(), all.end());
-    return flags;
-  };
+  const auto with = [&](Flags flags) { return join(flags, all); };
   train(1, with({"--steps", "20", "--warmup-steps", "1", "--save", file("one.safetensors")}));
   Flags flags = with({"--steps", "10", "--g-inter", "2", "--layers-per-stage", "1,5", "--checkpoint", file("kept"),
                       "--metrics", file("metrics.jsonl")});
   flags.push_back("--rebalance");
   const std::string output = train(2, flags);
-  CHECK(output.find("rebalance: --layers-per-stage 1,5 computes ") != std::string::npos);
+  check_has(output, {"rebalance: --layers-per-stage 1,5 computes "});
   const auto lines = with_field(file("metrics.jsonl"), "rebalance");
   REQUIRE(lines.size() == 1);
   const boost::json::object& line = lines.front();
@@ -57,11 +53,11 @@ TEST_CASE_FIXTURE(SmallText, "a better split of layers is printed, and the next 
     CHECK(stage.at("weights").to_number<double>() > 0);
   }
   const std::string split = std::to_string(better[0].as_int64()) + "," + std::to_string(better[1].as_int64());
-  CHECK(output.find("--layers-per-stage " + split + " would compute ") != std::string::npos);
+  check_has(output, {"--layers-per-stage " + split + " would compute "});
   const std::string resumed =
       train(2, with({"--steps", "20", "--g-inter", "2", "--layers-per-stage", split, "--checkpoint", file("kept"),
                      "--resume", "auto", "--save", file("two.safetensors")}));
-  CHECK(resumed.find("--layers-per-stage " + split + " (was 1,5)") != std::string::npos);
+  check_has(resumed, {"--layers-per-stage " + split + " (was 1,5)"});
   CHECK((read_file(file("two.safetensors")) == read_file(file("one.safetensors"))));
 }
 
@@ -71,7 +67,7 @@ TEST_CASE_FIXTURE(SmallText, "a slow rank is named while it slows the job") {
           {{"RANVIER_FAULT", "1:3:slow:100"}});  // far above the time that other processes take from rank 0
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
-  CHECK(outcome.output.find("straggler: rank 1 (stage 0, row 1) computes ") != std::string::npos);
+  check_has(outcome.output, {"straggler: rank 1 (stage 0, row 1) computes "});
   const auto lines = with_field(file("metrics.jsonl"), "stragglers");
   REQUIRE(!lines.empty());
   const auto& named = lines.back().at("stragglers").as_array();
@@ -83,12 +79,9 @@ TEST_CASE_FIXTURE(SmallText, "a slow rank is named while it slows the job") {
 
 TEST_CASE_FIXTURE(SmallText,
                   "a split that does not fit is refused with a valid one, and so is a rank with too high a speed") {
-  const Outcome split = run(2, small_run(text, {"--g-inter", "2", "--layers-per-stage", "2,2"}), 20s);
-  INFO(split.output);
-  CHECK(split.status == 64);
-  CHECK(split.output.find("use numbers that add up to 6") != std::string::npos);
-  const Outcome fast = run(1, small_run(text), 20s, {{"RANVIER_FAULT", "0:1:slow:0.5"}});
-  INFO(fast.output);
-  CHECK(fast.status == 64);
-  CHECK(fast.output.find("slow:TIMES (1 to 1000)") != std::string::npos);
+  check_has(
+      require_status(64, run(2, small_run(text, {"--g-inter", "2", "--layers-per-stage", "2,2"}), 20s)).output,
+      {"use numbers that add up to 6"});
+  check_has(require_status(64, run(1, small_run(text), 20s, {{"RANVIER_FAULT", "0:1:slow:0.5"}})).output,
+            {"slow:TIMES (1 to 1000)"});
 }

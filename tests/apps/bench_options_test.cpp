@@ -13,10 +13,8 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
+using namespace ranvier::tests;
 using collectives::Collective;
-using ranvier::tests::printed_error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
 
 namespace {
 
@@ -26,9 +24,7 @@ BenchOptions parse(std::vector<const char*> arguments) {
 }
 
 void refused(const std::vector<const char*>& arguments, std::string_view words) {
-  const auto error = printed_error_of([&] { static_cast<void>(parse(arguments)); });
-  CHECK(error.code() == ErrorCode::usage);
-  CHECK(says(error, words));
+  check_usage_error({words}, [&] { static_cast<void>(parse(arguments)); });
 }
 
 }  // namespace

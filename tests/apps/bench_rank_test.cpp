@@ -3,12 +3,14 @@
 
 #include "runtime/base/error.hpp"
 #include "tests/mpi_session.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 
 TEST_CASE("an error while a measurement's messages are in flight is printed before its memory is freed") {
   struct Operand {
@@ -26,6 +28,6 @@ TEST_CASE("an error while a measurement's messages are in flight is printed befo
     static_cast<void>(rank.slowest_seconds([](auto) { fail(ErrorCode::internal, "failed on purpose"); }));
   };
   CHECK_THROWS_AS(measure(), Error);
-  CHECK(said.find("failed on purpose") != std::string::npos);
+  check_has(said, {"failed on purpose"});
   CHECK_FALSE(freed_when_said);
 }

@@ -2,10 +2,10 @@
 #include "collectives/plans/link_file.hpp"
 #include "runtime/machine/machine_profile.hpp"
 #include "tests/apps/job.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -31,12 +31,6 @@ struct Fixture {
   }
 };
 
-bool contains(const std::string& text, const std::string& words) {
-  const bool found = text.find(words) != std::string::npos;
-  if (!found) MESSAGE("'" << words << "' is not in: " << text);
-  return found;
-}
-
 bool plausible(const Link& link) {
   return link.latency_seconds > 1e-8 && link.latency_seconds < 1 && link.bytes_per_second > 1e5 &&
          link.bytes_per_second < 1e12 && link.node_bytes_per_second > 1e5 && link.node_bytes_per_second < 1e12;
@@ -54,7 +48,7 @@ TEST_CASE_FIXTURE(
     Fixture, "on one node the links inside it are measured and written, and the others are reported as missing") {
   const Outcome outcome = bench(2, {"--write-links", path, "--seconds", "1"});
   CHECK(outcome.status == 0);
-  CHECK(contains(outcome.output, "inter_node not measured: all ranks are on one node"));
+  check_has(outcome.output, {"inter_node not measured: all ranks are on one node"});
   const Links links = read_links(path);
   CHECK(plausible(links.intra_node));
   CHECK(!links.inter_node.measured());
@@ -63,7 +57,7 @@ TEST_CASE_FIXTURE(
 TEST_CASE_FIXTURE(Fixture, "ranks that count as separate nodes have only links between nodes") {
   const Outcome outcome = bench(2, {"--node-size", "1", "--write-links", path, "--seconds", "1"});
   CHECK(outcome.status == 0);
-  CHECK(contains(outcome.output, "intra_node not measured: each of 2 nodes has one rank"));
+  check_has(outcome.output, {"intra_node not measured: each of 2 nodes has one rank"});
   const Links links = read_links(path);
   CHECK(!links.intra_node.measured());
   CHECK(plausible(links.inter_node));
@@ -71,29 +65,24 @@ TEST_CASE_FIXTURE(Fixture, "ranks that count as separate nodes have only links b
 
 TEST_CASE_FIXTURE(Fixture, "both link classes are measured on uneven nodes, and predict the time of collectives") {
   const Flags nodes = {"--node-size", "2"};
-  Flags flags = nodes;
-  flags.insert(flags.end(), {"--write-links", path, "--collectives", "all-gather,reduce-scatter,all-reduce",
+  Flags flags = join(nodes, {"--write-links", path, "--collectives", "all-gather,reduce-scatter,all-reduce",
                              "--algorithms", "ring,ho-ring,torus,mpi", "--sizes", "40KiB,300KiB", "--repeat", "3"});
-  const Outcome measured = bench(3, flags);
-  INFO(measured.output);
-  CHECK(measured.status == 0);
+  const Outcome measured = require_status(0, bench(3, flags));
   CHECK(plausible(read_links(path).intra_node));
   CHECK(plausible(read_links(path).inter_node));
   const auto cases = cases_of(measured.output);
   CHECK(cases.size() == 2 * (3 + 3 + 4));
   for (const std::string& line : cases) {
-    CHECK(contains(line, R"("ranks":3,"nodes":2,"seconds":0.)"));
-    CHECK((line.find(R"("predicted_seconds":null)") != std::string::npos) ==
-          (line.find(R"("algorithm":"mpi")") != std::string::npos));
+    check_has(line, {R"("ranks":3,"nodes":2,"seconds":0.)"});
+    CHECK(has(line, R"("predicted_seconds":null)") == has(line, R"("algorithm":"mpi")"));
   }
 
   flags = nodes;
-  flags.insert(flags.end(),
-               {"--links", path, "--collectives", "all-gather", "--algorithms", "ring", "--sizes", "1KiB"});
-  const Outcome given = bench(4, flags);
+  const Outcome given = bench(
+      4, join(flags, {"--links", path, "--collectives", "all-gather", "--algorithms", "ring", "--sizes", "1KiB"}));
   CHECK(given.status == 0);
   REQUIRE(cases_of(given.output).size() == 1);
-  CHECK(contains(cases_of(given.output)[0], R"("bytes":1024,"ranks":4,"nodes":2)"));
+  check_has(cases_of(given.output)[0], {R"("bytes":1024,"ranks":4,"nodes":2)"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "collectives are timed without links, on one rank too") {
@@ -110,9 +99,9 @@ TEST_CASE_FIXTURE(Fixture, "operations that exceed the time limit are skipped by
   const Outcome outcome =
       bench(2, {"--collectives", "reduce-scatter,all-gather", "--sizes", "64MiB", "--seconds", "0.1"});
   CHECK(outcome.status == 0);
-  CHECK(contains(outcome.output, "all-gather of 64MiB was skipped: --seconds 0.1"));
+  check_has(outcome.output, {"all-gather of 64MiB was skipped: --seconds 0.1"});
   // On a busy machine the time may be over before the first operation.
-  const bool first_left_out = contains(outcome.output, "reduce-scatter of 64MiB was skipped: --seconds 0.1");
+  const bool first_left_out = has(outcome.output, "reduce-scatter of 64MiB was skipped: --seconds 0.1");
   CHECK(cases_of(outcome.output).size() == (first_left_out ? 0 : 6));
 }
 
@@ -122,7 +111,7 @@ TEST_CASE_FIXTURE(Fixture, "a profile of this machine is written, and prediction
   REQUIRE(outcome.status == 0);
   const auto profile = ranvier::runtime::read_machine_profile(path);
   CHECK(profile.name == "here");
-  CHECK(contains(profile.source, "with 2 ranks"));
+  check_has(profile.source, {"with 2 ranks"});
   CHECK_FALSE(profile.gpu);
   CHECK(profile.threads == 1);
   CHECK(profile.device_memory == profile.host_memory / 2);
@@ -152,33 +141,30 @@ TEST_CASE_FIXTURE(Fixture, "a profile of this machine is written, and prediction
 }
 
 TEST_CASE_FIXTURE(Fixture, "without a path a profile is written where other programs look for it") {
-  const ranvier::tests::Environment environment{{"XDG_DATA_HOME", folder.path().string()}, {"RANVIER_PROFILE", ""}};
-  const Outcome outcome = run(2, {"profile", "--seconds", "0.1", "--threads", "1"}, limit, environment);
-  INFO(outcome.output);
-  REQUIRE(outcome.status == 0);
+  const Environment environment{{"XDG_DATA_HOME", folder.path().string()}, {"RANVIER_PROFILE", ""}};
+  const Outcome outcome =
+      require_status(0, run(2, {"profile", "--seconds", "0.1", "--threads", "1"}, limit, environment));
   const auto at = outcome.output.find("profile: " + folder.path().string() + "/ranvier/profiles/");
   REQUIRE(at != std::string::npos);
   const auto begin = at + std::string("profile: ").size();
   const std::string left = outcome.output.substr(begin, outcome.output.find('\n', begin) - begin);
   CHECK(left.ends_with("-cpu-1-thread.json"));
   CHECK(ranvier::runtime::read_machine_profile(left).threads == 1);
-  CHECK(contains(outcome.output, "without --profile"));
+  check_has(outcome.output, {"without --profile"});
   const Outcome printed = run(1, {"profile", "--seconds", "0.1", "--write-profile", "-"}, limit);
   CHECK(printed.status == 0);
-  CHECK(contains(printed.output, "\"peak_flops_per_second\""));
+  check_has(printed.output, {"\"peak_flops_per_second\""});
   const std::string blocked = folder.write("file", "").string();
   const Outcome refused = run(1, {"profile", "--threads", "1"}, limit, {{"XDG_DATA_HOME", blocked}});
   CHECK(refused.status == 74);
-  CHECK(contains(refused.output, "cannot create profile folder"));
-  CHECK(contains(refused.output, "use --write-profile FILE"));
+  check_has(refused.output, {"cannot create profile folder", "use --write-profile FILE"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "impossible measurements are refused once, before anything is measured") {
   const auto check_refused = [&](int ranks, const Flags& flags, const std::string& words, int status = 64) {
     const Outcome outcome = bench(ranks, flags);
     CHECK(outcome.status == status);
-    CHECK(contains(outcome.output, "ranvier-bench: error: "));
-    CHECK(contains(outcome.output, words));
+    check_has(outcome.output, {"ranvier-bench: error: ", words});
     CHECK(outcome.output.find("error: ") == outcome.output.rfind("error: "));
   };
   check_refused(1, {}, "a single rank has no links to measure; use mpirun -n 2");
@@ -193,5 +179,5 @@ TEST_CASE_FIXTURE(Fixture, "impossible measurements are refused once, before any
                 "--links " + path + ": no entry for links of class 'intra_node'");
   const Outcome differing = Job(std::vector<Flags>{{"--seconds", "1"}, {"--seconds", "2"}}).wait(limit);
   CHECK(differing.status == 64);
-  CHECK(contains(differing.output, "options differ between ranks"));
+  check_has(differing.output, {"options differ between ranks"});
 }

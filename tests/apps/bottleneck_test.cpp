@@ -3,6 +3,7 @@
 
 #include "apps/view/text_plot.hpp"
 #include "models/families/gpt.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,6 +13,7 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -38,7 +40,7 @@ struct Run {
     const std::string line = bottleneck_line(ranks, options, architecture);
     INFO(line);
     CHECK(line.starts_with("bottleneck: "));
-    CHECK(line.find('\n') == std::string::npos);
+    check_lacks(line, {"\n"});
     return line.find(words) != std::string::npos;
   }
 };
@@ -176,7 +178,7 @@ TEST_CASE("a curve in a terminal falls with the loss, and its scale has its end 
   for (int i = 0; i < 6; ++i) CHECK(characters(lines[static_cast<std::size_t>(i)]) == 50);
   CHECK(lines[0].starts_with("    9.9"));  // the first points, binned
   CHECK(lines[4].substr(0, 10).ends_with("1.05 "));
-  CHECK(lines[5].find("step 1000") != std::string::npos);
+  check_has(lines[5], {"step 1000"});
   // The first line has dots only at the left, the last one only at the right.
   const std::string blank = "\u2800";
   CHECK(lines[0].ends_with(blank + blank + blank));

@@ -12,7 +12,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <initializer_list>
 #include <limits>
@@ -21,11 +20,7 @@
 #include <vector>
 
 using namespace ranvier;
-using ranvier::tests::overwrite;
-using ranvier::tests::printed_error_of;
-using ranvier::tests::says;
-using ranvier::tests::SmallTraining;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 namespace fs = std::filesystem;
 
 namespace {
@@ -152,7 +147,7 @@ TEST_CASE_FIXTURE(Fixture, "exported weights equal the checkpoint's, in as many 
 TEST_CASE_FIXTURE(Fixture,
                   "the tokenizer is copied if it can be read, and otherwise the user is asked to copy it") {
   SmallTraining training;
-  const tests::SmallTokenizer tokenizer;
+  const SmallTokenizer tokenizer;
   folder.write("tokenizer/tokenizer.json", tokenizer.tokenizer_json());
   training.options["tokenizer"] = "gpt2:" + (folder.path() / "tokenizer").string();
   const std::string path = training.save(dir).string();

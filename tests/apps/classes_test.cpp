@@ -2,11 +2,11 @@
 #include "models/weights/safetensors.hpp"
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
 #include <string>
-#include <vector>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
@@ -34,18 +34,15 @@ struct Classes {
 
   [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
   [[nodiscard]] Outcome start(int ranks, Flags more) const {
-    more.insert(more.begin(), {"--label-field", "kind", "--learning-rate", "1e-2", "--steps", "6"});
-    return run(ranks, small_run(data, more), limit);
+    return run(ranks,
+               small_run(data, join({"--label-field", "kind", "--learning-rate", "1e-2", "--steps", "6"}, more)),
+               limit);
   }
-  void check(int ranks, const Flags& more) const {
-    const Outcome outcome = start(ranks, more);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
-  }
+  void check(int ranks, const Flags& more) const { require_status(0, start(ranks, more)); }
   void refused(const Outcome& outcome, int status, const std::string& words) const {
     INFO(outcome.output);
     CHECK(outcome.status == status);
-    CHECK(outcome.output.find(words) != std::string::npos);
+    check_has(outcome.output, {words});
   }
 
   TemporaryFolder folder;
@@ -56,9 +53,8 @@ struct Classes {
 
 TEST_CASE_FIXTURE(Classes, "text classification gives the same result on any grid and with states in files") {
   const auto losses = [&](int ranks, const std::string& name, Flags more) {
-    more.insert(more.end(), {"--model", "roberta", "--dropout", "0.1", "--metrics", file(name + ".jsonl"), "--save",
-                             file(name)});
-    check(ranks, more);
+    check(ranks, join(more, {"--model", "roberta", "--dropout", "0.1", "--metrics", file(name + ".jsonl"), "--save",
+                             file(name)}));
     return metric(file(name + ".jsonl"), "loss");
   };
   const auto alone = losses(1, "alone", {});
@@ -71,29 +67,26 @@ TEST_CASE_FIXTURE(Classes, "text classification gives the same result on any gri
   for (std::size_t step = 0; step < alone.size(); ++step)
     CHECK(std::stod(shared[step]) == doctest::Approx(std::stod(alone[step])).epsilon(1e-4));
   const std::string config = read_file(file("alone") + "/config.json");
-  CHECK(config.find("\"RobertaForSequenceClassification\"") != std::string::npos);
-  CHECK(config.find(R"({"0":"low","1":"mid","2":"top"})") != std::string::npos);
+  check_has(config, {"\"RobertaForSequenceClassification\"", R"({"0":"low","1":"mid","2":"top"})"});
   CHECK(models::Safetensors(file("alone") + "/model.safetensors").find("classifier.out_proj.weight") != nullptr);
 }
 
 TEST_CASE_FIXTURE(Classes,
                   "masked-language-model weights get a classification head, and the trained one is evaluated") {
-  const Outcome masks = run(
-      1,
-      small_run(data, {"--json-field", "text", "--model", "bert", "--vocab-size", "257", "--save", file("masks")}),
-      limit);
-  INFO(masks.output);
-  REQUIRE(masks.status == 0);
+  const Outcome masks = require_status(0, run(1,
+                                              small_run(data, {"--json-field", "text", "--model", "bert",
+                                                               "--vocab-size", "257", "--save", file("masks")}),
+                                              limit));
   const auto trained = [&](const std::string& from, Flags more) {
-    Flags flags{"--init-from",       from, "--data",    data, "--label-field", "kind",
-                "--sequence-length", "16", "--threads", "1"};
-    flags.insert(flags.end(), more.begin(), more.end());
-    return run(1, flags, limit);
+    return run(1,
+               join({"--init-from", from, "--data", data, "--label-field", "kind", "--sequence-length", "16",
+                     "--threads", "1"},
+                    more),
+               limit);
   };
-  const Outcome tuned = trained(file("masks"), {"--steps", "3", "--learning-rate", "1e-2", "--validation-split",
-                                                "0.2", "--save", file("tuned")});
-  INFO(tuned.output);
-  REQUIRE(tuned.status == 0);
+  const Outcome tuned =
+      require_status(0, trained(file("masks"), {"--steps", "3", "--learning-rate", "1e-2", "--validation-split",
+                                                "0.2", "--save", file("tuned")}));
   const auto validation = [](const Outcome& outcome) {
     const auto place = outcome.output.find("validation loss ");
     REQUIRE(place != std::string::npos);
@@ -101,9 +94,7 @@ TEST_CASE_FIXTURE(Classes,
     REQUIRE(outcome.output.substr(place, end - place).find("  accuracy ") != std::string::npos);
     return outcome.output.substr(place, end - place);
   };
-  const Outcome evaluated = trained(file("tuned"), {"--eval-only", "--validation-split", "0.2"});
-  INFO(evaluated.output);
-  REQUIRE(evaluated.status == 0);
+  const Outcome evaluated = require_status(0, trained(file("tuned"), {"--eval-only", "--validation-split", "0.2"}));
   CHECK(validation(evaluated) == validation(tuned));
   refused(trained(file("masks"), {"--eval-only"}), 64, "needs a classification head");
   refused(trained(file("tuned"), {"--classes", "4", "--steps", "1"}), 64,
@@ -118,18 +109,16 @@ TEST_CASE_FIXTURE(Classes,
 }
 
 TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is completely in PEFT's file") {
-  const Outcome masks = run(
-      1,
-      small_run(data, {"--json-field", "text", "--model", "bert", "--vocab-size", "257", "--save", file("masks")}),
-      limit);
-  INFO(masks.output);
-  REQUIRE(masks.status == 0);
+  const Outcome masks = require_status(0, run(1,
+                                              small_run(data, {"--json-field", "text", "--model", "bert",
+                                                               "--vocab-size", "257", "--save", file("masks")}),
+                                              limit));
   const auto tuned = [&](int ranks, Flags more) {
-    more.insert(more.end(), {"--init-from", file("masks"), "--data", data, "--label-field", "kind",
-                             "--sequence-length", "16", "--threads", "1", "--validation-split", "0.2"});
-    const Outcome outcome = run(ranks, more, limit);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    const Outcome outcome = require_status(
+        0, run(ranks,
+               join(more, {"--init-from", file("masks"), "--data", data, "--label-field", "kind",
+                           "--sequence-length", "16", "--threads", "1", "--validation-split", "0.2"}),
+               limit));
     const auto place = outcome.output.find("validation loss ");
     REQUIRE(place != std::string::npos);
     return outcome.output.substr(place, outcome.output.find("  over ", place) - place);
@@ -137,8 +126,7 @@ TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is 
   const Flags adapted{"--lora-rank", "2", "--learning-rate", "1e-1", "--steps", "4", "--batch-size", "8"};
   const auto saved = [&](const std::string& name, Flags more) {
     more.insert(more.end(), adapted.begin(), adapted.end());
-    more.insert(more.end(), {"--save", file(name)});
-    return more;
+    return join(more, {"--save", file(name)});
   };
   const std::string found = tuned(1, saved("adapter", {"--checkpoint", file("kept")}));
   CHECK(tuned(3, saved("stages", {"--g-inter", "3"})) == found);
@@ -151,8 +139,7 @@ TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is 
                            "classifier.bias", "bert.encoder.layer.3.attention.self.query.lora_B.weight"})
     CHECK(weights.find(std::string("base_model.model.") + name) != nullptr);
   const std::string config = read_file(file("adapter") + "/adapter_config.json");
-  CHECK(config.find(R"("modules_to_save": ["classifier","pooler"])") != std::string::npos);
-  CHECK(config.find(R"("task_type": "SEQ_CLS")") != std::string::npos);
+  check_has(config, {R"("modules_to_save": ["classifier","pooler"])", R"("task_type": "SEQ_CLS")"});
 
   // Read again, for evaluation and to resume, and merged into separate weights.
   const Flags beside{"--init-adapter", file("adapter")};
@@ -170,7 +157,7 @@ TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is 
            "--threads", "1", "--validation-split", "0.2", "--eval-only"},
           limit);
   INFO(merged.output);
-  CHECK(merged.output.find(found.substr(0, 20)) != std::string::npos);
+  check_has(merged.output, {found.substr(0, 20)});
 
   // PEFT's default does not train the pooler.
   Flags peft{"--lora-whole", "classifier"};
@@ -178,15 +165,6 @@ TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is 
   CHECK(models::Safetensors(file("classifier") + stored).tensors().size() == 4 * 2 * 2 + 2);
 }
 
-TEST_CASE_FIXTURE(Classes, "flags that do not apply to text classification are refused by name") {
-  refused(start(1, {}), 64, "--label-field kind needs BERT or RoBERTa");
-  const auto bert = [&](Flags more) {
-    more.insert(more.begin(), {"--model", "bert"});
-    return start(1, more);
-  };
-  refused(bert({"--documents", "mask"}), 64, "--documents has no effect with --label-field kind");
-  refused(bert({"--lora-rank", "2", "--lora-whole", "score"}), 64, "has no module 'score'");
-  refused(bert({"--classes", "2"}), 64, "--classes 2 is too small: field 'kind'");
-  refused(bert({"--sample-every", "1"}), 64, "--sample-every 1 needs a causal language model");
-  refused(bert({"--json-field", "kind"}), 64, "--label-field kind and --json-field kind");
+TEST_CASE_FIXTURE(Classes, "an adapter with a module that the model lacks is refused by name") {
+  refused(start(1, {"--model", "bert", "--lora-rank", "2", "--lora-whole", "score"}), 64, "has no module 'score'");
 }

@@ -3,6 +3,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "tests/errors.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,6 +12,7 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -69,10 +71,10 @@ TEST_CASE("ranks of a column that share a GPU use plans for collectives, or need
   CHECK(choose_collectives(options, situation).nccl);
   situation.gpus = {1, 1, 1, 1};
   options.device.collectives = CollectiveBackend::nccl;
-  const Error error = tests::error_of([&] { (void)choose_collectives(options, situation); });
+  const Error error = error_of([&] { (void)choose_collectives(options, situation); });
   for (const char* words : {"--collectives nccl", "ranks 0 and 1 share a GPU", "NCCL 2.28.9", "install NCCL 2.30",
                             "--collectives plans"})
-    CHECK(tests::says(error, words));
+    CHECK(says(error, words));
   situation.version = 23004;
   CHECK(choose_collectives(options, situation).nccl);
 }
@@ -99,8 +101,7 @@ TEST_CASE("MPI with direct GPU access and NCCL never run at the same time") {
   options.device.point_to_point = PointToPoint::direct;
   const auto choice = choose_collectives(options, every_rank_its_own(4));
   CHECK(!choice.nccl);
-  CHECK(choice.line.find("since --p2p direct with --g-inter 2 lets MPI access GPUs during NCCL collectives") !=
-        std::string::npos);
+  check_has(choice.line, {"since --p2p direct with --g-inter 2 lets MPI access GPUs during NCCL collectives"});
   options.trainer.grid = {1, 4};  // no messages between stages
   CHECK(choose_collectives(options, every_rank_its_own(4)).nccl);
 }
@@ -108,23 +109,19 @@ TEST_CASE("MPI with direct GPU access and NCCL never run at the same time") {
 TEST_CASE("the GPU memory of NCCL is printed, with a warning if it exceeds the reserve") {
   CHECK(nccl_memory_line(std::size_t{300} << 20) == "NCCL: 300.0 MiB of device memory outside the budget");
   const std::string line = nccl_memory_line(std::size_t{3} << 29);
-  CHECK(line.find("1.5 GiB") != std::string::npos);
-  CHECK(line.find("warning: only 1.0 GiB") != std::string::npos);
-  CHECK(line.find("lower --device-memory") != std::string::npos);
+  check_has(line, {"1.5 GiB", "warning: only 1.0 GiB", "lower --device-memory"});
 }
 
 TEST_CASE("invalid flags for collectives are refused before anything starts") {
-  CHECK(refused({"--collectives", "mpi"}, 1).find("--collectives") != std::string::npos);
+  check_has(refused({"--collectives", "mpi"}, 1), {"--collectives"});
   CHECK(refused({"--collectives", "plans"}, 1).empty());
   if constexpr (runtime::with_nccl) {
-    CHECK(refused({"--collectives", "nccl"}, 1).find("--collectives nccl needs GPUs; add --device cuda") !=
-          std::string::npos);
+    check_has(refused({"--collectives", "nccl"}, 1), {"--collectives nccl needs GPUs; add --device cuda"});
     CHECK(refused({"--collectives", "nccl", "--device", "cuda"}, 2).empty());
-    CHECK(refused({"--collectives", "nccl", "--device", "cuda", "--p2p", "direct", "--g-inter", "2"}, 4)
-              .find("during NCCL collectives, which can deadlock") != std::string::npos);
+    check_has(refused({"--collectives", "nccl", "--device", "cuda", "--p2p", "direct", "--g-inter", "2"}, 4),
+              {"during NCCL collectives, which can deadlock"});
     CHECK(refused({"--collectives", "nccl", "--device", "cuda", "--p2p", "direct", "--g-inter", "2"}, 2).empty());
   } else {
-    CHECK(refused({"--collectives", "nccl"}, 1).find("--collectives nccl needs NCCL, which this build lacks") !=
-          std::string::npos);
+    check_has(refused({"--collectives", "nccl"}, 1), {"--collectives nccl needs NCCL, which this build lacks"});
   }
 }

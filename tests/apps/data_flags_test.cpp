@@ -1,18 +1,15 @@
 #include "tests/apps/train_flags.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <string>
 
 using namespace ranvier;
 using namespace ranvier::apps;
-using ranvier::tests::parse_train;
-using ranvier::tests::printed_error_of;
-using ranvier::tests::refused_train;
-using ranvier::tests::resolved_map;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 TEST_CASE("token files need no tokenizer and imply GPT-2's vocabulary") {
   const auto by_name = parse_train({"--data", "train.bin"});
@@ -39,6 +36,11 @@ TEST_CASE("an image model has blocks, a width and classes, and data without a to
   for (const char* blocks : {"1,2,3", "1,2,3,4,5", "1,2,3,0", "1,2,,4", "1,2,3,4,", "a"})
     refused_train({"--model", "wide-resnet", "--blocks", blocks}, "four numbers above 0, as in 3,4,6,3");
   refused_train({"--model", "wide-resnet", "--layers", "3"}, "--model");
+  refused_train({"--model", "wide-resnet", "--sequence-length", "32"}, "--sequence-length");
+  refused_train({"--model", "wide-resnet", "--tokenizer", "bytes"},
+                "--tokenizer is for text, but --model wide-resnet");
+  refused_train({"--augment", "on"}, "--augment is for images, but --model gpt");
+  refused_train({"--blocks", "1,1,1,1"}, "--model gpt has no block groups");
   refused_train({"--model", "wide-resnet", "--mask-token", "3"}, "--mask-token is for text");
   refused_train({"--model", "wide-resnet", "--g-inter", "11", "--world", "11", "--dry-run"}, "--g-inter 11");
 }
@@ -61,7 +63,7 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a mask token") {
   CHECK(parse_train({"--model", "bert", "--data", "a", "--dropout", "0.1"}).notes.empty());
   const auto unused = parse_train({"--data", "a", "--mask-token", "3"});
   REQUIRE(unused.notes.size() == 1);
-  CHECK(unused.notes[0].find("--mask-token 3 has no effect") != std::string::npos);
+  check_has(unused.notes[0], {"--mask-token 3 has no effect"});
   refused_train({"--model", "bert", "--mlm-probability", "0"},
                 "--mlm-probability is invalid: 0; use a number above 0");
   refused_train({"--model", "bert", "--mask-token", "mask"}, "a token id, or auto");
@@ -145,7 +147,29 @@ TEST_CASE("documents are joined or masked, and always masked if they are prompts
   refused_train({"--tokenizer", "none", "--prompt-field", "q"},
                 "--tokenizer none cannot read the text of --prompt-field q");
   refused_train({"--prompt-field", "text"}, "--prompt-field text and --json-field text");
-  refused_train({"--document-end", "7"}, "--document-end 7 has no effect with --documents join");
-  refused_train({"--documents", "mask", "--document-end", "7"}, "--document-end 7 is for token files");
+  refused_train({"--document-end", "7"},
+                "--document-end 7 has no effect with --documents join; use --documents mask");
+  refused_train({"--documents", "mask", "--document-end", "7"},
+                {"--document-end 7 is for token files", "remove --document-end"});
+  refused_train({"--documents", "apart"}, {"--documents is invalid: apart;", "join"});
   refused_train({"--document-end", "-1", "--documents", "mask"}, "--document-end");
+}
+
+TEST_CASE("flags that do not apply to text classification are refused by name") {
+  refused_train({"--label-field", "kind"}, "--label-field kind needs BERT or RoBERTa");
+  const TemporaryFolder folder;
+  std::string lines;
+  for (const char* kind : {"low", "mid", "top"})
+    lines += fmt::format(R"({{"text": "a", "kind": "{}"}})", kind) + "\n";
+  const std::string data = folder.write("texts.jsonl", lines).string();
+  const auto refused = [&](const char* flag, const char* value, std::string_view words) {
+    check_usage_error({words}, [&] {
+      static_cast<void>(
+          parse_train({"--model", "bert", "--label-field", "kind", "--data", data.c_str(), flag, value}));
+    });
+  };
+  refused("--documents", "mask", "--documents has no effect with --label-field kind");
+  refused("--classes", "2", "--classes 2 is too small: field 'kind'");
+  refused("--sample-every", "1", "--sample-every 1 needs a causal language model");
+  refused("--json-field", "kind", "--label-field kind and --json-field kind");
 }

@@ -7,8 +7,8 @@
 #include <string>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using apps::data_report;
-using ranvier::tests::TemporaryFolder;
 
 namespace {
 

@@ -3,10 +3,10 @@
 #include "tests/apps/small_run.hpp"
 #include "tests/models/small_choices.hpp"
 #include "tests/models/small_tokenizer.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -25,12 +25,9 @@ struct Fixture : SmallText {
   [[nodiscard]] Result train(int ranks, const Flags& more = {}) const {
     const std::string metrics = file("metrics.jsonl");
     const std::string weights = file("weights.safetensors");
-    Flags flags{"--metrics", metrics, "--save", weights};
-    flags.insert(flags.end(), more.begin(), more.end());
+    Flags flags = join({"--metrics", metrics, "--save", weights}, more);
     std::filesystem::remove(metrics);
-    const Outcome outcome = run(ranks, small_run(text, flags), 60s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(0, run(ranks, small_run(text, flags), 60s));
     Result result{metric(metrics, "loss"), metric(metrics, "grad_norm"), read_file(weights)};
     REQUIRE(result.losses.size() == 4);
     for (const std::string& share : metric(metrics, "mfu")) {
@@ -51,11 +48,6 @@ struct Fixture : SmallText {
   }
 };
 
-Flags join(Flags first, const Flags& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "the same run twice gives the same bits") { check_same(train(1), 1, {}); }
@@ -69,8 +61,7 @@ TEST_CASE_FIXTURE(Fixture, "the number of stages does not change any bit") {
 
 TEST_CASE_FIXTURE(Fixture,
                   "the location of optimizer states does not change any bit, and files are removed with the run") {
-  const std::string disk = file("disk");
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   for (const Flags& more : {Flags{"--precision", "fp32"}, Flags{"--precision", "bf16", "--clip", "0"},
                             Flags{"--precision", "bf16", "--shard", "zero1"}}) {
     const Flags grid = join(more, {"--g-inter", "2", "--g-data", "2"});
@@ -90,15 +81,14 @@ TEST_CASE_FIXTURE(Fixture,
     }
     CHECK(std::filesystem::is_empty(disk));
     const Outcome told = run(2, small_run(text, {"--optimizer-tier", "nvme", "--nvme", disk, "--steps", "1"}), 60s);
-    CHECK(told.output.find("files: ") != std::string::npos);
+    check_has(told.output, {"files: "});
   }
 }
 
 TEST_CASE_FIXTURE(
     Fixture,
     "the location of parameters does not change any bit, with and without prefetching, gathered or pulled") {
-  const std::string disk = file("disk");
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   for (const Flags& grid :
        {Flags{"--shard", "ddp"}, Flags{"--g-data", "4", "--shard", "zero3", "--precision", "bf16"},
         Flags{"--g-data", "4", "--shard", "zero++", "--group-size", "2"},
@@ -116,8 +106,7 @@ TEST_CASE_FIXTURE(
 }
 
 TEST_CASE_FIXTURE(Fixture, "the named offload modes do not change any bit") {
-  const std::string disk = file("disk");
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   const Flags grid{"--g-data", "2", "--shard", "zero3", "--precision", "bf16", "--recompute", "1"};
   const Result expected = train(2, grid);
   for (const auto* name : {"myelin", "zero-offload", "infinity-cpu"}) {
@@ -128,8 +117,7 @@ TEST_CASE_FIXTURE(Fixture, "the named offload modes do not change any bit") {
 
 TEST_CASE_FIXTURE(Fixture,
                   "the location of accumulated gradients does not change any bit, with and without clipping") {
-  const std::string disk = file("disk");
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   for (const Flags& grid :
        {Flags{"--microbatch-size", "2"}, Flags{"--g-data", "4", "--shard", "zero2", "--clip", "0.1"},
         Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero1", "--precision", "bf16"}}) {
@@ -160,8 +148,7 @@ TEST_CASE_FIXTURE(Fixture, "deferred weight gradients do not change any bit") {
   check_same(expected, 3, {"--g-inter", "3", "--defer-weights"});
   check_same(expected, 3, {"--g-inter", "3", "--policy", "zb-h1", "--recompute", "1"});
   check_same(expected, 2, {"--g-inter", "2", "--policy", "zero-bubble", "--deferred-limit", "1"});
-  const std::string disk = file("disk");
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   for (const char* policy : {"zero-bubble", "zb-h1"})
     check_same(expected, 2,
                {"--g-inter", "2", "--policy", policy, "--recompute", "1", "--offload", "infinity-nvme", "--nvme",
@@ -170,8 +157,7 @@ TEST_CASE_FIXTURE(Fixture, "deferred weight gradients do not change any bit") {
 
 TEST_CASE_FIXTURE(Fixture, "several model chunks per rank do not change any bit, also with states in files") {
   const Result expected = train(1);
-  const std::string disk = file("disk");
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   for (const char* policy : {"message-driven", "1f1b", "zero-bubble"})
     check_same(expected, 2,
                {"--g-inter", "2", "--chunks-per-rank", "2", "--policy", policy, "--recompute", "1", "--offload",
@@ -194,9 +180,7 @@ TEST_CASE_FIXTURE(Fixture, "recomputation does not change any bit") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "the location of activation checkpoints does not change any bit, under every schedule") {
-  const std::string disk = file("disk"), other = file("other");
-  std::filesystem::create_directory(disk);
-  std::filesystem::create_directory(other);
+  const std::string disk = make_folder("disk"), other = make_folder("other");
   const Flags files{"--activation-tier", "nvme", "--nvme", disk + "," + other};
   const Flags base{"--dropout", "0.1", "--validation-split", "0.1", "--eval-every", "2", "--batch-size", "14"};
   const Result one = train(1, base);
@@ -227,27 +211,19 @@ TEST_CASE_FIXTURE(Fixture, "data parallelism changes losses only by rounding") {
   const Result expected = train(1);
   for (int rows : {2, 4}) {
     const Result result = train(rows, {"--g-data", std::to_string(rows)});
-    for (std::size_t step = 0; step < 4; ++step) {
-      const double loss = std::stod(result.losses[step]);
-      CHECK(std::abs(loss - std::stod(expected.losses[step])) < 1e-6 * loss);
-    }
+    check_close(result.losses, expected.losses);
   }
 }
 
 TEST_CASE_FIXTURE(Fixture, "a shorter last microbatch is weighted by its samples") {
   const Result expected = train(1, {"--microbatch-size", "4"});
   const Result result = train(2, {"--microbatch-size", "3", "--g-inter", "2"});
-  for (std::size_t step = 0; step < 4; ++step) {
-    const double loss = std::stod(result.losses[step]);
-    CHECK(std::abs(loss - std::stod(expected.losses[step])) < 1e-6 * loss);
-  }
+  check_close(result.losses, expected.losses);
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights saved by one grid start another") {
   const std::string weights = file("start.safetensors");
-  const Outcome first = run(4, small_run(text, {"--g-inter", "2", "--save", weights}), 30s);
-  INFO(first.output);
-  REQUIRE(first.status == 0);
+  require_status(0, run(4, small_run(text, {"--g-inter", "2", "--save", weights}), 30s));
   const Result expected = train(1, {"--init-from", weights});
   check_same(expected, 3, {"--init-from", weights, "--g-inter", "3"});
   CHECK(expected.losses != train(1).losses);
@@ -255,13 +231,11 @@ TEST_CASE_FIXTURE(Fixture, "weights saved by one grid start another") {
 
 TEST_CASE_FIXTURE(Fixture,
                   "weights saved at intermediate steps equal the run's weights at those steps, on any grid") {
-  const std::string one = file("one"), four = file("four"), disk = file("disk"), blocked = file("blocked");
-  std::filesystem::create_directory(disk);
+  const std::string one = file("one"), four = file("four"), disk = make_folder("disk"), blocked = file("blocked");
   const auto train_into = [&](int ranks, const std::string& save, const Flags& more, int status = 0) {
-    const Outcome outcome =
-        run(ranks, small_run(text, join({"--shard", "zero2", "--save", save, "--save-every", "2"}, more)), 60s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == status);
+    const Outcome outcome = require_status(
+        status,
+        run(ranks, small_run(text, join({"--shard", "zero2", "--save", save, "--save-every", "2"}, more)), 60s));
     return outcome.output;
   };
   const std::string step = "/weights-00000002";
@@ -270,7 +244,7 @@ TEST_CASE_FIXTURE(Fixture,
   const std::string said = train_into(4, four,
                                       {"--g-inter", "2", "--save-file-size", "20KiB", "--offload", "infinity-nvme",
                                        "--nvme", disk, "--bucket-size", "3000"});
-  CHECK(said.find("weights: " + four + step + " (") != std::string::npos);
+  check_has(said, {"weights: " + four + step + " ("});
   for (const std::string& name : {std::string(), step}) check_same_tensors(one + name, four + name);
   check_same_tensors(four, four + "/weights-00000004");  // the last step is one of every two
   CHECK(std::filesystem::exists(four + step + "/model.safetensors.index.json"));
@@ -283,8 +257,7 @@ TEST_CASE_FIXTURE(Fixture,
   std::filesystem::create_directories(blocked);
   std::ofstream(blocked + step) << "in the way";
   const std::string warned = train_into(2, blocked, {}, 74);
-  CHECK(warned.find("warning: no weights of step 2: ") != std::string::npos);
-  CHECK(warned.find("error: outputs are missing: weights of step 2: ") != std::string::npos);
+  check_has(warned, {"warning: no weights of step 2: ", "error: outputs are missing: weights of step 2: "});
   check_same_tensors(one, blocked);
 }
 
@@ -292,14 +265,10 @@ TEST_CASE_FIXTURE(Fixture, "tiles do not change losses except for rounding, and 
   for (const char* shard : {"ddp", "zero3"}) {
     const Flags rows{"--g-data", "2", "--shard", shard}, tiled = join(rows, {"--tile", "4"});
     const Result whole = train(2, rows), expected = train(2, tiled);
-    for (std::size_t step = 0; step < 4; ++step) {
-      const double loss = std::stod(whole.losses[step]);
-      CHECK(std::abs(loss - std::stod(expected.losses[step])) < 1e-6 * loss);
-    }
+    check_close(whole.losses, expected.losses);
     check_same(expected, 4, join(tiled, {"--g-inter", "2"}));
     check_same(expected, 4, join(tiled, {"--g-inter", "2", "--recompute", "1", "--policy", "1f1b"}));
-    const std::string disk = file("disk");
-    std::filesystem::create_directory(disk);
+    const std::string disk = make_folder("disk");
     check_same(expected, 4,
                join(tiled, {"--g-inter", "2", "--parameter-tier", "nvme", "--optimizer-tier", "nvme", "--nvme",
                             disk, "--bucket-size", "1000"}));
@@ -310,9 +279,7 @@ TEST_CASE_FIXTURE(Fixture,
                   "weights are converted from tiles to undivided matrices and back without changing a bit") {
   const std::string trained = file("trained.safetensors"), kept = file("kept.safetensors");
   const auto ends_well = [&](int ranks, const Flags& flags) {
-    const Outcome outcome = run(ranks, small_run(text, flags), 30s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(0, run(ranks, small_run(text, flags), 30s));
   };
   const auto same_tensors = [&] { check_same_tensors(trained, kept); };
   const Flags tiles{"--tile", "4", "--shard", "zero3", "--g-data", "2", "--g-inter", "2"};
@@ -325,10 +292,7 @@ TEST_CASE_FIXTURE(Fixture,
     same_tensors();
     const Result whole = train(1, {"--init-from", trained}),
                  tiled = train(1, {"--init-from", trained, "--tile", "2"});
-    for (std::size_t step = 0; step < 4; ++step) {
-      const double loss = std::stod(whole.losses[step]);
-      CHECK(std::abs(loss - std::stod(tiled.losses[step])) < 1e-6 * loss);
-    }
+    check_close(whole.losses, tiled.losses);
   }
   // The initial values of a run.
   ends_well(1, join(still, {"--save", trained}));
@@ -347,10 +311,8 @@ TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and ha
   const Flags flags{"--precision", "fp16", "--g-inter", "2", "--metrics", metrics, "--loss-scale", "1024"};
   for (int rank = 0; rank < 4; ++rank) {
     std::filesystem::remove(metrics);
-    const Outcome outcome =
-        run(4, small_run(text, flags), 30s, {{"RANVIER_FAULT", std::to_string(rank) + ":2:fp16-overflow"}});
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(
+        0, run(4, small_run(text, flags), 30s, {{"RANVIER_FAULT", std::to_string(rank) + ":2:fp16-overflow"}}));
     CHECK(metric(metrics, "skipped") == std::vector<std::string>{"false", "true", "false", "false"});
     const auto scales = metric(metrics, "loss_scale");
     CHECK(std::stod(scales.back()) == 512);
@@ -359,25 +321,23 @@ TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and ha
 
 TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains nothing") {
   const std::string weights = file("weights.safetensors");
-  const Outcome outcome = run(1,
-                              {"--dry-run", "--world", "48", "--model", "gpt-12b", "--g-inter", "24", "--g-data",
-                               "2", "--batch-size", "64", "--save", weights},
-                              20s);
-  INFO(outcome.output);
-  CHECK(outcome.status == 0);
-  CHECK(outcome.output.find("activations") != std::string::npos);
-  CHECK(outcome.output.find("paro-iig") != std::string::npos);
+  check_has(require_status(0, run(1,
+                                  {"--dry-run", "--world", "48", "--model", "gpt-12b", "--g-inter", "24",
+                                   "--g-data", "2", "--batch-size", "64", "--save", weights},
+                                  20s))
+                .output,
+            {"activations", "paro-iig"});
   CHECK_FALSE(std::filesystem::exists(weights));
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "a dry run of a job that does not fit prints flags that would help, and ends with status 1") {
-  const Outcome outcome =
-      run(1, {"--dry-run", "--world", "8", "--layers", "8", "--hidden", "512", "--device-memory", "128MiB"}, 20s);
-  INFO(outcome.output);
-  CHECK(outcome.status == 1);
-  CHECK(outcome.output.find("does not fit") != std::string::npos);
-  CHECK(outcome.output.find("these together make ") != std::string::npos);
+  check_has(
+      require_status(
+          1, run(1, {"--dry-run", "--world", "8", "--layers", "8", "--hidden", "512", "--device-memory", "128MiB"},
+                 20s))
+          .output,
+      {"does not fit", "these together make "});
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -387,9 +347,7 @@ TEST_CASE_FIXTURE(Fixture,
         text, {"--shard", "zero3", "--hidden", "64", "--layers", "6", "--device-memory", memory, "--timeout", "5"});
   };
   // 4.6 MiB are needed to prefetch two blocks, 3.8 to prefetch none.
-  const Outcome outcome = Job({flags("64MiB"), flags("4MiB")}).wait(30s);
-  INFO(outcome.output);
-  CHECK(outcome.status == 0);
+  require_status(0, Job({flags("64MiB"), flags("4MiB")}).wait(30s));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a config file replaces flags, and flags override it") {
@@ -399,32 +357,28 @@ TEST_CASE_FIXTURE(Fixture, "a config file replaces flags, and flags override it"
                                  .write("run.conf", "# a comment\nsteps = 3\ng-inter = 2\n" + sizes +
                                                         "data = " + text + "\nmetrics = " + metrics + "\n")
                                  .string();
-  const Outcome outcome = run(2, {"--config", config, "--steps", "2"}, 20s);
-  INFO(outcome.output);
-  CHECK(outcome.status == 0);
+  require_status(0, run(2, {"--config", config, "--steps", "2"}, 20s));
   CHECK(metric(metrics, "loss").size() == 2);
 }
 
 TEST_CASE_FIXTURE(Fixture, "validation runs as often as requested") {
   const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors"),
                     again = file("again.jsonl");
-  const Outcome outcome = run(
-      4, small_run(text, {"--g-inter", "2", "--eval-every", "1", "--metrics", metrics, "--save", weights}), 20s);
-  INFO(outcome.output);
-  CHECK(outcome.status == 0);
-  CHECK(outcome.output.find("data: 1 file, 1 document, ") != std::string::npos);
-  CHECK(outcome.output.find("validation loss") != std::string::npos);
-  CHECK(outcome.output.find(" per token, ") != std::string::npos);
+  check_has(
+      require_status(
+          0,
+          run(4, small_run(text, {"--g-inter", "2", "--eval-every", "1", "--metrics", metrics, "--save", weights}),
+              20s))
+          .output,
+      {"data: 1 file, 1 document, ", "validation loss", " per token, "});
   const auto losses = metric(metrics, "validation_loss"), samples = metric(metrics, "validation_samples");
   REQUIRE(losses.size() == 4);
   // Only the weights, on another grid and with batches of another size: the same samples, the same mean.
   const Flags flags{"--init-from",       weights, "--validation-split", "0.1", "--batch-size", "9",
                     "--microbatch-size", "2",     "--metrics",          again, "--eval-only"};
-  const Outcome alone = run(3, small_run(text, flags), 20s);
-  INFO(alone.output);
-  CHECK(alone.status == 0);
-  CHECK(alone.output.find("evaluation  validation loss ") != std::string::npos);
-  CHECK(alone.output.find("\nstep ") == std::string::npos);
+  const Outcome alone = require_status(0, run(3, small_run(text, flags), 20s));
+  check_has(alone.output, {"evaluation  validation loss "});
+  check_lacks(alone.output, {"\nstep "});
   REQUIRE(metric(again, "validation_loss").size() == 1);
   CHECK(metric(again, "validation_samples")[0] == samples[3]);
   CHECK(std::stod(metric(again, "validation_loss")[0]) == doctest::Approx(std::stod(losses[3])).epsilon(1e-6));
@@ -439,36 +393,32 @@ TEST_CASE_FIXTURE(Fixture, "a model generates text and answers questions during 
           .string();
   const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors");
   std::filesystem::remove(metrics);
-  const Outcome outcome =
-      run(2,
-          small_run(text, {"--g-inter", "2", "--metrics", metrics, "--save", weights, "--hellaswag", questions,
-                           "--sample-every", "3", "--sample-prompt", "\"node\" ", "--sample-tokens", "4"}),
-          20s);
-  INFO(outcome.output);
-  REQUIRE(outcome.status == 0);
-  CHECK(outcome.output.find("step 3/4  sample:\n\"node\" ") != std::string::npos);
-  CHECK(outcome.output.find("step 4/4  sample:\n\"node\" ") != std::string::npos);
-  CHECK(outcome.output.find("step 4/4  HellaSwag ") != std::string::npos);
+  const Outcome outcome = require_status(
+      0, run(2,
+             small_run(text, {"--g-inter", "2", "--metrics", metrics, "--save", weights, "--hellaswag", questions,
+                              "--sample-every", "3", "--sample-prompt", "\"node\" ", "--sample-tokens", "4"}),
+             20s));
+  check_has(outcome.output,
+            {"step 3/4  sample:\n\"node\" ", "step 4/4  sample:\n\"node\" ", "step 4/4  HellaSwag "});
   CHECK(metric(metrics, "loss") == quiet.losses);
   CHECK((read_file(weights) == quiet.weights));
   const auto lines = lines_of(read_file(metrics));
-  CHECK(lines[1].find("\"sample\"") == std::string::npos);
-  CHECK(lines[2].find(R"("sample":"\"node\" )") != std::string::npos);
-  CHECK(lines[2].find("hellaswag_accuracy") == std::string::npos);
-  CHECK(lines[3].find(R"("hellaswag_accuracy":)") != std::string::npos);
-  CHECK(lines[3].find(R"("sample":"\"node\" )") != std::string::npos);
+  check_lacks(lines[1], {"\"sample\""});
+  check_has(lines[2], {R"("sample":"\"node\" )"});
+  check_lacks(lines[2], {"hellaswag_accuracy"});
+  check_has(lines[3], {R"("hellaswag_accuracy":)", R"("sample":"\"node\" )"});
 
   // Only the questions, without data.
   const std::string again = file("again.jsonl");
-  const Outcome alone =
-      run(2, {"--init-from", weights, "--heads", "2", "--hellaswag", questions, "--eval-only", "--metrics", again},
-          20s);
-  INFO(alone.output);
-  REQUIRE(alone.status == 0);
-  CHECK(alone.output.find("validation loss") == std::string::npos);
+  check_lacks(require_status(0, run(2,
+                                    {"--init-from", weights, "--heads", "2", "--hellaswag", questions,
+                                     "--eval-only", "--metrics", again},
+                                    20s))
+                  .output,
+              {"validation loss"});
   const auto accuracy = metric(again, "hellaswag_accuracy");
   REQUIRE(accuracy.size() == 1);
-  CHECK(lines[3].find("\"hellaswag_accuracy\":" + accuracy[0]) != std::string::npos);
+  check_has(lines[3], {"\"hellaswag_accuracy\":" + accuracy[0]});
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -481,47 +431,37 @@ TEST_CASE_FIXTURE(Fixture,
   }
   const std::string data = folder.write("tokens.bin", token_file(tokens)).string();
   const std::string tokenizer = "gpt2:" + folder.write("tokenizer.json", small.tokenizer_json()).string();
-  const Outcome outcome =
-      run(2,
-          small_run(data, {"--tokenizer", tokenizer, "--vocab-size", "285", "--eval-every", "4", "--sample-every",
-                           "4", "--sample-prompt", "the world", "--save", file("saved")}),
-          20s);
-  INFO(outcome.output);
-  REQUIRE(outcome.status == 0);
-  CHECK(read_file(file("saved/generation_config.json")).find("\"eos_token_id\": 284") != std::string::npos);
-  CHECK(outcome.output.find(" per byte  over ") != std::string::npos);
-  CHECK(outcome.output.find("step 4/4  sample:\nthe world") != std::string::npos);
+  const Outcome outcome = require_status(
+      0, run(2,
+             small_run(data, {"--tokenizer", tokenizer, "--vocab-size", "285", "--eval-every", "4",
+                              "--sample-every", "4", "--sample-prompt", "the world", "--save", file("saved")}),
+             20s));
+  check_has(read_file(file("saved/generation_config.json")), {"\"eos_token_id\": 284"});
+  check_has(outcome.output, {" per byte  over ", "step 4/4  sample:\nthe world"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
   const std::string trace = file("trace.json");
-  const Outcome outcome = run(
-      4, small_run(text, {"--g-inter", "2", "--trace", trace, "--eval-every", "2", "--sample-every", "4"}), 20s);
-  INFO(outcome.output);
-  REQUIRE(outcome.status == 0);
+  require_status(
+      0, run(4, small_run(text, {"--g-inter", "2", "--trace", trace, "--eval-every", "2", "--sample-every", "4"}),
+             20s));
   const std::string events = read_file(trace);
-  CHECK(events.find("traceEvents") != std::string::npos);
-  for (const auto* span : {"forward", "backward", "send", "receive", "wait", "reduce", "optimizer", "\"step 4\"",
-                           "\"validation 2\"", "validation forward", "\"sampling 4\"", "sampling forward"}) {
-    INFO(span);
-    CHECK(events.find(span) != std::string::npos);
-  }
+  check_has(events, {"traceEvents"});
+  check_has(events, {"forward", "backward", "send", "receive", "wait", "reduce", "optimizer", "\"step 4\"",
+                     "\"validation 2\"", "validation forward", "\"sampling 4\"", "sampling forward"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "bytes that a rank reads from its own files are separate from bytes over links") {
   const std::string trace = file("trace.json");
   const auto traced = [&](int ranks, const Flags& more) {
-    const Outcome outcome =
-        run(ranks, small_run(text, join({"--trace", trace, "--nvme", folder.path().string()}, more)), 30s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    const Outcome outcome = require_status(
+        0, run(ranks, small_run(text, join({"--trace", trace, "--nvme", folder.path().string()}, more)), 30s));
     return std::pair(outcome.output, read_file(trace));
   };
   const auto [said, alone] = traced(1, {"--offload", "infinity-nvme"});
-  CHECK(alone.find(R"("cat":"load")") != std::string::npos);
-  CHECK(alone.find(R"("cat":"gather")") == std::string::npos);
-  CHECK(said.find("  file wait  ") != std::string::npos);
+  check_has(alone, {R"("cat":"load")"});
+  check_lacks(alone, {R"("cat":"gather")"});
+  check_has(said, {"  file wait  "});
   const auto [said_of_both, both] = traced(2, {"--optimizer-tier", "nvme", "--shard", "zero3"});
-  CHECK(both.find(R"("cat":"load")") != std::string::npos);
-  CHECK(both.find(R"("cat":"gather")") != std::string::npos);
+  check_has(both, {R"("cat":"load")", R"("cat":"gather")"});
 }

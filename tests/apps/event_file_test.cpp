@@ -5,6 +5,7 @@
 #include "tests/apps/read_with_others.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -12,7 +13,6 @@
 #include <bit>
 #include <map>
 #include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;
@@ -26,7 +26,7 @@ TEST_CASE("CRC-32C equals RFC 3720's values") {
 }
 
 TEST_CASE("an event file has a run's scalars and texts, and marks repeated steps") {
-  const tests::TemporaryFolder folder;
+  const TemporaryFolder folder;
   std::string name;
   {
     EventFile file(folder.path() / "logs", 7);
@@ -38,7 +38,7 @@ TEST_CASE("an event file has a run's scalars and texts, and marks repeated steps
     file.take("no record");
     name = file.file().path().string();
   }
-  CHECK(name.find("/logs/events.out.tfevents.") != std::string::npos);
+  check_has(name, {"/logs/events.out.tfevents."});
   const auto records = records_of(folder.read("logs/" + std::filesystem::path(name).filename().string()));
   REQUIRE(records.size() == 6);
   CHECK(field(records[0], 3) == "brain.Event:2");
@@ -66,7 +66,7 @@ TEST_CASE("an event file has a run's scalars and texts, and marks repeated steps
 }
 
 TEST_CASE("TensorBoard reads event files, and discards repeated steps") {
-  const tests::TemporaryFolder folder;
+  const TemporaryFolder folder;
   {
     EventFile first(folder.path(), 0);
     for (int step = 1; step <= 3; ++step) first.take(fmt::format(R"({{"step":{},"loss":{}}})", step, 10 - step));
@@ -76,7 +76,7 @@ TEST_CASE("TensorBoard reads event files, and discards repeated steps") {
     EventFile second(folder.path(), 2);
     second.take(R"({"step":3,"loss":5.5})");
   }
-  const auto text = tests::read_with("tensorboard", folder.path().string());
+  const auto text = read_with("tensorboard", folder.path().string());
   if (!text) return;
   CHECK(*text ==
         "loss/train 1 9\n"
@@ -84,20 +84,20 @@ TEST_CASE("TensorBoard reads event files, and discards repeated steps") {
         "loss/train 3 5.5\n"
         "sample 3 '    one\\n    two'\n");
   // Without the later ones.
-  const tests::TemporaryFolder alone;
+  const TemporaryFolder alone;
   EventFile file(alone.path(), 0);
   file.configuration({{"seed", "1"}});
   file.take(R"({"step":3,"loss":2,"sample":"one\ntwo"})");
-  CHECK(tests::read_with("tensorboard", alone.path().string()) ==
+  CHECK(read_with("tensorboard", alone.path().string()) ==
         "loss/train 3 2\n"
         "configuration 0 '|flag|value|\\n|---|---|\\n|seed|1|\\n'\n"
         "sample 3 '    one\\n    two'\n");
 }
 
 TEST_CASE("a folder for event files that cannot be created is refused") {
-  const tests::TemporaryFolder folder;
+  const TemporaryFolder folder;
   folder.write("file", "x");
-  const Error error = tests::error_of([&] { EventFile file(folder.path() / "file" / "logs", 0); });
+  const Error error = error_of([&] { EventFile file(folder.path() / "file" / "logs", 0); });
   CHECK(error.code() == ErrorCode::io);
-  CHECK(tests::says(error, "--tensorboard"));
+  CHECK(says(error, "--tensorboard"));
 }

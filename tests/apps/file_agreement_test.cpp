@@ -4,6 +4,7 @@
 #include "apps/program/agreement.hpp"
 #include "tests/mpi_session.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,9 +12,8 @@
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using apps::fingerprint;
-using tests::overwrite;
-using tests::TemporaryFolder;
 
 namespace {
 
@@ -122,23 +122,21 @@ TEST_CASE("a file that differs on one rank is reported with the rank, only by th
   const std::string said = compare({"same.txt", "data.txt"}, agreed);
   CHECK(!agreed);
   if (rank == last)
-    CHECK(said.find("input files differ between ranks: data.txt on rank " + std::to_string(last) +
-                    " (100000 bytes as on rank 0, but other content); copy the same files") != std::string::npos);
+    check_has(said, {"input files differ between ranks: data.txt on rank " + std::to_string(last) +
+                     " (100000 bytes as on rank 0, but other content); copy the same files"});
   CHECK(said.empty() == (rank != last));
   const std::string other = compare({"same.txt", "more.txt"}, agreed);
   CHECK(!agreed);
   if (rank == 1)
-    CHECK(
-        other.find("input files differ between ranks: more.txt on ranks 1 and 2 (11 bytes, on rank 0 10); copy") !=
-        std::string::npos);
+    check_has(other,
+              {"input files differ between ranks: more.txt on ranks 1 and 2 (11 bytes, on rank 0 10); copy"});
   CHECK(other.empty() == (rank != 1));
   std::vector<fs::path> files{"same.txt"};
   if (rank == 1) files.emplace_back("more.txt");
   const std::string number = compare(files, agreed);
   CHECK(!agreed);
   if (rank == 1)
-    CHECK(number.find("input files differ between ranks: number of files; 2 files here, 1 on rank 0; copy") !=
-          std::string::npos);
+    check_has(number, {"input files differ between ranks: number of files; 2 files here, 1 on rank 0; copy"});
   CHECK(number.empty() == (rank != 1));
   fs::current_path(before);
 }

@@ -1,6 +1,7 @@
 // Disks that fill up, break or corrupt data, under complete jobs. Each ends the job with one message that says where,
 // and no wrong data are ever saved. Real faults; tests that need a separate disk run if one can be mounted.
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -39,17 +40,12 @@ struct Fixture : SmallText {
   std::string metrics = file("metrics.jsonl");
   std::string weights = file("weights.safetensors");
 
-  std::string make_disk(const char* name = "disk") const {
-    fs::create_directory(file(name));
-    return file(name);
-  }
-
   /// Two ranks whose files are read and written in every step, for longer than any test waits.
   [[nodiscard]] Flags long_run(const std::string& disk, const Flags& more = {}) const {
-    Flags flags{"--steps",  "1000000", "--metrics",        metrics, "--save", weights, "--g-inter",     "2",
-                "--hidden", "128",     "--optimizer-tier", "nvme",  "--nvme", disk,    "--bucket-size", "20000"};
-    flags.insert(flags.end(), more.begin(), more.end());
-    return small_run(text, flags);
+    return small_run(
+        text, join({"--steps", "1000000", "--metrics", metrics, "--save", weights, "--g-inter", "2", "--hidden",
+                    "128", "--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "20000"},
+                   more));
   }
 
   /// Checks for one message with all these words, and that earlier saved files did not change.
@@ -65,10 +61,7 @@ struct Fixture : SmallText {
       message = line;
     }
     CHECK(messages == 1);
-    for (const std::string& word : words) {
-      INFO(word);
-      CHECK(message.find(word) != std::string::npos);
-    }
+    check_has(message, words);
     CHECK(read_file(weights) == "saved before");
   }
 
@@ -126,7 +119,7 @@ void print_skipped() {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "a disk that is too small is refused at startup, with needed and free bytes") {
-  const std::string disk = make_disk();
+  const std::string disk = make_folder("disk");
   // Checkpoints of 1024 × 1024 floats, five for each microbatch in flight, of more microbatches than any disk holds.
   const auto microbatches = fs::space(disk).available / (5 * (4u << 20)) + 64;
   if (microbatches > 200'000) {
@@ -155,7 +148,7 @@ TEST_CASE_FIXTURE(Fixture, "directories that are missing, are files or cannot be
   check_refused(text, {text, "not a folder"});
   check_refused("/proc", {"/proc: cannot create a folder", "writable folder"});
   if (::geteuid() == 0) {
-    const std::string disk = make_disk();
+    const std::string disk = make_folder("disk");
     if (::mount("none", disk.c_str(), "tmpfs", MS_RDONLY, nullptr) == 0) {
       check_refused(disk, {disk, "Read-only file system"});
       ::umount2(disk.c_str(), MNT_DETACH);
@@ -163,14 +156,14 @@ TEST_CASE_FIXTURE(Fixture, "directories that are missing, are files or cannot be
       MESSAGE("not tried on a file system that is mounted read-only: mounting is not allowed");
     }
   } else {
-    const std::string disk = make_disk();
+    const std::string disk = make_folder("disk");
     fs::permissions(disk, fs::perms::owner_read | fs::perms::owner_exec);
     check_refused(disk, {disk, "Permission denied"});
   }
 }
 
 TEST_CASE_FIXTURE(Fixture, "a file that another process truncates during a job ends it with file and offset") {
-  const std::string disk = make_disk();
+  const std::string disk = make_folder("disk");
   // A write past the new end extends the file again, with a hole in it, so a single truncation may not be detected.
   check_breaks(
       long_run(disk), {"/states: cannot read", "bytes at offset", "truncated"},
@@ -184,7 +177,7 @@ TEST_CASE_FIXTURE(Fixture, "a file that another process truncates during a job e
 
 TEST_CASE_FIXTURE(Fixture,
                   "with checksums, a file that is damaged between steps ends the job with file and offset") {
-  const std::string disk = make_disk();
+  const std::string disk = make_folder("disk");
   const Flags flags = long_run(disk, {"--nvme-checksums", "on"});
   // The job's writes may cover the damage before it is read: it is repeated until detected.
   check_breaks(
@@ -229,27 +222,20 @@ TEST_CASE_FIXTURE(Fixture, "data that are truncated while they are read end the 
   Job job(2, small_run(text, {"--steps", "1000000", "--metrics", metrics}));
   REQUIRE(job.wait_for_lines(metrics, 3, 60s));
   fs::resize_file(text, 0);
-  const Outcome outcome = job.wait(60s);
-  INFO(outcome.output);
-  CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.status == 74);
-  CHECK(outcome.output.find("ranvier: error: rank ") != std::string::npos);
-  CHECK(outcome.output.find(text + ": cannot be read any more") != std::string::npos);
+  check_has(require_status(74, job.wait(60s)).output,
+            {"ranvier: error: rank ", text + ": cannot be read any more"});
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "metrics and traces that cannot be written do not stop training, and set the exit status") {
-  const Outcome outcome = run(
-      2, small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights, "--timeout", "2"}),
-      60s);
-  INFO(outcome.output);
-  CHECK(outcome.status == 74);
+  const Outcome outcome = require_status(
+      74,
+      run(2,
+          small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights, "--timeout", "2"}),
+          60s));
   CHECK(fs::exists(weights));
-  for (const auto* words : {"--metrics /dev/full: No space left on device", "error: outputs are missing: ",
-                            "4 records of --metrics /dev/full were not written", "trace: cannot write /dev/full"}) {
-    INFO(words);
-    CHECK(outcome.output.find(words) != std::string::npos);
-  }
+  check_has(outcome.output, {"--metrics /dev/full: No space left on device", "error: outputs are missing: ",
+                             "4 records of --metrics /dev/full were not written", "trace: cannot write /dev/full"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights are saved even if the output is not read, or is closed") {
@@ -268,7 +254,7 @@ TEST_CASE_FIXTURE(Fixture, "weights are saved even if the output is not read, or
 
 TEST_CASE_FIXTURE(Fixture,
                   "weights wait for space on a disk that was filled meanwhile, and without it print a remedy") {
-  const std::string disk = make_disk("weights disk"), saved = disk + "/model", filler = disk + "/filler";
+  const std::string disk = make_folder("weights disk"), saved = disk + "/model", filler = disk + "/filler";
   if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=2m") != 0) return print_skipped();
   for (const bool capacity : {true, false}) {
     CAPTURE(capacity);
@@ -287,9 +273,9 @@ TEST_CASE_FIXTURE(Fixture,
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
     CHECK((outcome.status == 75) == capacity);
-    CHECK(outcome.output.find("No space left on device; the weights take ") != std::string::npos);
+    check_has(outcome.output, {"No space left on device; the weights take "});
     CHECK(fs::exists(saved + "/model.safetensors") == capacity);
-    CHECK((outcome.output.find("the final weights (") != std::string::npos) == !capacity);
+    CHECK(has(outcome.output, "the final weights (") == !capacity);
     fs::remove_all(saved);
     fs::remove(filler);
   }
@@ -297,13 +283,13 @@ TEST_CASE_FIXTURE(Fixture,
   const Outcome outcome = run(1, small_run(text, {"--hidden", "256", "--save", saved}), 60s);
   INFO(outcome.output);
   CHECK(outcome.status != 0);
-  CHECK(outcome.output.find("step 1/") == std::string::npos);
-  CHECK(outcome.output.find("another disk") != std::string::npos);
+  check_lacks(outcome.output, {"step 1/"});
+  check_has(outcome.output, {"another disk"});
   ::umount2(disk.c_str(), MNT_DETACH);
 }
 
 TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for space, and without it the earlier ones stay") {
-  const std::string disk = make_disk("checkpoint disk"), checkpoints = disk + "/run", filler = disk + "/filler";
+  const std::string disk = make_folder("checkpoint disk"), checkpoints = disk + "/run", filler = disk + "/filler";
   if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=4m") != 0) return print_skipped();
   for (const bool capacity : {true, false}) {
     CAPTURE(capacity);
@@ -321,11 +307,9 @@ TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for space, and without it 
     const Outcome outcome = job.wait(90s);
     INFO(outcome.output);
     CHECK(outcome.status == (capacity ? 75 : 74));
-    CHECK((outcome.output.find("error: outputs are missing: checkpoint of step ") != std::string::npos) ==
-          !capacity);
-    CHECK(outcome.output.find("No space left on device; the last checkpoint of this run takes ") !=
-          std::string::npos);
-    CHECK((outcome.output.find("warning: checkpoint failed: ") != std::string::npos) == !capacity);
+    CHECK(has(outcome.output, "error: outputs are missing: checkpoint of step ") == !capacity);
+    check_has(outcome.output, {"No space left on device; the last checkpoint of this run takes "});
+    CHECK(has(outcome.output, "warning: checkpoint failed: ") == !capacity);
     fs::remove(filler);
     // The checkpoint of the first run.
     const auto whole = [](const fs::path& path) { return fs::exists(path / "manifest.json"); };
@@ -348,7 +332,7 @@ TEST_CASE_FIXTURE(Fixture, "a disk that breaks during a run ends the job with fi
 
 TEST_CASE_FIXTURE(Fixture,
                   "the next start removes a killed job's files, and leaves all files of running jobs alone") {
-  const std::string disk = make_disk();
+  const std::string disk = make_folder("disk");
   Job living(2, long_run(disk));
   REQUIRE(living.wait_for_lines(metrics, 2, 60s));
   const auto of_living = state_files(disk);
@@ -365,16 +349,12 @@ TEST_CASE_FIXTURE(Fixture,
     CHECK(!fs::exists(file("other.safetensors")));
   }
   CHECK(state_files(disk).size() == 4);
-  const Outcome next = run(2, small_run(text, {"--optimizer-tier", "nvme", "--nvme", disk}), 60s);
-  INFO(next.output);
-  CHECK(next.status == 0);
-  CHECK(next.output.find("cleared: 2 folders") != std::string::npos);
+  check_has(require_status(0, run(2, small_run(text, {"--optimizer-tier", "nvme", "--nvme", disk}), 60s)).output,
+            {"cleared: 2 folders"});
   const int before = static_cast<int>(lines_of(read_file(metrics)).size());
   CHECK(living.wait_for_lines(metrics, before + 2, 20s));
   for (const fs::path& states : of_living) CHECK(fs::exists(states));
   living.signal_launcher(SIGUSR1);
-  const Outcome outcome = living.wait(60s);
-  INFO(outcome.output);
-  CHECK(outcome.status == 75);
+  require_status(75, living.wait(60s));
   CHECK(fs::is_empty(disk));
 }

@@ -2,12 +2,14 @@
 
 #include "apps/memory/job_plan.hpp"
 #include "models/families/gpt.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using apps::FitResult;
 using apps::JobCapacity;
 using runtime::MemorySpace;
@@ -40,27 +42,23 @@ struct SizedJob {
   }
 };
 
-bool says(const FitResult& verdict, std::string_view words) {
-  return verdict.text.find(words) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("a job fits into exactly its planned bytes, and not into one less") {
   const SizedJob job({2, 2});
   const FitResult exactly = job.in({.device_bytes = job.device_bytes()});
   CHECK(exactly.fits);
-  CHECK(says(exactly, "fits"));
-  CHECK_FALSE(says(exactly, "the job fit"));
+  check_has(exactly.text, {"fits"});
+  check_lacks(exactly.text, {"the job fit"});
   const FitResult short_of_one = job.in({.device_bytes = job.device_bytes() - 1, .may_change_prefetch = false});
   CHECK_FALSE(short_of_one.fits);
-  CHECK(says(short_of_one, "does not fit"));
+  check_has(short_of_one.text, {"does not fit"});
 }
 
 TEST_CASE("without information about the devices, a job fits as far as is known") {
   const FitResult verdict = SizedJob({1, 2}).in({});
   CHECK(verdict.fits);
-  CHECK(says(verdict, "unknown; set --device-memory"));  // a GPU's memory
+  check_has(verdict.text, {"unknown; set --device-memory"});  // a GPU's memory
 }
 
 TEST_CASE("flags that make a job fit were planned with: if they are given, it fits") {
@@ -68,8 +66,8 @@ TEST_CASE("flags that make a job fit were planned with: if they are given, it fi
   const std::size_t capacity = job.device_bytes() * 3 / 5;
   const FitResult verdict = job.in({.device_bytes = capacity});
   CHECK_FALSE(verdict.fits);
-  CHECK(says(verdict, "each of these makes the job fit"));
-  REQUIRE(says(verdict, "--shard zero3"));
+  check_has(verdict.text, {"each of these makes the job fit"});
+  REQUIRE(has(verdict.text, "--shard zero3"));
   job.options.sharding = collectives::parse_sharding("zero3");
   CHECK(job.in({.device_bytes = capacity}).fits);
 }
@@ -79,10 +77,9 @@ TEST_CASE("if no single flag is enough, several are tried together, and the rema
   const std::size_t all = job.device_bytes();
   const FitResult on_all_ranks = job.in({.device_bytes = all / 4});
   CHECK_FALSE(on_all_ranks.fits);
-  CHECK(says(on_all_ranks, "these together"));
+  check_has(on_all_ranks.text, {"these together"});
   const FitResult never = job.in({.device_bytes = 4096});
-  CHECK(says(never, "still does not fit"));
-  CHECK(says(never, "--g-inter"));
+  check_has(never.text, {"still does not fit", "--g-inter"});
 }
 
 TEST_CASE("weights of --save need space on their disk, in addition to states in files on the same disk") {
@@ -90,12 +87,12 @@ TEST_CASE("weights of --save need space on their disk, in addition to states in 
   constexpr std::size_t MiB = 1 << 20;
   const FitResult fits = job.in({.save_bytes = 5 * MiB, .saved_bytes = 5 * MiB});
   CHECK(fits.fits);
-  CHECK(says(fits, "weights of --save"));
+  check_has(fits.text, {"weights of --save"});
   const FitResult full = job.in({.save_bytes = 3 * MiB, .saved_bytes = 5 * MiB});
   CHECK_FALSE(full.fits);
-  CHECK(says(full, "free 2.0 MiB more on the disk of --save"));
-  CHECK_FALSE(says(full, "the job fit "));  // no flag makes weights smaller
-  CHECK(says(job.in({.saved_bytes = 5 * MiB}), "(available unknown)"));
+  check_has(full.text, {"free 2.0 MiB more on the disk of --save"});
+  check_lacks(full.text, {"the job fit "});  // no flag makes weights smaller
+  check_has(job.in({.saved_bytes = 5 * MiB}).text, {"(available unknown)"});
 
   job.options.tiers.optimizer = actors::TierKind::nvme;
   const std::size_t files =

@@ -7,6 +7,7 @@
 #include "tests/apps/small_run.hpp"
 #include "tests/models/safetensors_writer.hpp"
 #include "tests/models/small_tokenizer.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -22,10 +23,7 @@ namespace {
 
 struct Fixture : SmallText {
   Fixture() {
-    const Outcome outcome =
-        run(1, small_run(text, {"--save", model, "--steps", "30", "--learning-rate", "1e-2"}), 120s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(0, run(1, small_run(text, {"--save", model, "--steps", "30", "--learning-rate", "1e-2"}), 120s));
   }
 
   [[nodiscard]] Generated generate(const std::string& flags) const {
@@ -92,8 +90,6 @@ struct OfWords {
   SmallTokenizer small;
 };
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture,
@@ -104,8 +100,7 @@ TEST_CASE_FIXTURE(Fixture,
   REQUIRE(one.status == 0);
   CHECK(one.text.size() == 10 + 40 + 1);
   CHECK(one.text.starts_with("node axon "));
-  CHECK(has(one.report, "tokens/s"));
-  CHECK(has(one.report, "the context of 16 was full"));
+  check_has(one.report, {"tokens/s", "the context of 16 was full"});
   CHECK(generate(flags + " --threads 3").text == one.text);
   CHECK(generate(flags + " --seed 9").text != one.text);
   const Generated half = generate(flags + " --precision bf16 --threads 1");
@@ -126,7 +121,7 @@ TEST_CASE_FIXTURE(OfWords, "the tokenizer next to the weights is used, and sever
   CHECK(first.starts_with("the 中 "));
   CHECK(second.starts_with("the 中 "));
   CHECK(first + "\n" != second);
-  CHECK(first.find("<|endoftext|>") == std::string::npos);
+  check_lacks(first, {"<|endoftext|>"});
   CHECK(generate(flags + " --threads 2").text == first + "\n");
   const Generated named = generate(flags + " --threads 1 --tokenizer gpt2:" + path("model/tokenizer.json"));
   CHECK(named.text == first + "\n");
@@ -167,10 +162,10 @@ TEST_CASE_FIXTURE(OfWords,
     CHECK(result.text.empty());
     return result.report;
   };
-  CHECK(has(error(" --prompt - </dev/null"), "--prompt - is empty"));
-  CHECK(has(error(" --prompt-file " + path("none.txt")), "--prompt-file " + path("none.txt")));
-  CHECK(has(error(" --prompt-file " + path("unix.txt") + " --prompt a"),
-            "--prompt 'a' cannot be combined with --prompt-file"));
+  check_has(error(" --prompt - </dev/null"), {"--prompt - is empty"});
+  check_has(error(" --prompt-file " + path("none.txt")), {"--prompt-file " + path("none.txt")});
+  check_has(error(" --prompt-file " + path("unix.txt") + " --prompt a"),
+            {"--prompt 'a' cannot be combined with --prompt-file"});
 }
 
 TEST_CASE_FIXTURE(OfWords, "weights with an unused tensor are refused, unless the tensor is ignored") {
@@ -186,10 +181,10 @@ TEST_CASE_FIXTURE(OfWords, "weights with an unused tensor are refused, unless th
   const std::string flags = "--weights " + path("model/all.json") + " --tokens 3 --threads 1";
   const Generated refused = generate(flags);
   CHECK(refused.status != 0);
-  CHECK(has(refused.report, "'lm_head.weight' differs from 'wte.weight'"));
+  check_has(refused.report, {"'lm_head.weight' differs from 'wte.weight'"});
   const Generated ignoring = generate(flags + " --ignore-tensors ^lm_head");
   CHECK(ignoring.status == 0);
-  CHECK(has(ignoring.report, "ignored tensors: 1, first 'lm_head.weight'"));
+  check_has(ignoring.report, {"ignored tensors: 1, first 'lm_head.weight'"});
 }
 
 TEST_CASE_FIXTURE(OfWords, "training from a folder with a tokenizer saves a folder with that tokenizer") {
@@ -199,21 +194,21 @@ TEST_CASE_FIXTURE(OfWords, "training from a folder with a tokenizer saves a fold
   folder.write("model/config.json", config);
   folder.write("model/generation_config.json", "{\"max_length\": 7}");
   const std::string data = folder.write("text.txt", small_text()).string();
-  const Outcome outcome = run(1,
-                              {"--data", data, "--init-from", path("model"), "--save", path("tuned"),
-                               "--sequence-length", "32", "--steps", "1", "--threads", "1", "--dropout", "0.25"},
-                              60s);
-  INFO(outcome.output);
-  REQUIRE(outcome.status == 0);
-  CHECK(has(outcome.output, "tokenizer: " + path("model") + " (next to the weights)"));
-  CHECK(has(outcome.output, "positions: the first 32 of the 64 in " + path("model/model.safetensors")));
+  check_has(
+      require_status(0, run(1,
+                            {"--data", data, "--init-from", path("model"), "--save", path("tuned"),
+                             "--sequence-length", "32", "--steps", "1", "--threads", "1", "--dropout", "0.25"},
+                            60s))
+          .output,
+      {"tokenizer: " + path("model") + " (next to the weights)",
+       "positions: the first 32 of the 64 in " + path("model/model.safetensors")});
   CHECK(read_file(path("tuned/tokenizer.json")) == small.tokenizer_json());
   CHECK(read_file(path("tuned/generation_config.json")) == "{\"max_length\": 7}");
   const auto tuned = ranvier::models::read_model_config(path("tuned"));
   REQUIRE(tuned);
   CHECK(ranvier::models::value_of(tuned->sizes, ranvier::models::Size::sequence_length) == 64);
   CHECK(tuned->dropout.at("resid_pdrop") == 0.25f);
-  CHECK(has(tuned->text, "\"eos_token_id\": 284,\n  \"mine\": [1e-05],"));
+  check_has(tuned->text, {"\"eos_token_id\": 284,\n  \"mine\": [1e-05],"});
   CHECK(generate("--weights " + path("tuned") + " --prompt the --tokens 3").status == 0);
 }
 
@@ -244,12 +239,12 @@ TEST_CASE_FIXTURE(OfWords, "a text ends with its end of text, unless that is ign
   const Generated ended = generate(flags + " --prompt the");
   INFO(ended.report);
   CHECK(ended.text == "the\n");
-  CHECK(has(ended.report, "then 1 tokens"));
+  check_has(ended.report, {"then 1 tokens"});
   const Generated ignoring = generate(flags + " --prompt the --ignore-end-of-text");
   CHECK(ignoring.text == "the\n");
-  CHECK(has(ignoring.report, "then 5 tokens"));
+  check_has(ignoring.report, {"then 5 tokens"});
   const Generated begun = generate(flags);  // starts after the end of an earlier text
-  CHECK(has(begun.report, "prompt: 1 tokens"));
+  check_has(begun.report, {"prompt: 1 tokens"});
   CHECK(begun.text == "\n");
 }
 
@@ -265,7 +260,7 @@ TEST_CASE_FIXTURE(OfWords, "a model without its tokenizer, or with another one, 
   write_model("alone", std::nullopt);
   const Generated without = generate("--weights " + alone);
   CHECK(without.status != 0);
-  CHECK(has(without.report, "--tokenizer PATH"));
+  check_has(without.report, {"--tokenizer PATH"});
   CHECK(generate("--weights " + alone + " --tokenizer bytes --tokens 3").status == 0);
   small.merges.resize(small.merges.size() + 8, {"t", "h"});
   for (std::size_t i = small.merges.size() - 8; i < small.merges.size(); ++i)
@@ -273,8 +268,8 @@ TEST_CASE_FIXTURE(OfWords, "a model without its tokenizer, or with another one, 
   folder.write("other/tokenizer.json", small.tokenizer_json());
   const Generated other = generate("--weights " + alone + " --tokenizer " + path("other"));
   CHECK(other.status != 0);
-  CHECK(has(other.report, "the tokenizer has"));
-  CHECK(has(generate("--weights " + alone + " --tokenizer words").report, "bytes, or the PATH"));
+  check_has(other.report, {"the tokenizer has"});
+  check_has(generate("--weights " + alone + " --tokenizer words").report, {"bytes, or the PATH"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "errors of ranvier-generate are one line") {
@@ -283,32 +278,28 @@ TEST_CASE_FIXTURE(Fixture, "errors of ranvier-generate are one line") {
     CHECK(result.status != 0);
     return result.report;
   };
-  CHECK(has(error("--prompt x"), "--weights is missing"));
+  check_has(error("--prompt x"), {"--weights is missing"});
   const Generated help = generate("-h");
   CHECK(help.status == 0);
   CHECK(help.text == generate("--help").text);
-  CHECK(has(error("--weights " + file("nothing.safetensors")), "nothing.safetensors"));
-  CHECK(has(error("--weights " + folder.path().string()), "has no model.safetensors"));
-  CHECK(has(error("--weights " + model + " --heads 4"), "remove --heads"));
-  CHECK(has(error("--weights " + model + " --top-p 0"), "--top-p 0"));
+  check_has(error("--weights " + file("nothing.safetensors")), {"nothing.safetensors"});
+  check_has(error("--weights " + folder.path().string()), {"has no model.safetensors"});
+  check_has(error("--weights " + model + " --heads 4"), {"remove --heads"});
+  check_has(error("--weights " + model + " --top-p 0"), {"--top-p 0"});
   std::filesystem::copy(model + "/model.safetensors", file("alone.safetensors"));
-  CHECK(has(error("--weights " + file("alone.safetensors")), "add --heads"));
-  CHECK(has(error("--weights " + file("alone.safetensors") + " --heads 5"), "does not divide"));
+  check_has(error("--weights " + file("alone.safetensors")), {"add --heads"});
+  check_has(error("--weights " + file("alone.safetensors") + " --heads 5"), {"does not divide"});
   CHECK(generate("--weights " + file("alone.safetensors") + " --heads 2 --tokens 3").status == 0);
 }
 
 TEST_CASE_FIXTURE(Fixture, "training continues from a saved folder with the sizes of its config.json") {
   const auto again = [&](const Flags& more) {
-    Flags flags{"--data", text, "--init-from", model, "--steps", "1", "--threads", "1", "--timeout", "20"};
-    flags.insert(flags.end(), more.begin(), more.end());
-    return run(1, flags, 60s);
+    return run(
+        1, join({"--data", text, "--init-from", model, "--steps", "1", "--threads", "1", "--timeout", "20"}, more),
+        60s);
   };
-  const Outcome outcome = again({});
-  INFO(outcome.output);
-  CHECK(outcome.status == 0);
-  CHECK(has(outcome.output, "gpt 4 × 32, 2 heads"));
+  check_has(require_status(0, again({})).output, {"gpt 4 × 32, 2 heads"});
   const Outcome other = again({"--heads", "4"});
   CHECK(other.status != 0);
-  CHECK(has(other.output, "--heads 4"));
-  CHECK(has(other.output, "config.json"));
+  check_has(other.output, {"--heads 4", "config.json"});
 }

@@ -1,5 +1,6 @@
 // Runs in which something hangs: which rank is named, and what is left alone.
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -13,14 +14,6 @@
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
-namespace {
-
-bool mentions(const Outcome& outcome, const std::string& words) {
-  return outcome.output.find(words) != std::string::npos;
-}
-
-}  // namespace
-
 TEST_CASE_FIXTURE(SmallText,
                   "a stream whose work does not end is named by its rank, with one, two and four ranks") {
   for (const auto& [ranks, faulty] : {std::pair{1, 0}, {2, 1}, {4, 2}}) {
@@ -31,23 +24,19 @@ TEST_CASE_FIXTURE(SmallText,
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
     CHECK(outcome.status != 0);
-    CHECK(mentions(outcome, "rank " + std::to_string(faulty) + " (stage "));
-    CHECK(mentions(outcome, "stands still: pipeline: the forward pass of microbatch 0"));
-    CHECK(mentions(outcome, "stream 'compute', unfinished for"));
+    check_has(outcome.output,
+              {"rank " + std::to_string(faulty) + " (stage ",
+               "stands still: pipeline: the forward pass of microbatch 0", "stream 'compute', unfinished for"});
   }
 }
 
 TEST_CASE_FIXTURE(SmallText, "a file request that does not return is named with file and offset") {
-  const Outcome outcome = run(2,
-                              small_run(text, {"--steps", "100", "--timeout", "2", "--g-data", "2",
-                                               "--optimizer-tier", "nvme", "--nvme", file("")}),
-                              40s, {{"RANVIER_FAULT", "1:3:file"}});
-  INFO(outcome.output);
-  CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.status != 0);
-  CHECK(mentions(outcome, "rank 1 (stage 0, row 1) stands still: tiers: a "));
-  CHECK(mentions(outcome, " bytes at offset "));
-  CHECK(mentions(outcome, " of " + file("")));
+  const Outcome outcome = require_failure(run(2,
+                                              small_run(text, {"--steps", "100", "--timeout", "2", "--g-data", "2",
+                                                               "--optimizer-tier", "nvme", "--nvme", file("")}),
+                                              40s, {{"RANVIER_FAULT", "1:3:file"}}));
+  check_has(outcome.output,
+            {"rank 1 (stage 0, row 1) stands still: tiers: a ", " bytes at offset ", " of " + file("")});
 }
 
 TEST_CASE_FIXTURE(SmallText, "SIGUSR2 makes every rank print its waits, and a stopped rank may continue") {
@@ -67,13 +56,8 @@ TEST_CASE_FIXTURE(SmallText, "SIGUSR2 makes every rank print its waits, and a st
     std::this_thread::sleep_for(10ms);
   }
   job.signal_launcher(SIGUSR1);
-  const Outcome outcome = job.wait(60s);
-  INFO(outcome.output);
-  CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.status == 75);
-  CHECK(mentions(outcome, "rank 1 (stage 1, row 0), tag"));
-  CHECK(mentions(outcome, "\n  messages  "));
-  CHECK(mentions(outcome, "\nrank 1 (stage 1, row 0) "));
+  check_has(require_status(75, job.wait(60s)).output,
+            {"rank 1 (stage 1, row 0), tag", "\n  messages  ", "\nrank 1 (stage 1, row 0) "});
 }
 
 TEST_CASE_FIXTURE(SmallText, "a load that does not return ends the job with rank, item and source") {
@@ -82,15 +66,11 @@ TEST_CASE_FIXTURE(SmallText, "a load that does not return ends the job with rank
   for (const auto& [ranks, faulty] : {std::pair{1, 0}, {2, 1}}) {
     Flags flags{"--init-from", weights, "--timeout", "1"};
     if (ranks > 1) flags.insert(flags.end(), {"--g-inter", "2"});
-    const Outcome outcome =
-        run(ranks, small_run(text, flags), 40s, {{"RANVIER_FAULT", std::to_string(faulty) + ":2:load"}});
-    INFO(outcome.output);
-    CHECK_FALSE(outcome.timed_out);
-    CHECK(outcome.status == 72);
-    CHECK(mentions(outcome, "rank " + std::to_string(faulty) + " (stage "));
-    CHECK(mentions(outcome, "stands still: it loads its states: the weights of "));
-    CHECK(mentions(outcome, " from " + weights + ", for "));
-    CHECK(mentions(outcome, "and nothing has moved for 1.0 s (--timeout 1)"));
+    const Outcome outcome = require_status(
+        72, run(ranks, small_run(text, flags), 40s, {{"RANVIER_FAULT", std::to_string(faulty) + ":2:load"}}));
+    check_has(outcome.output,
+              {"rank " + std::to_string(faulty) + " (stage ", "stands still: it loads its states: the weights of ",
+               " from " + weights + ", for ", "and nothing has moved for 1.0 s (--timeout 1)"});
   }
 }
 
@@ -99,11 +79,9 @@ TEST_CASE_FIXTURE(SmallText,
   std::vector<std::vector<std::string>> losses;
   for (const char* fault : {"", "1:1:slow-load:3"}) {
     const std::string metrics = file(*fault == '\0' ? "usual" : "slow");
-    const Outcome outcome = run(2, small_run(text, {"--metrics", metrics, "--g-inter", "2", "--timeout", "1"}),
-                                100s, {{"RANVIER_FAULT", fault}});
-    INFO(outcome.output);
-    CHECK_FALSE(outcome.timed_out);
-    REQUIRE(outcome.status == 0);
+    const Outcome outcome =
+        require_status(0, run(2, small_run(text, {"--metrics", metrics, "--g-inter", "2", "--timeout", "1"}), 100s,
+                              {{"RANVIER_FAULT", fault}}));
     if (*fault != '\0') CHECK(outcome.seconds > 10);  // longer than any wait without progress may last
     losses.push_back(metric(metrics, "loss"));
   }
@@ -117,20 +95,15 @@ TEST_CASE_FIXTURE(SmallText,
   REQUIRE(run(1, small_run(text, flags), 40s).status == 0);
   Flags more = flags;
   more[1] = "2";
-  const Outcome outcome = run(1, small_run(text, more), 60s, {{"RANVIER_FAULT", "0:1:slow-load:1"}});
-  INFO(outcome.output);
-  CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.status == 0);
+  require_status(0, run(1, small_run(text, more), 60s, {{"RANVIER_FAULT", "0:1:slow-load:1"}}));
 }
 
 TEST_CASE_FIXTURE(SmallText,
                   "data that do not return are named, and waiting ranks report the rank that they wait for") {
-  const Outcome outcome =
-      run(2, small_run(text, {"--g-inter", "2", "--timeout", "1"}), 40s, {{"RANVIER_FAULT", "1:1:data"}});
-  INFO(outcome.output);
-  CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.status == 72);
-  CHECK(mentions(outcome, "rank 1 (stage 1, row 0) stands still: it opens its data: " + text + ", for "));
+  check_has(require_status(72, run(2, small_run(text, {"--g-inter", "2", "--timeout", "1"}), 40s,
+                                   {{"RANVIER_FAULT", "1:1:data"}}))
+                .output,
+            {"rank 1 (stage 1, row 0) stands still: it opens its data: " + text + ", for "});
 }
 
 TEST_CASE_FIXTURE(SmallText, "a rank that is stopped during startup is named, with its last report") {
@@ -149,13 +122,10 @@ TEST_CASE_FIXTURE(SmallText, "a rank that is stopped during startup is named, wi
   CHECK(says("rank 0 (stage 0, row 0) loads its states: waits for "));
   CHECK(says(" s for rank 1 (stage 1, row 0), which loads its states: the weights of "));
   job.signal_rank(1, SIGSTOP);
-  const Outcome outcome = job.wait(60s);
-  INFO(outcome.output);
-  CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.status == 76);
-  CHECK(
-      mentions(outcome, "error: rank 1 (stage 1, row 0) does not answer: rank 0 (stage 0, row 0) has waited for "));
-  CHECK(mentions(outcome, " (ten times --timeout 0.5); its last report: it loads its states: the weights of "));
+  const Outcome outcome = require_status(76, job.wait(60s));
+  check_has(outcome.output,
+            {"error: rank 1 (stage 1, row 0) does not answer: rank 0 (stage 0, row 0) has waited for ",
+             " (ten times --timeout 0.5); its last report: it loads its states: the weights of "});
 }
 
 TEST_CASE_FIXTURE(SmallText, "a pipe in place of a file is refused at once") {
@@ -173,7 +143,7 @@ TEST_CASE_FIXTURE(SmallText, "a pipe in place of a file is refused at once") {
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
     CHECK(outcome.status == 74);
-    CHECK(mentions(outcome, pipe));
+    check_has(outcome.output, {pipe});
   }
 }
 
@@ -187,5 +157,5 @@ TEST_CASE_FIXTURE(
   const Outcome outcome = job.wait(60s);
   INFO(outcome.output);
   CHECK_FALSE(outcome.timed_out);
-  CHECK(mentions(outcome, "ended with 0"));
+  check_has(outcome.output, {"ended with 0"});
 }

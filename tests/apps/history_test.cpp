@@ -4,6 +4,7 @@
 #include "apps/view/live_run.hpp"
 #include "tests/apps/read_with_others.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
@@ -13,7 +14,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <limits>
 #include <sstream>
@@ -21,6 +21,7 @@
 #include <vector>
 
 using namespace ranvier::apps;
+using namespace ranvier::tests;
 using doctest::Approx;
 namespace json = boost::json;
 
@@ -319,8 +320,8 @@ TEST_CASE("Prometheus's own reader accepts the output") {
   RankSnapshot snapshot;
   snapshot.ranks.resize(2);
   run.take(snapshot);
-  const ranvier::tests::TemporaryFolder folder;
-  const auto text = ranvier::tests::read_with("prometheus", folder.write("metrics", *run.prometheus()).string());
+  const TemporaryFolder folder;
+  const auto text = read_with("prometheus", folder.write("metrics", *run.prometheus()).string());
   if (!text) return;
   for (const char* line :
        {"gauge ranvier_info {'model': 'a \"b\"\\\\', 'stages': '1', 'rows': '2', 'phase': 'starting'} 1",
@@ -363,7 +364,7 @@ TEST_CASE("a warning is recorded when a rank becomes a straggler, and when it no
   history.take(R"({"run":{"began":"2026","resumed_step":5}})");
   take(6, fmt::format("[{},{}]", third, fifth));
   REQUIRE(warnings.size() == 4);
-  CHECK(warnings[3].text.find("; rank 5 computes") != std::string::npos);
+  check_has(warnings[3].text, {"; rank 5 computes"});
   // Anything but a list of ranks is ignored.
   for (const char* odd : {"3", "[]", "[3,\"a\",{}]", "[{\"rank\":\"3\"}]", "[{\"rank\":7}]"}) CHECK(take(7, odd));
 }

@@ -1,5 +1,6 @@
 // Complete runs of image models: data, validation, weights, resuming from a checkpoint, and refused flags.
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -35,9 +36,9 @@ struct Images {
 
   [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
 
-  [[nodiscard]] Outcome start(int ranks, const Flags& more, const std::string& data = {}) const {
+  [[nodiscard]] Outcome start(int ranks, const Flags& more) const {
     Flags flags = more;
-    for (const auto& [flag, value] : {std::pair<std::string, std::string>{"--data", data.empty() ? cifar : data},
+    for (const auto& [flag, value] : {std::pair<std::string, std::string>{"--data", cifar},
                                       {"--steps", "4"},
                                       {"--threads", "1"},
                                       {"--batch-size", "4"},
@@ -48,17 +49,10 @@ struct Images {
     return run(ranks, flags, 60s);
   }
   [[nodiscard]] Outcome begin(int ranks, const Flags& more) const {
-    Flags flags = more;
-    flags.insert(flags.end(), {"--model", "wide-resnet", "--hidden", "4", "--classes", "3"});
-    if (std::find(more.begin(), more.end(), "--blocks") == more.end())
-      flags.insert(flags.end(), {"--blocks", "1,1,1,1"});
-    return start(ranks, flags);
+    return start(ranks,
+                 join(more, {"--model", "wide-resnet", "--hidden", "4", "--classes", "3", "--blocks", "1,1,1,1"}));
   }
 };
-
-bool has(const Outcome& outcome, const std::string& words) {
-  return outcome.output.find(words) != std::string::npos;
-}
 
 }  // namespace
 
@@ -69,23 +63,19 @@ TEST_CASE_FIXTURE(Images,
     CAPTURE(stages);
     const std::string metrics = file("metrics.jsonl");
     std::filesystem::remove(metrics);
-    const Outcome outcome =
-        begin(stages, {"--g-inter", std::to_string(stages), "--validation-split", "0.25", "--metrics", metrics,
-                       "--save", file("saved"), "--augment", "on", "--overwrite"});
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
-    CHECK(has(outcome, "data: 40 images of 32 × 32, 10 of them for validation"));
-    CHECK(has(outcome, "images/s"));
-    CHECK_FALSE(has(outcome, "perplexity"));
+    const Outcome outcome = require_status(
+        0, begin(stages, {"--g-inter", std::to_string(stages), "--validation-split", "0.25", "--metrics", metrics,
+                          "--save", file("saved"), "--augment", "on", "--overwrite"}));
+    check_has(outcome.output, {"data: 40 images of 32 × 32, 10 of them for validation", "images/s"});
+    check_lacks(outcome.output, {"perplexity"});
     if (losses.empty()) losses = metric(metrics, "loss");
     CHECK(losses.size() == 4);
     CHECK(metric(metrics, "loss") == losses);
-    CHECK(lines_of(read_file(metrics)).back().find(R"("validation_accuracy":)") != std::string::npos);
-    CHECK(has(outcome, "  accuracy "));
+    check_has(lines_of(read_file(metrics)).back(), {R"("validation_accuracy":)"});
+    check_has(outcome.output, {"  accuracy "});
     // The saved model, with its config.json.
-    const Outcome again = start(1, {"--init-from", file("saved"), "--eval-only", "--validation-split", "0.25"});
-    INFO(again.output);
-    CHECK(again.status == 0);
+    const Outcome again =
+        require_status(0, start(1, {"--init-from", file("saved"), "--eval-only", "--validation-split", "0.25"}));
     const auto of = [](const Outcome& one) {
       const auto place = one.output.find("validation loss ");
       return place == std::string::npos ? std::string("none")
@@ -101,11 +91,8 @@ TEST_CASE_FIXTURE(Images,
 TEST_CASE_FIXTURE(Images, "an image run resumes from a checkpoint as if it had not stopped") {
   const auto train = [&](int stages, const std::string& steps, const std::string& name, Flags more) {
     const std::string metrics = file(name);
-    more.insert(more.end(), {"--g-inter", std::to_string(stages), "--steps", steps, "--lr-decay", "constant",
-                             "--metrics", metrics});
-    const Outcome outcome = begin(stages, more);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(0, begin(stages, join(more, {"--g-inter", std::to_string(stages), "--steps", steps, "--lr-decay",
+                                                "constant", "--metrics", metrics})));
     std::vector<std::string> losses;  // the first line of a run with checkpoints has none
     for (const std::string& line : lines_of(read_file(metrics))) {
       const auto place = line.find("\"loss\":");
@@ -119,18 +106,7 @@ TEST_CASE_FIXTURE(Images, "an image run resumes from a checkpoint as if it had n
   CHECK(train(2, "6", "rest.jsonl", {"--checkpoint", file("kept"), "--resume", "auto"}) == losses);
 }
 
-TEST_CASE_FIXTURE(Images, "flags of text models are refused for image models by name, and so are other sizes") {
-  const auto refused = [&](const Outcome& outcome, const std::string& words) {
-    INFO(outcome.output);
-    CHECK(outcome.status == 64);
-    CHECK(has(outcome, words));
-  };
-  refused(begin(1, {"--tokenizer", "bytes"}), "--tokenizer is for text, but --model wide-resnet");
-  refused(begin(1, {"--sequence-length", "32"}), "--sequence-length");
-  refused(begin(1, {"--blocks", "1,2"}), "four numbers above 0, as in 3,4,6,3");
-  refused(begin(1, {"--g-inter", "7"}), "--g-inter 7");
-  refused(begin(1, {"--image-size", "224"}), "use --image-size 32");
-  refused(begin(1, {"--lora-rank", "2"}), "do not support adapters");
-  refused(start(1, {"--augment", "on"}, "synthetic"), "--augment is for images, but --model gpt");
-  refused(start(1, {"--blocks", "1,1,1,1"}, "synthetic"), "--model gpt has no block groups");
+TEST_CASE_FIXTURE(Images, "images of another size, and adapters, are refused") {
+  check_has(require_status(64, begin(1, {"--image-size", "224"})).output, {"use --image-size 32"});
+  check_has(require_status(64, begin(1, {"--lora-rank", "2"})).output, {"do not support adapters"});
 }

@@ -22,8 +22,7 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
-using ranvier::tests::printed_error_of;
-using ranvier::tests::says;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -35,25 +34,24 @@ TrainOptions parse(const Flags& flags) {
   return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 1);
 }
 
+/// A folder with a model's config.json, and zeros for its weights and for `more` tensors.
+void write_model(const TemporaryFolder& folder, const std::string& name, const models::ModelSizes& sizes,
+                 const std::vector<models::TensorToStore>& more = {}) {
+  folder.write(name + "/config.json", models::model_config_json(sizes));
+  const auto units = models::make_model(sizes).units();
+  auto tensors = models::tensors_of(units);
+  tensors.insert(tensors.end(), more.begin(), more.end());
+  SafetensorsWriter writer(folder.path() / name / "model.safetensors", tensors);
+  for (const auto& tensor : tensors) {
+    const std::vector<float> zeros(tensor.elements());
+    writer.append(zeros.data(), zeros.size());
+  }
+  writer.commit();
+}
+
 /// A folder with a GPT of 2 layers, 285 tokens and 64 positions.
 struct Fixture {
-  Fixture() {
-    write_weights();
-    folder.write("model/config.json", models::model_config_json(sizes));
-  }
-
-  void write_weights(std::vector<models::TensorToStore> more = {}) const {
-    std::filesystem::create_directories(folder.path() / "model");
-    const auto units = models::make_gpt(sizes).units();
-    auto tensors = models::tensors_of(units);
-    tensors.insert(tensors.end(), more.begin(), more.end());
-    ranvier::tests::SafetensorsWriter writer(folder.path() / "model/model.safetensors", tensors);
-    for (const auto& tensor : tensors) {
-      const std::vector<float> zeros(tensor.elements());
-      writer.append(zeros.data(), zeros.size());
-    }
-    writer.commit();
-  }
+  Fixture() { write_model(folder, "model", sizes); }
 
   [[nodiscard]] std::string path(const std::string& name = "model") const {
     return (folder.path() / name).string();
@@ -70,30 +68,13 @@ struct Fixture {
   }
   void refused(const Flags& more, std::initializer_list<std::string_view> words) const {
     const Error error = printed_error_of([&] { static_cast<void>(from_model(more)); });
-    for (const std::string_view word : words) {
-      CAPTURE(word);
-      CHECK(says(error, word));
-    }
+    check_has(error.what(), words);
   }
 
   models::GptOptions sizes{.layers = 2, .hidden = 16, .heads = 4, .vocab_size = 285, .sequence_length = 64};
-  tests::TemporaryFolder folder;
-  tests::SmallTokenizer small;
+  TemporaryFolder folder;
+  SmallTokenizer small;
 };
-
-/// Weights of a small model in a separate folder.
-void write_model(const tests::TemporaryFolder& folder, const std::string& name, const models::ModelSizes& sizes) {
-  std::filesystem::create_directories(folder.path() / name);
-  const auto units = models::make_model(sizes).units();
-  const auto tensors = models::tensors_of(units);
-  ranvier::tests::SafetensorsWriter writer(folder.path() / name / "model.safetensors", tensors);
-  for (const auto& tensor : tensors) {
-    const std::vector<float> zeros(tensor.elements());
-    writer.append(zeros.data(), zeros.size());
-  }
-  writer.commit();
-  folder.write(name + "/config.json", models::model_config_json(sizes));
-}
 
 bool notes(const TrainOptions& options, std::string_view words) {
   return std::any_of(options.notes.begin(), options.notes.end(),
@@ -138,16 +119,15 @@ TEST_CASE_FIXTURE(Fixture, "a folder without a model is refused with its actual 
   }
   folder.write("clone/model.safetensors",
                "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 548105171\n");
-  CHECK(says(from("clone"), "clone/model.safetensors: a git-LFS pointer"));
-  CHECK(says(from("clone"), "git lfs pull"));
+  check_has(from("clone").what(), {"clone/model.safetensors: a git-LFS pointer", "git lfs pull"});
 
   write_model(folder, "llama",
               models::LlamaOptions{.layers = 1, .hidden = 8, .heads = 2, .inner = 8, .vocab_size = 9});
   std::filesystem::remove(path("llama/config.json"));
   const TrainOptions options = parse({"--init-from", path("llama"), "--data", "a.bin"});
   const auto missing = printed_error_of([&] { static_cast<void>(make_job(options)); });
-  CHECK(says(missing, "config.json is missing in the folder of " + path("llama/model.safetensors")));
-  CHECK(says(missing, "copy the model's config.json"));
+  check_has(missing.what(), {"config.json is missing in the folder of " + path("llama/model.safetensors"),
+                             "copy the model's config.json"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights of another kind of model are named by their config.json") {
@@ -202,8 +182,7 @@ TEST_CASE_FIXTURE(Fixture, "text is read with the tokenizer next to the weights,
 
 TEST_CASE_FIXTURE(Fixture, "for a small vocabulary the tokenizer next to the weights takes precedence over bytes") {
   sizes.vocab_size = 200;
-  write_weights();
-  folder.write("model/config.json", models::model_config_json(sizes));
+  write_model(folder, "model", sizes);
   CHECK(from_model({"--data", "a.txt"}).data.tokenizer == Tokenizer::bytes);
   folder.write("model/vocab.txt", "[UNK]\n[SEP]\nthe\n");
   const TrainOptions beside = from_model({"--data", "a.txt"});
@@ -212,11 +191,8 @@ TEST_CASE_FIXTURE(Fixture, "for a small vocabulary the tokenizer next to the wei
 }
 
 TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary also needs a tokenizer") {
-  const auto error =
-      printed_error_of([] { static_cast<void>(parse({"--model", "gpt2-small", "--data", "a.txt"})); });
-  CHECK(error.code() == ErrorCode::usage);
-  for (const char* words : {"--model gpt2-small has 50257 tokens", "--tokenizer PATH", "bytes", "token files"})
-    CHECK(says(error, words));
+  check_usage_error({"--model gpt2-small has 50257 tokens", "--tokenizer PATH", "bytes", "token files"},
+                    [] { static_cast<void>(parse({"--model", "gpt2-small", "--data", "a.txt"})); });
   CHECK(parse({"--model", "gpt2-small", "--data", "a.bin"}).data.tokenizer == Tokenizer::none);
   CHECK(parse({"--model", "gpt2-small", "--dry-run"}).data.tokenizer == Tokenizer::bytes);
   CHECK(parse({"--model", "gpt2-small", "--data", "a.txt", "--vocab-size", "256"}).notes.empty());
@@ -224,7 +200,7 @@ TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary also needs a tokenize
 }
 
 TEST_CASE_FIXTURE(Fixture, "ignored tensors are reported, and the flag needs weights") {
-  write_weights({{"h.2.ln_1.weight", runtime::DType::f32, {16}}});
+  write_model(folder, "model", sizes, {{"h.2.ln_1.weight", runtime::DType::f32, {16}}});
   refused({}, {"'n_layer' is 2", "'h.2.ln_1.weight'"});
   CHECK(notes(from_model({"--ignore-tensors", R"(h\.2\.)"}), "--ignore-tensors: 1 tensor of " +
                                                                  path("model/model.safetensors") +
@@ -284,12 +260,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(taken({"--model", "mistral", "--window", "0"}).model.size(models::Size::heads) == 4);
 
   const auto refuses = [&](const Flags& more, std::initializer_list<std::string_view> words) {
-    const Error error = printed_error_of([&] { static_cast<void>(taken(more)); });
-    CHECK(error.code() == ErrorCode::usage);
-    for (const std::string_view word : words) {
-      CAPTURE(word);
-      CHECK(says(error, word));
-    }
+    check_usage_error(words, [&] { static_cast<void>(taken(more)); });
   };
   refuses({"--model", "gpt2-small"}, {"--model gpt2-small", "is a llama"});
   refuses({"--model", "qwen3"}, {"--model qwen3", "is a llama"});
@@ -330,9 +301,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(shorter.model.size(models::Size::sequence_length) == 16);
   CHECK(notes(shorter, "the first 16 of the 64"));
   const auto refuses = [&](const Flags& more, std::string_view words) {
-    const Error error = printed_error_of([&] { static_cast<void>(taken(more)); });
-    CHECK(error.code() == ErrorCode::usage);
-    CHECK(says(error, words));
+    check_usage_error({words}, [&] { static_cast<void>(taken(more)); });
   };
   const TrainOptions with_classes =
       parse({"--init-from", path("roberta"), "--classes", "3", "--label-field", "kind", "--dry-run"});

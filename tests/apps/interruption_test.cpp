@@ -1,5 +1,6 @@
 // Runs that end early: by a signal, a failing rank, a rank that stops replying.
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,10 +13,6 @@ using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 namespace {
-
-bool mentions(const Outcome& outcome, const std::string& words) {
-  return outcome.output.find(words) != std::string::npos;
-}
 
 std::ptrdiff_t acknowledgements(const Outcome& outcome) {
   const auto lines = lines_of(outcome.output);
@@ -32,31 +29,23 @@ struct Fixture : SmallText {
 
   /// Far longer than any test waits.
   [[nodiscard]] Flags long_run(const Flags& more = {}) const {
-    Flags flags{"--steps", "1000000", "--metrics", metrics, "--g-inter", "2"};
-    flags.insert(flags.end(), more.begin(), more.end());
-    return small_run(text, flags);
+    return small_run(text, join({"--steps", "1000000", "--metrics", metrics, "--g-inter", "2"}, more));
   }
 
   /// Sends `signal` to the job once it trains; `status` is the expected status of mpirun.
   template <typename Signal>
   void check_stops_and_saves(const Signal& signal, int status, const Environment& environment = {}) const {
     const Flags sizes{"--hidden", "128", "--batch-size", "128", "--microbatch-size", "8"};
-    Flags flags{"--save", weights};
-    flags.insert(flags.end(), sizes.begin(), sizes.end());
+    Flags flags = join({"--save", weights}, sizes);
     std::filesystem::remove(metrics);
     Job job(4, long_run(flags), environment);
     REQUIRE(job.wait_for_lines(metrics, 3, 60s));
     signal(job);
-    const Outcome outcome = job.wait(60s);
-    INFO(outcome.output);
-    CHECK_FALSE(outcome.timed_out);
-    CHECK(outcome.status == status);
-    CHECK(mentions(outcome, "stopped after"));
+    const Outcome outcome = require_status(status, job.wait(60s));
+    check_has(outcome.output, {"stopped after"});
     CHECK(acknowledgements(outcome) == 1);
-    CHECK(mentions(outcome, "saves to " + weights));
-    const Outcome next = run(1, small_run(text, {"--init-from", weights, "--hidden", "128"}), 60s);
-    INFO(next.output);
-    CHECK(next.status == 0);
+    check_has(outcome.output, {"saves to " + weights});
+    require_status(0, run(1, small_run(text, {"--init-from", weights, "--hidden", "128"}), 60s));
   }
 };
 
@@ -70,9 +59,8 @@ TEST_CASE_FIXTURE(Fixture, "an interrupted mpirun stops after the current step a
 }
 
 TEST_CASE_FIXTURE(Fixture, "a signal to one rank stops all after the current step, and they save") {
-  for (const auto& [rank, number] : {std::pair{0, SIGINT}, {3, SIGTERM}}) {
+  for (const auto& [rank, number] : {std::pair{0, SIGINT}, {3, SIGTERM}})
     check_stops_and_saves([rank = rank, number = number](const Job& job) { job.signal_rank(rank, number); }, 75);
-  }
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -88,35 +76,25 @@ TEST_CASE_FIXTURE(Fixture,
     for (int i = 0; i < 6000 && !job.has_said("ranvier: SIGTERM"); ++i) std::this_thread::sleep_for(10ms);
     std::this_thread::sleep_for(1200ms);  // signals less than a second apart are one request
     job.signal_rank(0, SIGTERM);
-    const Outcome outcome = job.wait(60s);
-    INFO(outcome.output);
-    CHECK_FALSE(outcome.timed_out);
-    CHECK(outcome.status != 0);
+    const Outcome outcome = require_failure(job.wait(60s));
     CHECK(acknowledgements(outcome) == 1);
-    CHECK(mentions(outcome, "ended by a second SIGTERM"));
-    CHECK(mentions(outcome, "is idle and waits for no rank"));
+    check_has(outcome.output, {"ended by a second SIGTERM", "is idle and waits for no rank"});
   }
   std::filesystem::remove(metrics);
-  const Outcome outcome = run(1, flags("1"), 60s, hangs);
-  INFO(outcome.output);
-  CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.status != 0);
-  CHECK(mentions(outcome, "rank 0 (stage 0, row 0) stands still"));
+  check_has(require_failure(run(1, flags("1"), 60s, hangs)).output, {"rank 0 (stage 0, row 0) stands still"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "an exception on one rank during training ends all ranks within five seconds") {
   for (int rank = 0; rank < 4; ++rank) {
     std::filesystem::remove(metrics);
-    const Outcome outcome = run(4, long_run(), 20s, {{"RANVIER_FAULT", std::to_string(rank) + ":3:throw"}});
-    INFO(outcome.output);
-    CHECK_FALSE(outcome.timed_out);
-    CHECK(outcome.status == 70);
+    const Outcome outcome =
+        require_status(70, run(4, long_run(), 20s, {{"RANVIER_FAULT", std::to_string(rank) + ":3:throw"}}));
     CHECK(outcome.seconds < 5 + 5);  // until the third step, and five more
     int messages = 0;
     for (const auto& line : lines_of(outcome.output)) {
       if (!line.starts_with("ranvier-train: error: ")) continue;
       ++messages;
-      CHECK(line.find("rank " + std::to_string(rank)) != std::string::npos);
+      check_has(line, {"rank " + std::to_string(rank)});
     }
     CHECK(messages == 1);
   }
@@ -126,15 +104,9 @@ TEST_CASE_FIXTURE(Fixture, "a rank that stops replying is named by its neighbors
   Job job(4, long_run({"--timeout", "3"}));
   REQUIRE(job.wait_for_lines(metrics, 2, 60s));
   job.signal_rank(3, SIGSTOP);
-  const Outcome outcome = job.wait(20s);
-  INFO(outcome.output);
-  CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.status != 0);
-  CHECK(mentions(outcome, "ranvier-train: error: "));
-  for (const auto* word : {"rank 3", "does not answer", "tag", "--timeout 3"}) {
-    INFO(word);
-    CHECK(mentions(outcome, word));
-  }
+  const Outcome outcome = require_failure(job.wait(20s));
+  check_has(outcome.output, {"ranvier-train: error: "});
+  check_has(outcome.output, {"rank 3", "does not answer", "tag", "--timeout 3"});
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -151,10 +123,7 @@ TEST_CASE_FIXTURE(Fixture,
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
     CHECK(outcome.status != 0);
-    for (const auto* word : {"ranvier-train: error: ", "rank 2", "step 3", one.operation}) {
-      INFO(word);
-      CHECK(mentions(outcome, word));
-    }
+    check_has(outcome.output, {"ranvier-train: error: ", "rank 2", "step 3", one.operation});
   }
 }
 

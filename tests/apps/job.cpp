@@ -1,8 +1,9 @@
 #include "tests/apps/job.hpp"
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -168,6 +169,19 @@ pid_t Job::rank_process(int rank) const {
 
 Outcome run(int ranks, const Flags& flags, std::chrono::duration<double> limit, const Environment& environment) {
   return Job(ranks, flags, environment).wait(limit);
+}
+
+Outcome require_status(int status, Outcome outcome) {
+  INFO(outcome.output);
+  REQUIRE(outcome.status == status);
+  return outcome;
+}
+
+Outcome require_failure(Outcome outcome) {
+  INFO(outcome.output);
+  REQUIRE_FALSE(outcome.timed_out);
+  REQUIRE(outcome.status != 0);
+  return outcome;
 }
 
 std::string read_file(const std::string& path) {

@@ -21,6 +21,11 @@ namespace ranvier::tests {
 using Flags = std::vector<std::string>;
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
+[[nodiscard]] inline Flags join(Flags first, const Flags& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 struct Outcome {
   int status = 0;  ///< exit status; 128 + N after signal N
   double seconds = 0;
@@ -71,6 +76,10 @@ class Job {
 /// Start, wait and return.
 Outcome run(int ranks, const Flags& flags, std::chrono::duration<double> limit,
             const Environment& environment = {});
+/// Requires that a job ended with this status; returns its outcome. A failure prints the job's output.
+Outcome require_status(int status, Outcome outcome);
+/// Requires that a job ended in time, with any error.
+Outcome require_failure(Outcome outcome);
 
 [[nodiscard]] std::string read_file(const std::string& path);
 /// The lines that are not empty.

@@ -2,14 +2,15 @@
 
 #include "actors/states/sharded_unit.hpp"
 #include "models/families/model.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
-#include <numeric>
 #include <optional>
 #include <utility>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using apps::job_bytes;
 using runtime::MemoryKind;
 
@@ -18,12 +19,12 @@ namespace {
 constexpr std::size_t bucket = 8 << 20;
 
 /// Myelin's example: 12 billion parameters on 24 stages and 2 rows, with activation checkpoints and 2-byte gradients.
-struct Job {
+struct PlannedJob {
   models::Architecture architecture;
   actors::TrainerOptions options;
   std::vector<actors::RankPlan> stages;
 
-  explicit Job(actors::TierKind optimizer, runtime::DType gradient = runtime::DType::bf16) {
+  explicit PlannedJob(actors::TierKind optimizer, runtime::DType gradient = runtime::DType::bf16) {
     auto gpt = std::get<models::GptOptions>(*models::named_model("gpt-12b"));
     gpt.precision = {runtime::DType::bf16, gradient};
     architecture = models::make_gpt(gpt);
@@ -35,9 +36,8 @@ struct Job {
     options.tiers.optimizer = optimizer;
     options.tiers.bucket_elements = bucket;
     const models::SampleBytes sample{512 * 4, 512 * 4};
-    for (int stage = 0; stage < 24; ++stage) {
+    for (int stage = 0; stage < 24; ++stage)
       stages.push_back(actors::plan_rank(architecture, sample, options, stage * 2));
-    }
   }
 
   /// Elements of all stages' units: the token table is on two of them.
@@ -56,12 +56,11 @@ double in_gigabytes(std::size_t bytes) { return static_cast<double>(bytes) / 1e9
 }  // namespace
 
 TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 with optimizer states on the host") {
-  const Job all_on_device(actors::TierKind::device, runtime::DType::f32);
-  const auto sum = [](const Job& job) {
+  const PlannedJob all_on_device(actors::TierKind::device, runtime::DType::f32);
+  const auto sum = [](const PlannedJob& job) {
     double bytes = 0;
-    for (int k = 0; k < runtime::memory_kinds; ++k) {
+    for (int k = 0; k < runtime::memory_kinds; ++k)
       bytes += static_cast<double>(job_bytes(job.stages, 2, static_cast<MemoryKind>(k)).device);
-    }
     return bytes / 1e9;
   };
   const std::size_t stored = all_on_device.stored();
@@ -75,7 +74,7 @@ TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 wi
   CHECK(sum(all_on_device) > 450);  // Myelin has 520 GB with 20 bytes per parameter, here it is 18
   CHECK(sum(all_on_device) < 520);
 
-  const Job on_host(actors::TierKind::host);
+  const PlannedJob on_host(actors::TierKind::host);
   CHECK(in_gigabytes(job_bytes(on_host.stages, 2, MemoryKind::parameters).device) ==
         doctest::Approx(in_gigabytes(2 * 2 * stored)).epsilon(1e-4));
   CHECK(in_gigabytes(job_bytes(on_host.stages, 2, MemoryKind::gradients).device) ==
@@ -88,8 +87,7 @@ TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 wi
 
   const std::string table = apps::job_memory_table(on_host.architecture, on_host.stages, on_host.options);
   CAPTURE(table);
-  CHECK(table.find("memory of all 48 ranks") != std::string::npos);
-  CHECK(table.find("4 with optimizer states off the device") != std::string::npos);
+  check_has(table, {"memory of all 48 ranks", "4 with optimizer states off the device"});
 }
 
 TEST_CASE("memory for computing on a GPU is planned along with the plan's arrays, staged messages included") {

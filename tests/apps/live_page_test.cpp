@@ -6,6 +6,7 @@
 #include "tests/apps/browser.hpp"
 #include "tests/apps/http_client.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
@@ -90,17 +91,14 @@ TEST_CASE_FIXTURE(Fixture,
   constexpr std::size_t compared = 100;
   // Both train until they are stopped, so that clients have enough time.
   const auto flags = [&](const std::string& name, const Flags& more = {}) {
-    Flags all{"--g-inter",          "2",   "--g-data",     "2",  "--steps",   "1000000",
-              "--validation-split", "0.1", "--eval-every", "10", "--metrics", file(name + ".jsonl")};
-    all.insert(all.end(), more.begin(), more.end());
-    return small_run(text, all);
+    return small_run(text, join({"--g-inter", "2", "--g-data", "2", "--steps", "1000000", "--validation-split",
+                                 "0.1", "--eval-every", "10", "--metrics", file(name + ".jsonl")},
+                                more));
   };
   const auto end = [&](Job& job, const std::string& name) {
     REQUIRE(job.wait_for_lines(file(name + ".jsonl"), static_cast<int>(compared), 60s));
     job.signal_launcher(SIGUSR1);
-    const Outcome outcome = job.wait(60s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 75);  // stopped as requested
+    require_status(75, job.wait(60s));  // stopped as requested
   };
   const auto first = [&](const std::string& name, const std::string& key) {
     auto values = metric(file(name + ".jsonl"), key);
@@ -168,11 +166,11 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, during tr
         "class=\"evaluation\"", " since the start", "inside nodes", "<td class=\"text\">microbatch-size</td>",
         "embedding … h.1", "<th>perplexity</th>", "<td class=\"text\">device</td>"}) {
     CAPTURE(words);
-    CHECK(page.find(words) != std::string::npos);
+    check_has(page, {words});
   }
   for (const char* words : {"HellaSwag</th>", "accuracy</th>"}) {  // not in this run
     CAPTURE(words);
-    CHECK(page.find(words) == std::string::npos);
+    check_lacks(page, {words});
   }
   CHECK(browser.value("count(999600) + count(1000) + count(999.6) + count(12.34) + count(-999600)") ==
         "1.00M1.00k1.00k12.3-1.00M");
@@ -239,9 +237,7 @@ TEST_CASE_FIXTURE(Fixture,
   browser.open(address(port));
   REQUIRE(browser.becomes_true("listening && heard"));
   job.signal_rank(3, SIGCONT);
-  const Outcome outcome = job.wait(60s);
-  INFO(outcome.output);
-  CHECK(outcome.status == 0);
+  require_status(0, job.wait(60s));
   REQUIRE(browser.becomes_true(page_knows_the_end));
   CHECK(ending(browser) == "The run has finished. Below is the last data received.");
   CHECK(browser.value("document.getElementById('card-step').textContent") == "step40 / 40");
@@ -269,27 +265,20 @@ TEST_CASE_FIXTURE(Fixture, "a page names the rank that made a job fail, and keep
       {SIGSTOP, "silent", "3", {"rank 3 (stage 1, row 1) does not answer", "--timeout 3"}}};
   for (const Case& one : cases) {
     CAPTURE(one.name);
-    Flags flags = endless_run();
-    flags.insert(flags.end(), {"--timeout", one.timeout});
     // Open MPI gives the other ranks this many seconds to end, usually one, which may be too short on a busy machine.
     // It waits as long before it notifies them.
-    Job job(4, small_run(text, flags), {{"OMPI_MCA_odls_base_sigkill_timeout", "3"}});
+    Job job(4, small_run(text, join(endless_run(), {"--timeout", one.timeout})),
+            {{"OMPI_MCA_odls_base_sigkill_timeout", "3"}});
     browser.open(address(port_of(job)));
     REQUIRE(browser.becomes_true(page_shows_all));
     CHECK(ending(browser).empty());
     job.signal_rank(3, one.signal);
-    const Outcome outcome = job.wait(60s);
-    INFO(outcome.output);
-    CHECK(!outcome.timed_out);
-    CHECK(outcome.status != 0);
+    const Outcome outcome = require_failure(job.wait(60s));
     REQUIRE(browser.becomes_true(page_knows_the_end));
     const std::string said = ending(browser);
     INFO(said);
     CHECK(said.starts_with("The run has failed: "));
-    for (const std::string& words : one.words) {
-      CAPTURE(words);
-      CHECK(said.find(words) != std::string::npos);
-    }
+    check_has(said, one.words);
     CHECK(browser.value(page_shows_all) == json::value(true));
     CHECK(browser.exceptions().empty());
     keep_screenshot(browser, one.name);
@@ -428,8 +417,8 @@ TEST_CASE_FIXTURE(Fixture, "a report shows several finished runs in a browser, f
   CHECK(number("[...document.querySelectorAll('.timeline')].filter(each => each.checkVisibility()).length") == 1);
   keep_screenshot(browser, "report");
   static_cast<void>(browser.value("range = [50, 100], refresh(), 0"));
-  CHECK(text("#plot-loss").find("100") != std::string::npos);
-  CHECK(text("#plot-loss").find("200") == std::string::npos);
+  check_has(text("#plot-loss"), {"100"});
+  check_lacks(text("#plot-loss"), {"200"});
   CHECK(drawn(".evaluation") == 0);
   static_cast<void>(browser.value("document.getElementById('whole').click()"));
   CHECK(drawn(".evaluation") == 2);
@@ -441,7 +430,7 @@ TEST_CASE_FIXTURE(Fixture, "a report shows several finished runs in a browser, f
   static_cast<void>(browser.value("dispatchEvent(new Event('beforeprint'))"));
   CHECK(browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)");
   CHECK(browser.value("getComputedStyle(document.querySelector('.scroll')).overflow") == "visible");
-  CHECK(text("#plot-loss").find("200") != std::string::npos);
+  check_has(text("#plot-loss"), {"200"});
   CHECK(browser.value("document.querySelector('.timeline').getAttribute('viewBox')") == "0 0 900 54");
   keep_screenshot(browser, "report_print");
   CHECK(browser.exceptions().empty());

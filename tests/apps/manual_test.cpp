@@ -9,22 +9,20 @@
 #include "apps/tokenize/tokenize_options.hpp"
 #include "tests/apps/printed_errors.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;
-using ranvier::tests::printed_error_of;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -37,8 +35,6 @@ std::vector<Manual> all_manuals() {
           report_manual(),
           bench_manual()};
 }
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string escaped_dashes(const std::string& name) {
   std::string out;
@@ -87,13 +83,13 @@ TEST_CASE("help, manual page and completion scripts of every program name all of
     REQUIRE(manual.options.size() > 8);
     for (const apps::OptionInfo& option : manual.options) {
       CAPTURE(option.name);
-      CHECK(has(help, "\n  --" + option.name + " "));
-      CHECK(has(man, "\n.TP\n\\fB\\-\\-" + escaped_dashes(option.name) + "\\fR"));
+      check_has(help, {"\n  --" + option.name + " "});
+      check_has(man, {"\n.TP\n\\fB\\-\\-" + escaped_dashes(option.name) + "\\fR"});
       CHECK((has(bash, "--" + option.name + " ") || has(bash, "--" + option.name + "'")));
       CHECK((has(zsh, "'--" + option.name + "[") || has(zsh, "'--" + option.name + "=[")));
     }
     for (const char* flag : {"help", "version", "completion", "man"})
-      CHECK(has(help, std::string("\n  --") + flag));
+      check_has(help, {std::string("\n  --") + flag});
     for (const std::string& text : {help, man, bash, zsh}) CHECK_FALSE(text.ends_with('\n'));
   }
 }
@@ -114,27 +110,24 @@ TEST_CASE("help about one topic has only its flags, and an unknown topic lists t
     CHECK(run.info.concern == "Memory tiers");
     const std::string text = answer(run.info, train);
     CHECK(text.starts_with("Memory tiers\n  --offload NAME "));
-    CHECK(has(text, "\n  --optimizer-commit "));
-    CHECK_FALSE(has(text, "--g-inter N"));
-    CHECK_FALSE(has(text, "\n\n"));
+    check_has(text, {"\n  --optimizer-commit "});
+    check_lacks(text, {"--g-inter N", "\n\n"});
   }
   CHECK(ask({"--help"}).info.concern.empty());
-  CHECK(has(help_text(train, "Model"), "presets: gpt2-small, "));
+  check_has(help_text(train, "Model"), {"presets: gpt2-small, "});
   const std::string usual = help_text(train);
   CHECK(usual.starts_with("ranvier-train trains"));
-  CHECK(has(usual, "\n  --g-inter N"));
-  CHECK_FALSE(has(usual, "\n  --optimizer-commit "));
-  CHECK_FALSE(has(usual, "presets: "));
+  check_has(usual, {"\n  --g-inter N"});
+  check_lacks(usual, {"\n  --optimizer-commit ", "presets: "});
   for (const auto& option : train.options)  // a misspelled name in the list of usual flags is found here
     if (option.usual) CHECK(has(usual, "\n  --" + option.name + " "));
   CHECK(std::count_if(train.options.begin(), train.options.end(), [](const auto& each) { return each.usual; }) ==
         42);
   CHECK(ask({"-h"}).info.help);
-  const Error wrong = printed_error_of([&] { ask({"--help", "elephants"}); });
-  CHECK(wrong.code() == ErrorCode::usage);
-  CHECK(says(wrong,
-             "--help elephants: the help text has no such heading; use all, or one of model, grid, sharding, "));
-  CHECK(says(wrong, ", stopping-and-resuming, "));
+  check_usage_error(
+      {"--help elephants: the help text has no such heading; use all, or one of model, grid, sharding, ",
+       ", stopping-and-resuming, "},
+      [&] { ask({"--help", "elephants"}); });
   // Two topics have such a word.
   CHECK(says(printed_error_of([&] { ask({"--help", "p"}); }), "--help p: the help text has no such heading"));
 }
@@ -190,8 +183,7 @@ TEST_CASE("bash completes flags, values, commands and paths, also after mpirun")
   const Output output = output_of("env -u BASH_ENV bash --norc --noprofile " + path);
   std::istringstream lines(output.text);
   for (const auto& [words, completed] : cases) {
-    CAPTURE(words.front());
-    CAPTURE(words.back());
+    INFO("words.front() ", words.front(), ", words.back() ", words.back());
     std::vector<std::string> found;
     for (std::string line; std::getline(lines, line) && line != "==";) found.push_back(line);
     CHECK(found == completed);
@@ -204,7 +196,7 @@ TEST_CASE("zsh accepts its scripts") {
   for (const Manual& manual : all_manuals()) {  // zsh calls the function with the file's name
     const std::string script = zsh_completion(manual);
     CHECK(script.starts_with("#compdef " + manual.program + "\n"));
-    CHECK(has(script, "\n_" + manual.program + "() {\n"));
+    check_has(script, {"\n_" + manual.program + "() {\n"});
   }
   if (!is_there("zsh")) return;
   const TemporaryFolder folder;
@@ -231,9 +223,8 @@ TEST_CASE("groff prints no warnings about manual pages, and the text of help") {
     const Output shown = output_of("groff -man -Tutf8 -P-cbou -rLL=900n -rHY=0 " + path);
     for (const apps::OptionInfo& option : manual.options) {
       CAPTURE(option.name);
-      CHECK(has(shown.text, "--" + option.name));
+      check_has(shown.text, {"--" + option.name});
     }
-    CHECK(has(shown.text, "EXIT STATUS"));
-    CHECK(has(shown.text, manual.summary));
+    check_has(shown.text, {"EXIT STATUS", manual.summary});
   }
 }

@@ -1,5 +1,6 @@
 // Complete runs of masked language models: their training data, their output, and refused flags.
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -14,15 +15,10 @@ namespace {
 struct Masked : SmallText {
   /// A BERT of bytes, whose mask is the next token after them.
   [[nodiscard]] Outcome start(int ranks, const Flags& more, const std::string& data = {}) const {
-    Flags flags{"--model", "bert", "--vocab-size", "257"};
-    flags.insert(flags.end(), more.begin(), more.end());
-    return run(ranks, small_run(data.empty() ? text : data, flags), 60s);
+    return run(ranks, small_run(data.empty() ? text : data, join({"--model", "bert", "--vocab-size", "257"}, more)),
+               60s);
   }
 };
-
-bool has(const Outcome& outcome, const std::string& words) {
-  return outcome.output.find(words) != std::string::npos;
-}
 
 }  // namespace
 
@@ -33,12 +29,11 @@ TEST_CASE_FIXTURE(Masked,
     CAPTURE(stages);
     const std::string metrics = file("metrics.jsonl");
     std::filesystem::remove(metrics);
-    const Outcome outcome = start(stages, {"--g-inter", std::to_string(stages), "--dropout", "0.1", "--eval-every",
-                                           "4", "--metrics", metrics, "--save", file("bert")});
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
-    CHECK(has(outcome, "masked per sample: 2 of 16 tokens; mask token: 256"));
-    CHECK(!has(outcome, "per byte"));
+    const Outcome outcome =
+        require_status(0, start(stages, {"--g-inter", std::to_string(stages), "--dropout", "0.1", "--eval-every",
+                                         "4", "--metrics", metrics, "--save", file("bert")}));
+    check_has(outcome.output, {"masked per sample: 2 of 16 tokens; mask token: 256"});
+    check_lacks(outcome.output, {"per byte"});
     CHECK(metric(metrics, "tokens").back() == "64");
     if (losses.empty()) losses = metric(metrics, "loss");
     CHECK(metric(metrics, "loss") == losses);
@@ -49,28 +44,24 @@ TEST_CASE_FIXTURE(Masked,
     CHECK(evaluations.back() == evaluations.front());
   }
   // The same weights are evaluated with the same masks.
-  const Outcome again = run(1,
+  const Outcome again =
+      require_status(0, run(1,
                             {"--init-from", file("bert"), "--data", text, "--eval-only", "--validation-split",
                              "0.1", "--sequence-length", "16", "--threads", "1"},
-                            60s);
-  INFO(again.output);
-  CHECK(again.status == 0);
+                            60s));
   const auto number = evaluations.front().substr(evaluations.front().find(':') + 1, 6);
-  CHECK(has(again, "validation loss " + number));
+  check_has(again.output, {"validation loss " + number});
 }
 
 TEST_CASE_FIXTURE(Masked, "without a mask token a BERT prints the flag that names one") {
   const Outcome bytes = start(1, {"--vocab-size", "256"});
   CHECK(bytes.status == 64);
-  CHECK(has(bytes, "--mask-token is missing: all tokens of the model are bytes"));
+  check_has(bytes.output, {"--mask-token is missing: all tokens of the model are bytes"});
   const std::string tokens = folder.write("tokens.bin", token_file(std::vector<std::uint16_t>(100, 7))).string();
   const Outcome none = start(1, {}, tokens);
   CHECK(none.status == 64);
-  CHECK(has(none, "--mask-token is missing: the data are tokens"));
-  const Outcome named = start(1, {"--mask-token", "5"}, tokens);
-  INFO(named.output);
-  CHECK(named.status == 0);
-  CHECK(has(named, "mask token: 5"));
+  check_has(none.output, {"--mask-token is missing: the data are tokens"});
+  check_has(require_status(0, start(1, {"--mask-token", "5"}, tokens)).output, {"mask token: 5"});
 }
 
 TEST_CASE_FIXTURE(Masked, "documents of a BERT are masked or padded, and give the same bits on every grid") {
@@ -84,15 +75,16 @@ TEST_CASE_FIXTURE(Masked, "documents of a BERT are masked or padded, and give th
     const auto train = [&](int ranks, const Flags& more) {
       const std::string metrics = file("metrics.jsonl");
       std::filesystem::remove(metrics);
-      Flags flags{"--documents",        documents, "--metrics",    metrics, "--save", file("weights.safetensors"),
-                  "--validation-split", "0.2",     "--eval-every", "1"};
-      flags.insert(flags.end(), more.begin(), more.end());
-      const Outcome outcome = start(ranks, flags, data);
-      INFO(outcome.output);
-      REQUIRE(outcome.status == 0);
-      CHECK(has(outcome, "% of all positions are padding; split at --sequence-length 16: 20 of 90 documents") ==
+      const Outcome outcome = require_status(
+          0, start(ranks,
+                   join({"--documents", documents, "--metrics", metrics, "--save", file("weights.safetensors"),
+                         "--validation-split", "0.2", "--eval-every", "1"},
+                        more),
+                   data));
+      CHECK(has(outcome.output,
+                "% of all positions are padding; split at --sequence-length 16: 20 of 90 documents") ==
             (documents[0] == 'p'));
-      CHECK(has(outcome, "masked per sample: 15% of its tokens, at most 2") == (documents[0] == 'p'));
+      CHECK(has(outcome.output, "masked per sample: 15% of its tokens, at most 2") == (documents[0] == 'p'));
       auto result = metric(metrics, "loss");
       result.push_back(metric(metrics, "validation_loss").back());
       result.push_back(read_file(file("weights.safetensors")));

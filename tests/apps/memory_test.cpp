@@ -51,9 +51,7 @@ struct Fixture {
   std::string text = folder.write("text.txt", small_text()).string();
 
   [[nodiscard]] std::vector<Rank> train(int ranks, const Flags& more) const {
-    const Outcome outcome = run(ranks, small_run(text, more), 120s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    const Outcome outcome = require_status(0, run(ranks, small_run(text, more), 120s));
     std::vector<Rank> result = ranks_of(outcome.output);
     REQUIRE(result.size() == static_cast<std::size_t>(ranks));
     return result;
@@ -110,15 +108,6 @@ TEST_CASE_FIXTURE(Fixture, "ten times the steps need no additional memory") {
   }
 }
 
-namespace {
-
-Flags with(Flags flags, const Flags& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
-}  // namespace
-
 TEST_CASE_FIXTURE(Fixture,
                   "ranks whose states are in host memory or in files use little more memory than their plans") {
   const std::string disk = (folder.path() / "disk").string();
@@ -128,13 +117,13 @@ TEST_CASE_FIXTURE(Fixture,
                     "--recompute",  "1",   "--policy", "gpipe"};
   for (const std::string kind : {"host", "nvme"}) {
     const Flags where = kind == "nvme" ? Flags{"--nvme", disk, "--nvme-checksums", "on"} : Flags{};
-    const Flags all = with({"--optimizer-tier", kind, "--parameter-tier", kind, "--activation-tier", kind}, where);
-    check_near_plan(1, with(with(sizes, {"--optimizer-tier", kind}), where));
+    const Flags all = join({"--optimizer-tier", kind, "--parameter-tier", kind, "--activation-tier", kind}, where);
+    check_near_plan(1, join(join(sizes, {"--optimizer-tier", kind}), where));
     check_near_plan(
-        1, with(with(sizes, {"--activation-tier", kind, "--save", (folder.path() / "w").string()}), where));
-    check_near_plan(1, with(sizes, all));
+        1, join(join(sizes, {"--activation-tier", kind, "--save", (folder.path() / "w").string()}), where));
+    check_near_plan(1, join(sizes, all));
     check_near_plan(
-        4, with(with(sizes, {"--g-inter", "2", "--g-data", "2", "--shard", "zero3", "--precision", "bf16"}), all));
+        4, join(join(sizes, {"--g-inter", "2", "--g-data", "2", "--shard", "zero3", "--precision", "bf16"}), all));
   }
 }
 
@@ -146,7 +135,7 @@ TEST_CASE_FIXTURE(Fixture, "a thousand steps through host memory and files need 
       Flags flags{"--steps",          steps,  "--g-inter",       "2",  "--layers",          "2",
                   "--bucket-size",    "4000", "--recompute",     "1",  "--optimizer-tier",  kind,
                   "--parameter-tier", kind,   "--gradient-tier", kind, "--activation-tier", kind};
-      if (kind == "nvme") flags = with(flags, {"--nvme", disk, "--nvme-checksums", "on"});
+      if (kind == "nvme") flags = join(flags, {"--nvme", disk, "--nvme-checksums", "on"});
       return train(2, flags);
     };
     const auto few = train_for("50"), many = train_for("1000");

@@ -2,18 +2,16 @@
 
 #include "tests/apps/printed_errors.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
 #include <sys/stat.h>
 
-#include <filesystem>
 #include <string>
 
 using namespace ranvier;
-using tests::printed_error_of;
-using tests::says;
-using tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -71,7 +69,7 @@ TEST_CASE_FIXTURE(Fixture, "a run that resumes from a checkpoint appends to the 
   static_cast<void>(apps::open_metrics(options, {"a1", 1, "c/step-00000001"}));
   text = folder.read("metrics.jsonl");
   CHECK(text.starts_with(before + line + "{\"step\":1}\n{\"other\":1}\n{\"run\":{"));
-  CHECK(text.find("\"resumed_step\":2") == std::string::npos);
+  check_lacks(text, {"\"resumed_step\":2"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a run that was killed before its first checkpoint starts its lines from scratch") {
@@ -79,7 +77,7 @@ TEST_CASE_FIXTURE(Fixture, "a run that was killed before its first checkpoint st
   apps::open_metrics(options, {.training = "a1"})->append("{\"step\":1}\n{\"step\":2}\n");
   apps::open_metrics(options, {.training = "a1"})->append("{\"step\":1}\n");
   const std::string text = folder.read("metrics.jsonl");
-  CHECK(text.find("{\"step\":2}") == std::string::npos);
+  check_lacks(text, {"{\"step\":2}"});
   CHECK(text.find("{\"step\":1}") == text.rfind("{\"step\":1}"));
 }
 

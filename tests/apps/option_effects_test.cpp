@@ -3,6 +3,7 @@
 #include "apps/options/train_options.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/apps/printed_errors.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -13,8 +14,7 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
-using ranvier::tests::printed_error_of;
-using ranvier::tests::says;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -53,8 +53,6 @@ Changed change(const std::vector<const char*>& before, const std::vector<const c
   }
 }
 
-bool contains(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("unchanged options are accepted without a message") {
@@ -65,19 +63,16 @@ TEST_CASE("unchanged options are accepted without a message") {
 
 TEST_CASE("changes that alter the training are refused together, with both values and the remedy") {
   const auto refused = change({}, {"--learning-rate", "1e-4", "--clip", "0", "--g-inter", "2"});
-  for (const auto* words : {"c/step-00000004", "--learning-rate 0.0001 (was 0.0006)", "--clip 0 (was 1)",
-                            "--resume-with learning-rate,"}) {
-    CAPTURE(words);
-    CHECK(contains(refused.error, words));
-  }
-  CHECK_FALSE(contains(refused.error, "g-inter"));
+  check_has(refused.error, {"c/step-00000004", "--learning-rate 0.0001 (was 0.0006)", "--clip 0 (was 1)",
+                            "--resume-with learning-rate,"});
+  check_lacks(refused.error, {"g-inter"});
   // Options that were already named stay in the remedy.
   const auto half = change({}, {"--beta1", "0.8", "--clip", "0"}, {"clip"});
-  CHECK(contains(half.error, "--resume-with beta1,clip"));
-  CHECK_FALSE(contains(half.error, "--clip"));
+  check_has(half.error, {"--resume-with beta1,clip"});
+  check_lacks(half.error, {"--clip"});
   const auto meant = change({}, {"--beta1", "0.8", "--clip", "0"}, {"clip", "beta1"});
   REQUIRE(meant.lines.size() == 1);
-  CHECK(contains(meant.lines[0], "as --resume-with allows"));
+  check_has(meant.lines[0], {"as --resume-with allows"});
 }
 
 TEST_CASE("a checkpoint without --special-tokens counts as none") {
@@ -96,39 +91,35 @@ TEST_CASE("changes that keep the training are reported with their effect on its 
   const auto told = change({}, {"--g-inter", "2", "--g-data", "2", "--policy", "gpipe", "--pipeline-limit", "1",
                                 "--eval-every", "5", "--validation-split", "0", "--hellaswag", "q"});
   REQUIRE(told.lines.size() == 3);
-  CHECK(contains(told.lines[0], "--g-data 2 (was 4): results stay the same within rounding"));
-  CHECK(contains(told.lines[1], "--g-inter 2 (was 1)"));
-  CHECK(contains(told.lines[1], "--policy gpipe (was message-driven)"));
-  CHECK(contains(told.lines[1], "results stay bit-identical"));
-  CHECK(contains(told.lines[2], "--hellaswag q (was nothing)"));
+  check_has(told.lines[0], {"--g-data 2 (was 4): results stay the same within rounding"});
+  check_has(told.lines[1],
+            {"--g-inter 2 (was 1)", "--policy gpipe (was message-driven)", "results stay bit-identical"});
+  check_has(told.lines[2], {"--hellaswag q (was nothing)"});
 }
 
 TEST_CASE("states of other sizes are refused in any case") {
   const auto refused = change({}, {"--layers", "7"}, {"layers"});
-  CHECK(contains(refused.error, "--layers 7 (was 6)"));
-  CHECK(contains(refused.error, "another --checkpoint"));
+  check_has(refused.error, {"--layers 7 (was 6)", "another --checkpoint"});
 }
 
 TEST_CASE("another sequence length is a change of the training, or of the model if positions are learned") {
   const std::vector<const char*> longer = {"--sequence-length", "512"};
-  CHECK(contains(change({}, longer, {"sequence-length"}).error, "states of other sizes"));
+  check_has(change({}, longer, {"sequence-length"}).error, {"states of other sizes"});
   const std::vector<const char*> llama = {"--model", "llama"};
   std::vector<const char*> longer_llama = llama;
   longer_llama.insert(longer_llama.end(), longer.begin(), longer.end());
-  CHECK(contains(change(llama, longer_llama).error, "--resume-with sequence-length"));
+  check_has(change(llama, longer_llama).error, {"--resume-with sequence-length"});
   const auto meant = change(llama, longer_llama, {"sequence-length"});
   CHECK(meant.error.empty());
   REQUIRE(meant.lines.size() == 1);
-  CHECK(contains(meant.lines[0], "--sequence-length 512 (was 256): results change, as --resume-with allows"));
+  check_has(meant.lines[0], {"--sequence-length 512 (was 256): results change, as --resume-with allows"});
 }
 
 TEST_CASE(
     "a model of the same sizes with another computation is a change, and another name for the same one is not") {
   const auto as = [](const char* name) { return std::vector<const char*>{"--model", name, "--data", "a.bin"}; };
   const auto other = change(as("llama3-8b"), as("llama3.1-8b"));
-  CHECK(contains(other.error, "--model"));
-  CHECK(contains(other.error, "llama3 8"));
-  CHECK(contains(other.error, "--resume-with model"));
+  check_has(other.error, {"--model", "llama3 8", "--resume-with model"});
   CHECK(change(as("llama3-8b"), as("llama3.1-8b"), {"model"}).error.empty());
   auto spelled = as("llama2-7b");
   spelled.insert(spelled.end(), {"--kv-heads", "32", "--head-size", "128"});
@@ -140,24 +131,23 @@ TEST_CASE("a run with a constant learning rate may be extended") {
   auto longer = constant;
   longer.insert(longer.end(), {"--steps", "600"});
   CHECK(change(constant, longer).error.empty());
-  CHECK(contains(change({}, {"--steps", "600"}).error, "--resume-with steps"));
+  check_has(change({}, {"--steps", "600"}).error, {"--resume-with steps"});
 }
 
 TEST_CASE("data may be in another folder, and other data at the same path are refused") {
   CHECK(change({}, {"--data", "moved.txt"}).error.empty());
-  CHECK(contains(change({}, {"--data", "moved.txt"}, {}, "2").error, "--data moved.txt (was text.txt)"));
+  check_has(change({}, {"--data", "moved.txt"}, {}, "2").error, {"--data moved.txt (was text.txt)"});
   const auto other = change({}, {}, {}, "2");
-  CHECK(contains(other.error, "--data text.txt (was the same path with other content)"));
-  CHECK(contains(other.error, "--resume-with data"));
+  check_has(other.error, {"--data text.txt (was the same path with other content)", "--resume-with data"});
   CHECK(change({}, {}, {"data"}, "2").error.empty());
   // The same files, read in another way, are other texts.
-  CHECK(contains(change({}, {"--json-field", "body"}).error, "--json-field body (was text)"));
-  CHECK(contains(change({}, {"--token-format", "jsonl"}).error, "--token-format jsonl (was auto)"));
-  CHECK(contains(change({}, {"--documents", "mask"}).error, "--documents mask (was join)"));
+  check_has(change({}, {"--json-field", "body"}).error, {"--json-field body (was text)"});
+  check_has(change({}, {"--token-format", "jsonl"}).error, {"--token-format jsonl (was auto)"});
+  check_has(change({}, {"--documents", "mask"}).error, {"--documents mask (was join)"});
 }
 
 TEST_CASE("an option in --resume-with that did not change is reported") {
   const auto none = change({}, {}, {"seed"});
   REQUIRE(none.lines.size() == 1);
-  CHECK(contains(none.lines[0], "--resume-with seed has no effect"));
+  check_has(none.lines[0], {"--resume-with seed has no effect"});
 }

@@ -14,12 +14,11 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using apps::check_outputs;
-using tests::printed_error_of;
-using tests::says;
-using tests::TemporaryFolder;
 namespace fs = std::filesystem;
 
 namespace {
@@ -32,10 +31,8 @@ struct Fixture {
 
   [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
 
-  void check_refused(std::initializer_list<std::string> words) const {
-    const Error error = printed_error_of([&] { check_outputs(options); });
-    CHECK(error.code() == ErrorCode::usage);
-    for (const std::string& word : words) CHECK(says(error, word));
+  void check_refused(std::initializer_list<std::string_view> words) const {
+    check_usage_error(words, [&] { check_outputs(options); });
   }
 };
 
@@ -58,10 +55,7 @@ TEST_CASE_FIXTURE(Fixture, "a path names a weights file only by its extension") 
 
 TEST_CASE_FIXTURE(Fixture, "outputs of another run are replaced only with --overwrite") {
   const auto check_kept = [&](const std::string& flag, const std::string& path) {
-    const Error error = printed_error_of([&] { apps::check_replaced(options); });
-    CHECK(error.code() == ErrorCode::usage);
-    CHECK(says(error, flag));
-    CHECK(says(error, path + "; add --overwrite"));
+    check_usage_error({flag, path + "; add --overwrite"}, [&] { apps::check_replaced(options); });
     options.run.overwrite = true;
     apps::check_replaced(options);
     options.run.overwrite = false;
@@ -184,9 +178,7 @@ TEST_CASE_FIXTURE(Fixture, "weights that exceed the disk space are refused with 
   options.run.save = file("model.safetensors");
   apps::check_space(options.run.save, 1);
   const Error error = printed_error_of([&] { apps::check_space(options.run.save, std::size_t{1} << 60); });
-  CHECK(says(error, " needs 1.0 EiB"));
-  CHECK(says(error, fs::canonical(folder.path()).string() + " has only "));
-  CHECK(says(error, "; free "));
+  check_has(error.what(), {" needs 1.0 EiB", fs::canonical(folder.path()).string() + " has only ", "; free "});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a save waits for a missing folder, creates it, and gives up after its time") {

@@ -4,8 +4,8 @@
 #include "apps/view/serve_address.hpp"
 #include "tests/apps/http_client.hpp"
 #include "tests/errors.hpp"
+#include "tests/words.hpp"
 
-#include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -16,12 +16,11 @@
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using namespace std::chrono_literals;
 using apps::PageRequest;
 using apps::PageResponse;
 using apps::PageServer;
-using tests::http_get;
-using tests::HttpClient;
 
 namespace {
 
@@ -51,12 +50,11 @@ TEST_CASE("the page server answers consecutive requests on a connection, without
   const auto first = client.get("/status?a=1&b=2");
   CHECK(first.status == 200);
   CHECK(first.body == "/status|a=1&b=2");
-  CHECK(first.header.find("Cache-Control: no-store") != std::string::npos);
-  CHECK(first.header.find("default-src 'none'") != std::string::npos);
+  check_has(first.header, {"Cache-Control: no-store", "default-src 'none'"});
   CHECK(client.get("/").body == "/|");
   client.send("HEAD /x HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const auto head = client.answer(false);
-  CHECK(head.header.find("Content-Length: 3\r\n") != std::string::npos);
+  check_has(head.header, {"Content-Length: 3\r\n"});
   CHECK(client.get("/next").body == "/next|");
   client.send("GET / HTTP/1.0\r\n\r\n");  // which marks the last request
   CHECK(client.answer().status == 200);
@@ -201,14 +199,13 @@ TEST_CASE("a waiting request is answered when there is news, or after its time, 
 TEST_CASE("a page server that cannot listen reports the reason and a remedy") {
   PageServer first("--serve 0", {}, echo);
   const auto refusal = [](const PageServer::Options& options) {
-    const Error error = tests::error_of([&] { PageServer server("--serve X", options, echo); });
+    const Error error = error_of([&] { PageServer server("--serve X", options, echo); });
     CHECK(error.code() == ErrorCode::usage);
     return std::string(error.what());
   };
-  CHECK(refusal({.port = first.port()}).find("is in use; use another port, or 0") != std::string::npos);
-  CHECK(refusal({.address = "192.0.2.7", .port = 8080}).find("does not have address 192.0.2.7") !=
-        std::string::npos);
-  CHECK(refusal({.address = "nowhere"}).find("--serve X: not an IP address: nowhere") != std::string::npos);
+  check_has(refusal({.port = first.port()}), {"is in use; use another port, or 0"});
+  check_has(refusal({.address = "192.0.2.7", .port = 8080}), {"does not have address 192.0.2.7"});
+  check_has(refusal({.address = "nowhere"}), {"--serve X: not an IP address: nowhere"});
 }
 
 TEST_CASE("--serve takes a port, or an IP address and a port") {

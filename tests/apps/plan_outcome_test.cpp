@@ -7,6 +7,7 @@
 #include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_plan.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
@@ -16,33 +17,23 @@
 #include <array>
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using apps::PlanResult;
 using apps::PlanTools;
 using apps::run_plan;
-using tests::has;
-using tests::invented_tools;
-using tests::parse;
-using tests::printed_error_of;
-using tests::says;
-using tests::small_job;
-using tests::TemporaryFolder;
-using tests::text_of;
 
 TEST_CASE("if no candidate can run, ranvier-plan prints the reason instead of flags that would make it fit") {
   const std::vector<std::string> one{"--g-inter", "1", "--shard", "zero1", "--group-size", "3"};
-  const auto flags =
-      printed_error_of([&] { static_cast<void>(run_plan(parse(small_job(one)), invented_tools())); });
-  CHECK(flags.code() == ErrorCode::usage);
-  CHECK(says(flags, "candidates can run: --group-size 3 must divide --g-data 4"));
+  check_usage_error({"candidates can run: --group-size 3 must divide --g-data 4"},
+                    [&] { static_cast<void>(run_plan(parse(small_job(one)), invented_tools())); });
   PlanTools tools = invented_tools();
   tools.read_profile = [](const std::string& name) {
-    auto profile = tests::plan_profile(false);
+    auto profile = plan_profile(false);
     if (name == "test-lonely") profile.links = {};
     if (name == "test-little") profile.host_memory = 1 << 10;
     profile.name = name;
@@ -58,20 +49,18 @@ TEST_CASE("if no candidate can run, ranvier-plan prints the reason instead of fl
   };
   const std::vector<std::vector<std::string>> lonely{{"test-lonely"}, {"test-cpu", "test-lonely"}};
   for (const auto& profiles : lonely) {
-    const auto links = printed_error_of([&] { static_cast<void>(run(profiles)); });
-    CHECK(links.code() == ErrorCode::usage);
-    CHECK(
-        says(links, "--profile test-lonely has no rates of links inside a node, but 4 ranks are on 2 nodes of 2"));
+    check_usage_error(
+        {"--profile test-lonely has no rates of links inside a node, but 4 ranks are on 2 nodes of 2"},
+        [&] { static_cast<void>(run(profiles)); });
   }
   // A case that fails next to others has its own line.
   const PlanResult cases =
       run({"test-cpu", "test-little"}, {"--dead-ranks", "1", "--g-inter", "1", "--group-size", "4"});
   CHECK(cases.status == 0);
-  CHECK(has(cases.text, "test-little           nothing fits: a node's memory is too small: "));
-  CHECK(has(cases.text, "1 dead, 2 ranks left  none of "));
-  CHECK(has(cases.text, "--group-size 4 must divide --g-data 2"));
+  check_has(cases.text, {"test-little           nothing fits: a node's memory is too small: ",
+                         "1 dead, 2 ranks left  none of ", "--group-size 4 must divide --g-data 2"});
   const std::string impossible = run({"test-cpu"}, {"--dead-ranks", "1", "--g-inter", "4"}).text;
-  CHECK(has(impossible, "--g-inter 4 does not divide the number of ranks, 2"));
+  check_has(impossible, {"--g-inter 4 does not divide the number of ranks, 2"});
   const auto json = boost::json::parse(run({"test-cpu", "test-little"}, {"--json"}).text);
   const auto& why = json.at("what_if").as_array().at(1).at("why_none").as_string();
   CHECK(why.starts_with("nothing fits: a node's memory"));
@@ -86,8 +75,7 @@ TEST_CASE("ranvier-plan shows the time of the best one's ranks, and writes a tra
       {"--g-inter", "2", "--shard", "zero1", "--microbatch-size", "2", "--recompute", "off", "--all-gather", "ring",
        "--reduce-scatter", "ring", "--all-reduce", "ring", "--write-trace", path, "--slow-node", "1:3"});
   const PlanResult result = run_plan(parse(words), tools);
-  CHECK(has(result.text, "\ntime per step of one rank per stage"));
-  CHECK(has(result.text, "written: " + path));
+  check_has(result.text, {"\ntime per step of one rank per stage", "written: " + path});
   std::array<double, 2> ends{};
   for (std::size_t n = 0; n < ends.size(); ++n) {
     const std::string file = n == 0 ? path : std::string(folder.path() / "trace.2.json");
@@ -188,10 +176,8 @@ TEST_CASE("for many stages a plan shows the average, the busiest and the idlest 
         {.forward_seconds = s * 1e-3, .backward_seconds = 0.02, .step_seconds = 0.05});
   const std::string text = apps::stages_table(ranked);
   CHECK(std::count(text.begin(), text.end(), '\n') == 6);
-  CHECK(has(text, "average       10.5 ms       20.0 ms             –"));
-  CHECK(has(text, "19, busiest       20.0 ms       20.0 ms"));
-  CHECK(has(text, "0, idlest        1.0 ms       20.0 ms"));
-  CHECK(has(text, "29.0 ms\n"));  // idle time of the idlest
+  check_has(text, {"average       10.5 ms       20.0 ms             –", "19, busiest       20.0 ms       20.0 ms",
+                   "0, idlest        1.0 ms       20.0 ms", "29.0 ms\n"});  // idle time of the idlest
   ranked.prediction.stages.resize(16);
   const std::string all = apps::stages_table(ranked);
   CHECK(std::count(all.begin(), all.end(), '\n') == 19);

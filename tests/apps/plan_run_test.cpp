@@ -11,6 +11,7 @@
 #include "tests/apps/train_flags.hpp"
 #include "tests/effort.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
@@ -20,28 +21,18 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using apps::Candidate;
 using apps::PlanOptions;
 using apps::PlanResult;
 using apps::PlanTools;
 using apps::run_plan;
 using runtime::MemorySpace;
-using tests::few;
-using tests::has;
-using tests::invented_tools;
-using tests::parse;
-using tests::printed_error_of;
-using tests::says;
-using tests::small_job;
-using tests::TemporaryFolder;
-using tests::text_of;
 
 namespace {
 
@@ -61,8 +52,8 @@ TEST_CASE("ranvier-plan's memory is exactly the memory that a job of its config 
   std::mt19937 draw(20);
   const TemporaryFolder folder;
   for (const auto& [gpu, chunks] : {std::pair{false, 1}, {true, 1}, {false, 2}}) {
-    const runtime::MachineProfile profile = tests::plan_profile(gpu);
-    auto flags = tests::small_gpt_flags(8, 4, 16);
+    const runtime::MachineProfile profile = plan_profile(gpu);
+    auto flags = small_gpt_flags(8, 4, 16);
     if (chunks > 1) flags.push_back({"chunks-per-rank", std::to_string(chunks)});
     flags.push_back({"layers", "6"});
     flags.erase(flags.begin());
@@ -72,14 +63,14 @@ TEST_CASE("ranvier-plan's memory is exactly the memory that a job of its config 
     const auto candidates = make_space(planner.space()).candidates;
     REQUIRE(candidates.size() > 100);
     CAPTURE(chunks);
-    for (int n = 0; n < tests::effort(30, 150, 6) / chunks; ++n) {
+    for (int n = 0; n < effort(30, 150, 6) / chunks; ++n) {
       const Candidate& candidate = candidates[draw() % candidates.size()];
       CAPTURE(candidate.text());
       const apps::PlannedCandidate trial = planner.plan(candidate);
       const apps::TrainOptions options = as_trained(planner.config_of(candidate, trial), planner.world());
       // A candidate sets fields; its flags mean the same.
-      const auto set = tests::resolved_map(planner.options_of(candidate));
-      for (const auto& [name, value] : tests::resolved_map(options))
+      const auto set = resolved_map(planner.options_of(candidate));
+      for (const auto& [name, value] : resolved_map(options))
         if (name != "threads" && name != "prefetch" && name != "dry-run" && name != "device")
           CHECK(set.at(name) == value);
       actors::TrainerOptions trainer = options.trainer;
@@ -103,8 +94,7 @@ TEST_CASE("ranvier-plan's memory is exactly the memory that a job of its config 
         REQUIRE(planned.items().size() == plan.memory.items().size());
         for (std::size_t i = 0; i < planned.items().size(); ++i) {
           CHECK(planned.items()[i].slot_bytes == plan.memory.items()[i].slot_bytes);
-          CAPTURE(rank);
-          CAPTURE(plan.memory.items()[i].name);
+          INFO("rank ", rank, ", plan.memory.items()[i].name ", plan.memory.items()[i].name);
           CHECK(planned.items()[i].slots == plan.memory.items()[i].slots);
           CHECK(planned.items()[i].space == plan.memory.items()[i].space);
           CHECK(planned.items()[i].kind == plan.memory.items()[i].kind);
@@ -120,15 +110,11 @@ TEST_CASE(
     "ranvier-plan prints the best ten with their memory, links and cost, and the number of excluded candidates") {
   const PlanResult result = run_plan(parse(small_job({})), invented_tools());
   CHECK(result.status == 0);
-  CHECK(has(result.text, "10  "));
-  CHECK(has(result.text, "left out"));
-  CHECK(has(result.text, "activations"));
-  CHECK(has(result.text, "cost/M tokens"));
+  check_has(result.text, {"10  ", "left out", "activations", "cost/M tokens"});
   // Four stages are the fastest, with one microbatch per row and batch.
-  CHECK(has(result.text, "  1  4 × 1, 8 per microbatch"));
-  CHECK(has(result.text, "25.0%"));
+  check_has(result.text, {"  1  4 × 1, 8 per microbatch", "25.0%"});
   // Only links with traffic are listed.
-  CHECK(has(result.text, "by link, maximum over ranks\n        host to GPU\n  1         5.0 MiB\n"));
+  check_has(result.text, {"by link, maximum over ranks\n        host to GPU\n  1         5.0 MiB\n"});
 }
 
 TEST_CASE("ranvier-train reads the config file of ranvier-plan as the planned job") {
@@ -137,7 +123,7 @@ TEST_CASE("ranvier-train reads the config file of ranvier-plan as the planned jo
   const PlanResult result = run_plan(
       parse(small_job({"--write-config", path, "--g-inter", "2", "--learning-rate", "0.001"})), invented_tools());
   CHECK(result.status == 0);
-  CHECK(has(text_of(path), "# predicted"));
+  check_has(text_of(path), {"# predicted"});
   const std::vector<const char*> words{"ranvier-train", "--config", path.c_str()};
   const auto options = apps::parse_train_options(3, words.data(), 4);
   CHECK(options.trainer.grid.g_inter == 2);
@@ -146,7 +132,7 @@ TEST_CASE("ranvier-train reads the config file of ranvier-plan as the planned jo
   CHECK(options.trainer.batch_size == 8);
   CHECK(options.trainer.learning_rate.peak == doctest::Approx(0.001));
   CHECK(options.model.gpt().hidden == 64);
-  CHECK(options.trainer.links == tests::plan_profile(false).links);
+  CHECK(options.trainer.links == plan_profile(false).links);
   CHECK(options.device.threads == 1);
 }
 
@@ -162,15 +148,13 @@ TEST_CASE("a plan replaces the files of another one only with --overwrite") {
                                    {"a.json", "--write-trace"},
                                    {"a.2.json", "--write-trace"}}) {
     const auto there = folder.write(name, "another plan's");
-    const auto error =
-        printed_error_of([&] { static_cast<void>(run_plan(parse(small_job(flags)), invented_tools())); });
-    CHECK(error.code() == ErrorCode::usage);
-    CHECK(says(error, fmt::format("{} exists: {}; add --overwrite or use another path", flag, there.string())));
+    check_usage_error({fmt::format("{} exists: {}; add --overwrite or use another path", flag, there.string())},
+                      [&] { static_cast<void>(run_plan(parse(small_job(flags)), invented_tools())); });
     std::filesystem::remove(there);
   }
   flags = {"--write-config", folder.write("a.conf", "another plan's").string(), "--g-inter", "2", "--overwrite"};
   CHECK(run_plan(parse(small_job(flags)), invented_tools()).status == 0);
-  CHECK(has(text_of(at("a.conf")), "# predicted"));
+  check_has(text_of(at("a.conf")), {"# predicted"});
 }
 
 TEST_CASE("a plan reports the run's output files, and that it does not write them") {
@@ -182,10 +166,10 @@ TEST_CASE("a plan reports the run's output files, and that it does not write the
   };
   const auto result = planned({"--metrics", metrics, "--trace", trace});
   CAPTURE(result.text);
-  CHECK(has(result.text, "does not write these files: --metrics " + metrics + ", --trace " + trace));
+  check_has(result.text, {"does not write these files: --metrics " + metrics + ", --trace " + trace});
   CHECK(!std::filesystem::exists(metrics));
   CHECK(!std::filesystem::exists(trace));
-  CHECK(!has(planned({}).text, "does not write"));
+  check_lacks(planned({}).text, {"does not write"});
 }
 
 TEST_CASE("given model chunks are part of every candidate, and of its config file") {
@@ -194,8 +178,7 @@ TEST_CASE("given model chunks are part of every candidate, and of its config fil
   const PlanResult result =
       run_plan(parse(small_job({"--write-config", path, "--chunks-per-rank", "2"})), invented_tools());
   CHECK(result.status == 0);
-  CHECK(has(result.text, "needs several stages"));
-  CHECK(has(result.text, "more model chunks than 6 layers"));
+  check_has(result.text, {"needs several stages", "more model chunks than 6 layers"});
   const std::vector<const char*> words{"ranvier-train", "--config", path.c_str()};
   const auto options = apps::parse_train_options(3, words.data(), 4);
   CHECK(options.trainer.chunks_per_rank == 2);
@@ -212,10 +195,8 @@ TEST_CASE("given model chunks are part of every candidate, and of its config fil
   }
   CHECK(json.at("best").as_array().size() > 1);
   const std::vector<std::string> both{"--chunks-per-rank", "2", "--g-inter", "2", "--policy", "zb-h1"};
-  const auto none =
-      printed_error_of([&] { static_cast<void>(run_plan(parse(small_job(both)), invented_tools())); });
-  CHECK(none.code() == ErrorCode::usage);
-  CHECK(says(none, "--chunks-per-rank 2 does not work with --policy zb-h1"));
+  check_usage_error({"--chunks-per-rank 2 does not work with --policy zb-h1"},
+                    [&] { static_cast<void>(run_plan(parse(small_job(both)), invented_tools())); });
 }
 
 TEST_CASE("ranvier-plan --json has the best candidates, their flags and the excluded ones") {
@@ -260,14 +241,12 @@ TEST_CASE("each what-if case has its best candidate, and the result of the first
       run_plan(parse(small_job({"--bandwidth-times", "2,4", "--memory-times=0.5", "--slow-node", "1:3", "--profile",
                                 "test-gpu", "--plot", path, "--microbatch-size", "2"})),
                invented_tools());
-  for (const char* label : {"bandwidth × 2", "bandwidth × 4", "memory × 0.5", "node 1 × 3 as slow", "test-gpu"})
-    CHECK(has(result.text, label));
-  CHECK(has(result.text, "unchanged"));
+  check_has(result.text, {"bandwidth × 2", "bandwidth × 4", "memory × 0.5", "node 1 × 3 as slow", "test-gpu"});
+  check_has(result.text, {"unchanged"});
   const std::string svg = text_of(path);
   CHECK(svg.starts_with("<svg"));
-  CHECK(has(svg, "bandwidth × 4"));
-  CHECK(has(svg, "prefers-color-scheme:dark"));
-  CHECK(has(result.text, "0.33"));  // three times as slow
+  check_has(svg, {"bandwidth × 4", "prefers-color-scheme:dark"});
+  check_has(result.text, {"0.33"});  // three times as slow
 }
 
 TEST_CASE("ranvier-plan --scale has the best candidate for each number of ranks, and its bottleneck") {
@@ -284,9 +263,8 @@ TEST_CASE("ranvier-plan --scale has the best candidate for each number of ranks,
   };
   const PlanResult table = with({"--plot", path});
   CHECK(table.status == 0);
-  CHECK(has(table.text, "bottleneck"));
-  CHECK(has(text_of(path), "2 to 8 ranks on test-cpu"));
-  CHECK(has(text_of(path), "8: 2 × 4"));
+  check_has(table.text, {"bottleneck"});
+  check_has(text_of(path), {"2 to 8 ranks on test-cpu", "8: 2 × 4"});
   const auto json = boost::json::parse(with({"--json"}).text);
   const auto& points = json.at("scale").as_array();
   REQUIRE(points.size() == 3);
@@ -304,8 +282,7 @@ TEST_CASE("ranvier-plan --scale has the best candidate for each number of ranks,
   words[static_cast<std::size_t>(std::find(words.begin(), words.end(), "2,4,8") - words.begin())] = "2,6,8";
   const PlanResult some = with({});
   CHECK(some.status == 0);
-  CHECK(has(some.text, "     6  no grid of 6 ranks is possible: "));
-  CHECK(has(some.text, "     8  "));
+  check_has(some.text, {"     6  no grid of 6 ranks is possible: ", "     8  "});
 }
 
 TEST_CASE("a step's bottleneck is the largest avoidable part, and computing if that is small") {
@@ -321,8 +298,7 @@ TEST_CASE("a stacked bar is as long as its parts together") {
                  .about = "",
                  .series = {"a", "b"},
                  .groups = {{"one", {{.value = 4, .note = "4", .series = 0, .parts = {1, 3}}}}}});
-  CHECK(has(text, R"(x="400.0" y="100" width="97.5")"));
-  CHECK(has(text, R"(x="497.5" y="100" width="292.5")"));
+  check_has(text, {R"(x="400.0" y="100" width="97.5")", R"(x="497.5" y="100" width="292.5")"});
 }
 
 TEST_CASE("a plot's text may be arbitrary, and its bars are as long as their values") {
@@ -331,26 +307,20 @@ TEST_CASE("a plot's text may be arbitrary, and its bars are as long as their val
                  .about = "",
                  .series = {},
                  .groups = {{"one", {{1, "1", 0}}}, {"two", {{2, "2", 0}}}, {"none", {{0, "–", 0}}}}});
-  CHECK(has(text, "a &lt; b &amp; &quot;c&quot;"));
-  CHECK(has(text, R"(width="195.0")"));
-  CHECK(has(text, R"(width="390.0")"));
-  CHECK(has(text, R"(width="0.0")"));
+  check_has(text, {"a &lt; b &amp; &quot;c&quot;", R"(width="195.0")", R"(width="390.0")", R"(width="0.0")"});
 }
 
 TEST_CASE("if nothing fits, ranvier-plan names the nearest candidate and its lack of memory") {
   PlanTools tools = invented_tools();
   tools.read_profile = [](const std::string&) {
-    auto profile = tests::plan_profile(true);
+    auto profile = plan_profile(true);
     profile.device_memory = (std::size_t{1} << 30) + (200 << 10);  // without the driver's memory
     return profile;
   };
   const PlanResult result = run_plan(parse(small_job({"--collectives", "plans"})), tools);
   CHECK(result.status == 1);
-  CHECK(has(result.text, "nothing fits"));
-  CHECK(has(result.text, "closest: "));
-  CHECK(has(result.text, "recompute auto"));  // out of all possible changes
-  CHECK(has(result.text, "200.0 KiB available"));
-  CHECK(has(result.text, "memory: not enough on the device"));
+  check_has(result.text, {"nothing fits", "closest: ", "recompute auto"});  // out of all possible changes
+  check_has(result.text, {"200.0 KiB available", "memory: not enough on the device"});
 }
 
 TEST_CASE("without --profile ranvier-plan uses the measured profile of this host") {
@@ -362,9 +332,8 @@ TEST_CASE("without --profile ranvier-plan uses the measured profile of this host
     CHECK((name.empty() || options.profiles == std::vector<std::string>{name}));
     return name;
   };
-  const auto error = printed_error_of([&] { static_cast<void>(found({"--world", "4", "--batch-size", "8"})); });
-  CHECK(error.code() == ErrorCode::usage);
-  CHECK(says(error, "--profile is missing"));
+  check_usage_error({"--profile is missing"},
+                    [&] { static_cast<void>(found({"--world", "4", "--batch-size", "8"})); });
   const std::string cpu = folder.write("here-cpu-2-threads.json", "{}").string();
   const std::string gpu = folder.write("here-cuda.json", "{}").string();
   CHECK(found({"--world", "4"}) == cpu);
@@ -378,9 +347,7 @@ TEST_CASE("without --profile ranvier-plan uses the measured profile of this host
 
 TEST_CASE("ranvier-plan refuses unknown flags, and names missing ones") {
   const auto refused = [](const std::vector<std::string>& words, std::string_view message) {
-    const auto error = printed_error_of([&] { static_cast<void>(run_plan(parse(words), invented_tools())); });
-    CHECK(error.code() == ErrorCode::usage);
-    CHECK(says(error, message));
+    check_usage_error({message}, [&] { static_cast<void>(run_plan(parse(words), invented_tools())); });
   };
   refused({"--profile", "test-cpu", "--batch-size", "8"}, "--world is missing");
   refused({"--profile", "test-cpu", "--world", "4"}, "--batch-size is missing");

@@ -3,7 +3,6 @@
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/printed_errors.hpp"
 
-#include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -11,9 +10,8 @@
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using apps::PlanTools;
-using tests::printed_error_of;
-using tests::says;
 
 namespace {
 
@@ -82,7 +80,7 @@ struct Run {
         .costs = [](const runtime::MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
           return std::make_unique<runtime::ProfileCosts>(profile);
         },
-        .read_profile = [](const std::string&) { return tests::plan_profile(true); },
+        .read_profile = [](const std::string&) { return plan_profile(true); },
         .print = [this](const std::string& line, bool) { said.push_back(line); }};
     text =
         apps::run_plan(apps::parse_plan_options(static_cast<int>(arguments.size()), arguments.data()), tools).text;

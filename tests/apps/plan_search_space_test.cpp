@@ -10,12 +10,11 @@
 #include <string>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using apps::Candidate;
 using apps::make_space;
 using apps::SearchSpace;
 using apps::SpaceOptions;
-using tests::printed_error_of;
-using tests::says;
 
 namespace {
 
@@ -106,10 +105,8 @@ TEST_CASE("states stay on a device without separate memory, and in memory withou
 }
 
 TEST_CASE("a search space without a grid is refused with a remedy") {
-  const auto none =
-      printed_error_of([] { static_cast<void>(make_space({.world = 7, .layers = 2, .batch_size = 10})); });
-  CHECK(none.code() == ErrorCode::usage);
-  CHECK(says(none, "multiple of 7"));
+  check_usage_error({"multiple of 7"},
+                    [] { static_cast<void>(make_space({.world = 7, .layers = 2, .batch_size = 10})); });
   SpaceOptions options{.world = 8, .layers = 4, .batch_size = 8};
   options.given = {{"g-inter", "3"}};
   CHECK(says(printed_error_of([&] { static_cast<void>(make_space(options)); }),

@@ -2,7 +2,6 @@
 // families in virtual time.
 #include "actors/predict/prediction.hpp"
 #include "apps/plan/planned_candidate.hpp"
-#include "models/core/initialize.hpp"
 #include "models/images/image_set.hpp"
 #include "models/images/image_source.hpp"
 #include "models/text/masked_source.hpp"
@@ -163,12 +162,6 @@ std::unique_ptr<runtime::Device> counting_device(Taken& taken, bool gpu) {
   return device;
 }
 
-void load_weights(actors::Rank& rank, const actors::TrainerOptions& options) {
-  rank.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-    models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-  });
-}
-
 /// All ranks of the job, which train for one step.
 void check_memory(const apps::Planner& planner, const apps::PlannedCandidate& trial,
                   const models::SampleSource& samples, bool gpu) {
@@ -192,7 +185,7 @@ void check_memory(const apps::Planner& planner, const apps::PlannedCandidate& tr
     }
     ranks.push_back(std::make_unique<actors::Rank>(simulation.loop(r), *transport, *device,
                                                    actors::Rank::Samples{samples}, std::move(plan)));
-    load_weights(*ranks.back(), options);
+    tests::load_initial_weights(*ranks.back(), options.seed);
     devices.push_back(std::move(device));
     taken.back().most = taken.back().now;  // temporary memory for weights is free
   }
@@ -220,7 +213,7 @@ void check_files(const apps::Planner& planner, const apps::PlannedCandidate& tri
   device->on_failure([&loop](std::exception_ptr error) { loop.stop(std::move(error)); });
   actors::Rank rank(loop, transport, *device, actors::Rank::Samples{samples},
                     actors::plan_rank(planner.job().architecture, samples.sample_bytes(), options, 0));
-  load_weights(rank, options);
+  tests::load_initial_weights(rank, options.seed);
   taken.most = taken.now;
   rank.start({.step = [](const actors::StepResult&) {}, .done = [&loop] { loop.stop(); }});
   loop.run();

@@ -4,17 +4,18 @@
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/doubles/virtual_time.hpp"
 #include "tests/apps/printed_errors.hpp"
+#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
 
 #include <array>
 #include <chrono>
-#include <string>
 #include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;
+using namespace ranvier::tests;
 using runtime::SpanKind;
 
 namespace {
@@ -49,12 +50,10 @@ actors::Prediction prediction() {
   return made;
 }
 
-bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("a usual step is the median of all but the first, and evaluations between steps do not count") {
-  tests::SetClock clock;
+  SetClock clock;
   runtime::Trace trace(1, clock);
   const std::vector<int> nodes{0, 0, 2};
   StepMeter meter(1, nodes);
@@ -85,19 +84,19 @@ TEST_CASE("a usual step is the median of all but the first, and evaluations betw
 }
 
 TEST_CASE("predictions are printed next to measurements, with the difference") {
-  const auto profile = tests::plan_profile(false);
+  const auto profile = plan_profile(false);
   const PredictionCheck check = compare(prediction(), {2, 2}, profile, four_ranks());
   CAPTURE(check.text);
-  CHECK(has(check.text, "prediction from profile 'test-cpu'"));
-  CHECK(has(check.text, "step                      190.0 ms    200.0 ms      -5.0%\n"));
-  CHECK(has(check.text, "stage 0 computes             50.0%       55.0%       -5.0\n"));
-  CHECK(has(check.text, "stage 1 computes             80.0%       75.0%       +5.0\n"));
-  CHECK(has(check.text, "sent inside nodes          4.0 MiB     4.0 MiB      +0.0%\n"));
-  CHECK(has(check.text, "sent between nodes         1.0 MiB     1.0 MiB      +0.0%\n"));
-  CHECK(has(check.text, "files read                12.0 MiB    12.0 MiB      +0.0%\n"));
-  CHECK(has(check.text, "files written            512.0 KiB     1.0 MiB     -50.0%\n"));
-  CHECK(has(check.text, "largest device memory      4.0 MiB     4.0 MiB      +0.0%\n"));
-  CHECK(!has(check.text, "GPU"));
+  check_has(check.text,
+            {"prediction from profile 'test-cpu'", "step                      190.0 ms    200.0 ms      -5.0%\n",
+             "stage 0 computes             50.0%       55.0%       -5.0\n",
+             "stage 1 computes             80.0%       75.0%       +5.0\n",
+             "sent inside nodes          4.0 MiB     4.0 MiB      +0.0%\n",
+             "sent between nodes         1.0 MiB     1.0 MiB      +0.0%\n",
+             "files read                12.0 MiB    12.0 MiB      +0.0%\n",
+             "files written            512.0 KiB     1.0 MiB     -50.0%\n",
+             "largest device memory      4.0 MiB     4.0 MiB      +0.0%\n"});
+  check_lacks(check.text, {"GPU"});
   const auto record = boost::json::parse(check.record).as_object().at("prediction").as_object();
   CHECK(record.at("profile") == "test-cpu");
   CHECK(record.at("predicted").at("step_seconds").as_double() == doctest::Approx(0.19));
@@ -111,10 +110,9 @@ TEST_CASE("bytes over the links of GPUs are printed without a measurement") {
   actors::Prediction made = prediction();
   made.rank_link_bytes_to_device = {1 << 20, 1 << 20, 1 << 20, 1 << 20};
   made.rank_link_bytes_to_host = {1 << 20, 0, 0, 0};
-  const PredictionCheck check = compare(made, {2, 2}, tests::plan_profile(true), four_ranks());
+  const PredictionCheck check = compare(made, {2, 2}, plan_profile(true), four_ranks());
   CAPTURE(check.text);
-  CHECK(has(check.text, "host to GPU                4.0 MiB"));
-  CHECK(has(check.text, "GPU to host                1.0 MiB"));
+  check_has(check.text, {"host to GPU                4.0 MiB", "GPU to host                1.0 MiB"});
   const auto record = boost::json::parse(check.record).as_object().at("prediction").as_object();
   CHECK(record.at("predicted").at("bytes_to_device").as_double() == 4 << 20);
   CHECK(!record.at("measured").as_object().contains("bytes_to_device"));
@@ -124,20 +122,19 @@ TEST_CASE("NCCL's bytes are printed separately from messages") {
   actors::Prediction made = prediction();
   made.rank_nccl_bytes_intra = {3 << 20, 3 << 20, 3 << 20, 3 << 20};
   made.rank_nccl_bytes_inter = {1 << 20, 0, 1 << 20, 0};
-  const PredictionCheck check = compare(made, {2, 2}, tests::plan_profile(true), four_ranks());
+  const PredictionCheck check = compare(made, {2, 2}, plan_profile(true), four_ranks());
   CAPTURE(check.text);
-  CHECK(has(check.text, "sent inside nodes          4.0 MiB     4.0 MiB      +0.0%\n"));
-  CHECK(has(check.text, "sent between nodes         1.0 MiB     1.0 MiB      +0.0%\n"));
-  CHECK(has(check.text, "NCCL, inside nodes        12.0 MiB"));
-  CHECK(has(check.text, "NCCL, between nodes        2.0 MiB"));
+  check_has(check.text, {"sent inside nodes          4.0 MiB     4.0 MiB      +0.0%\n",
+                         "sent between nodes         1.0 MiB     1.0 MiB      +0.0%\n",
+                         "NCCL, inside nodes        12.0 MiB", "NCCL, between nodes        2.0 MiB"});
   const auto record = boost::json::parse(check.record).as_object().at("prediction").as_object();
   const auto& predicted = record.at("predicted").as_object();
   CHECK(predicted.at("bytes_inter").as_double() == 1 << 20);
   CHECK(predicted.at("nccl_bytes_intra").as_double() == 12 << 20);
   CHECK(predicted.at("nccl_bytes_inter").as_double() == 2 << 20);
   CHECK(!record.at("measured").as_object().contains("nccl_bytes_inter"));
-  const PredictionCheck without = compare(prediction(), {2, 2}, tests::plan_profile(true), four_ranks());
-  CHECK(!has(without.text, "NCCL"));
+  const PredictionCheck without = compare(prediction(), {2, 2}, plan_profile(true), four_ranks());
+  check_lacks(without.text, {"NCCL"});
 }
 
 TEST_CASE("many stages share a line, and unused links have none") {
@@ -146,20 +143,19 @@ TEST_CASE("many stages share a line, and unused links have none") {
   made.stages.assign(stages, made.stages[0]);
   made.rank_bytes_inter.clear();
   std::vector<RankTotals> ranks(stages, four_ranks()[3]);
-  const PredictionCheck check = compare(made, {stages, 1}, tests::plan_profile(false), ranks);
+  const PredictionCheck check = compare(made, {stages, 1}, plan_profile(false), ranks);
   CAPTURE(check.text);
-  CHECK(has(check.text, "average stage computes       50.0%       80.0%      -30.0\n"));
-  CHECK(!has(check.text, "stage 0 "));
-  CHECK(!has(check.text, "between nodes"));
+  check_has(check.text, {"average stage computes       50.0%       80.0%      -30.0\n"});
+  check_lacks(check.text, {"stage 0 ", "between nodes"});
 }
 
 TEST_CASE("a profile of another kind of device is refused before training") {
   TrainOptions options;
   options.run.profile = "h100-sxm";
-  const Error error = tests::error_of([&] { static_cast<void>(profile_of_run(options, {}, 1)); });
+  const Error error = error_of([&] { static_cast<void>(profile_of_run(options, {}, 1)); });
   CHECK(error.code() == ErrorCode::usage);
-  CHECK(tests::says(error, "--profile h100-sxm describes GPUs"));
+  CHECK(says(error, "--profile h100-sxm describes GPUs"));
   options.run.profile = "nowhere.json";
-  CHECK(tests::says(tests::printed_error_of([&] { static_cast<void>(profile_of_run(options, {}, 1)); }),
-                    "--profile nowhere.json: neither a file"));
+  CHECK(says(printed_error_of([&] { static_cast<void>(profile_of_run(options, {}, 1)); }),
+             "--profile nowhere.json: neither a file"));
 }

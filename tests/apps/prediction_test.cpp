@@ -3,6 +3,7 @@
 #include "runtime/machine/machine_profile.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
@@ -25,8 +26,6 @@ struct Fixture : SmallText {
   std::string profile = folder.write("here.json", to_json(here())).string();
 };
 
-bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
-
 /// Column `number` of the line that starts with `what`, counted from 0 after that; columns are two spaces apart.
 std::string column(const std::string& output, const std::string& what, int number) {
   const auto line = output.find("\n" + what);
@@ -44,31 +43,26 @@ std::string column(const std::string& output, const std::string& what, int numbe
 
 TEST_CASE_FIXTURE(Fixture, "a run with a profile ends with its prediction next to the measurements") {
   const std::string metrics = file("metrics.jsonl");
-  const Outcome outcome =
-      run(4,
-          small_run(text, {"--g-inter", "2", "--g-data", "2", "--node-size", "2", "--profile", profile, "--metrics",
-                           metrics, "--validation-split", "0.2", "--eval-every", "2"}),
-          60s);
-  INFO(outcome.output);
-  REQUIRE(outcome.status == 0);
-  CHECK(has(outcome.output, "prediction from profile 'test-cpu' compared with"));
-  CHECK(has(outcome.output, "\nstage 1 computes "));
+  const Outcome outcome = require_status(
+      0, run(4,
+             small_run(text, {"--g-inter", "2", "--g-data", "2", "--node-size", "2", "--profile", profile,
+                              "--metrics", metrics, "--validation-split", "0.2", "--eval-every", "2"}),
+             60s));
+  check_has(outcome.output, {"prediction from profile 'test-cpu' compared with", "\nstage 1 computes "});
   // Sent bytes and memory are planned, and do not depend on the machine.
   for (const char* what : {"sent inside nodes", "sent between nodes", "largest device memory"})
     CHECK(column(outcome.output, what, 0) == column(outcome.output, what, 1));
   const auto lines = lines_of(read_file(metrics));
-  CHECK(has(lines.back(), R"({"prediction":{"profile":"test-cpu","predicted":{"step_seconds":)"));
+  check_has(lines.back(), {R"({"prediction":{"profile":"test-cpu","predicted":{"step_seconds":)"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "bytes read from and written to files of states are predicted exactly") {
   const std::string metrics = file("metrics.jsonl");
-  const Outcome outcome =
-      run(2,
-          small_run(text, {"--g-data", "2", "--shard", "zero3", "--offload", "infinity-nvme", "--nvme",
-                           folder.path().string(), "--profile", profile, "--metrics", metrics}),
-          60s);
-  INFO(outcome.output);
-  REQUIRE(outcome.status == 0);
+  const Outcome outcome = require_status(
+      0, run(2,
+             small_run(text, {"--g-data", "2", "--shard", "zero3", "--offload", "infinity-nvme", "--nvme",
+                              folder.path().string(), "--profile", profile, "--metrics", metrics}),
+             60s));
   const auto record = boost::json::parse(lines_of(read_file(metrics)).back()).at("prediction");
   for (const char* what : {"file_bytes_read", "file_bytes_written"}) {
     CHECK(record.at("measured").at(what).as_double() > 0);
@@ -79,11 +73,9 @@ TEST_CASE_FIXTURE(Fixture, "bytes read from and written to files of states are p
 }
 
 TEST_CASE_FIXTURE(Fixture, "a rank that is slowed down is predicted as slow") {
-  const Outcome outcome =
-      run(2, small_run(text, {"--g-inter", "2", "--profile", profile}), 60s, {{"RANVIER_FAULT", "1:1:slow:20"}});
-  INFO(outcome.output);
-  REQUIRE(outcome.status == 0);
-  CHECK(has(outcome.output, "rank 1 slowed down 20 times (RANVIER_FAULT)\n"));
+  const Outcome outcome = require_status(0, run(2, small_run(text, {"--g-inter", "2", "--profile", profile}), 60s,
+                                                {{"RANVIER_FAULT", "1:1:slow:20"}}));
+  check_has(outcome.output, {"rank 1 slowed down 20 times (RANVIER_FAULT)\n"});
   const auto busy = [&](const char* stage) { return std::stod(column(outcome.output, stage, 0)); };
   CHECK(busy("stage 1 computes ") > 2 * busy("stage 0 computes "));
 }
@@ -91,8 +83,7 @@ TEST_CASE_FIXTURE(Fixture, "a rank that is slowed down is predicted as slow") {
 TEST_CASE_FIXTURE(Fixture, "the profile of this host is found, unless a flag or the environment overrides it") {
   const Flags flags = small_run(text, {"--g-data", "2", "--threads", "1"});
   const auto predicted = [&](const Environment& environment, Flags more = {}) {
-    more.insert(more.begin(), flags.begin(), flags.end());
-    const Outcome outcome = run(2, more, 60s, environment);
+    const Outcome outcome = run(2, join(flags, more), 60s, environment);
     CHECK(outcome.status == 0);
     return outcome.output;
   };
@@ -103,24 +94,23 @@ TEST_CASE_FIXTURE(Fixture, "the profile of this host is found, unless a flag or 
   folder.write(std::filesystem::relative(left, folder.path()).string(), to_json(here()));
   const std::string data = folder.path().string();
   const std::string found = predicted({{"RANVIER_PROFILE", ""}, {"XDG_DATA_HOME", data}});
-  CHECK(has(found, "prediction from profile 'test-cpu' compared with"));
-  CHECK(has(found, "\nprofile: " + left.string() + " (--profile none"));
+  check_has(found, {"prediction from profile 'test-cpu' compared with",
+                    "\nprofile: " + left.string() + " (--profile none"});
   const std::string without = predicted({{"RANVIER_PROFILE", ""}, {"XDG_DATA_HOME", data}}, {"--profile", "none"});
-  CHECK_FALSE(has(without, "predict"));
-  CHECK_FALSE(has(without, "\nprofile: "));
+  check_lacks(without, {"predict", "\nprofile: "});
   const std::string named = predicted({{"RANVIER_PROFILE", profile}, {"XDG_DATA_HOME", data}});
-  CHECK(has(named, "\nprofile: RANVIER_PROFILE=" + profile));
+  check_has(named, {"\nprofile: RANVIER_PROFILE=" + profile});
   // A run does not end because of a profile that it did not request.
   const std::string lost = predicted({{"RANVIER_PROFILE", "nowhere.json"}, {"XDG_DATA_HOME", data}});
-  CHECK(has(lost, "no prediction from RANVIER_PROFILE=nowhere.json: --profile nowhere.json: neither a file"));
+  check_has(lost, {"no prediction from RANVIER_PROFILE=nowhere.json: --profile nowhere.json: neither a file"});
   const std::string gpu = folder.write("gpu.json", to_json(plan_profile(true))).string();
-  CHECK(has(predicted({{"RANVIER_PROFILE", gpu}}), "describes GPUs, but this run computes on a CPU"));
+  check_has(predicted({{"RANVIER_PROFILE", gpu}}), {"describes GPUs, but this run computes on a CPU"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a prediction that fails is reported in a line, and does not affect the run") {
   const Outcome one_step = run(1, small_run(text, {"--profile", profile, "--steps", "1"}), 60s);
   CHECK(one_step.status == 0);
-  CHECK(has(one_step.output, "no prediction from profile 'test-cpu': the first step is not compared"));
+  check_has(one_step.output, {"no prediction from profile 'test-cpu': the first step is not compared"});
   auto without_links = here();
   without_links.links = {};
   const Outcome linkless = run(
@@ -128,8 +118,8 @@ TEST_CASE_FIXTURE(Fixture, "a prediction that fails is reported in a line, and d
       small_run(text, {"--profile", folder.write("alone.json", to_json(without_links)).string(), "--g-data", "2"}),
       60s);
   CHECK(linkless.status == 0);
-  CHECK(has(linkless.output, "no prediction from profile 'test-cpu': "));
+  check_has(linkless.output, {"no prediction from profile 'test-cpu': "});
   const Outcome absent = run(2, small_run(text, {"--profile", "nowhere.json", "--g-data", "2"}), 60s);
   CHECK(absent.status == 64);
-  CHECK(has(absent.output, "--profile nowhere.json: neither a file"));
+  check_has(absent.output, {"--profile nowhere.json: neither a file"});
 }

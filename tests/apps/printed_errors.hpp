@@ -3,6 +3,12 @@
 
 #include "apps/program/flag_names.hpp"
 #include "tests/errors.hpp"
+#include "tests/words.hpp"
+
+#include <doctest/doctest.h>
+
+#include <initializer_list>
+#include <string_view>
 
 namespace ranvier::tests {
 
@@ -10,6 +16,14 @@ template <typename Action>
 [[nodiscard]] Error printed_error_of(Action&& action) {
   const Error error = error_of(action);
   return {error.code(), apps::message_of(error)};
+}
+
+/// Checks that an action fails with a usage error whose text has all these words.
+template <typename Action>
+void check_usage_error(std::initializer_list<std::string_view> words, Action&& action) {
+  const Error error = printed_error_of(action);
+  CHECK(error.code() == ErrorCode::usage);
+  check_has(error.what(), words);
 }
 
 }  // namespace ranvier::tests

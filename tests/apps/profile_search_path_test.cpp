@@ -1,48 +1,19 @@
 #include "apps/program/profile_search_path.hpp"
 
+#include "tests/environment.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <optional>
-#include <string>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using namespace std::chrono_literals;
 using apps::find_profile;
 using apps::profile_file;
 using apps::ProfileSearchPath;
-using tests::TemporaryFolder;
-
-namespace {
-
-/// Sets an environment variable while the object exists.
-class Variable {
- public:
-  Variable(std::string name, const char* value) : name_(std::move(name)) {
-    if (const char* const before = std::getenv(name_.c_str())) before_ = before;
-    set(value);
-  }
-  ~Variable() { set(before_ ? before_->c_str() : nullptr); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  void set(const char* value) const {
-    if (value == nullptr) {
-      ::unsetenv(name_.c_str());
-    } else {
-      ::setenv(name_.c_str(), value, 1);
-    }
-  }
-  std::string name_;
-  std::optional<std::string> before_;
-};
-
-}  // namespace
 
 TEST_CASE("profiles have one file per host, kind of device and number of threads per rank") {
   const TemporaryFolder folder;
@@ -100,9 +71,9 @@ TEST_CASE("profiles are in the user's data folder") {
   const Variable data("XDG_DATA_HOME", nullptr), home("HOME", nullptr);
   ProfileSearchPath places = apps::profile_search_path();
   CHECK(places.folder.empty());
-  const auto error = tests::error_of([&] { static_cast<void>(profile_file(places, {.gpu = true})); });
+  const auto error = error_of([&] { static_cast<void>(profile_file(places, {.gpu = true})); });
   CHECK(error.code() == ErrorCode::usage);
-  CHECK(tests::says(error, "use --write-profile FILE"));
+  CHECK(says(error, "use --write-profile FILE"));
   places.named.clear();
   CHECK_FALSE(find_profile(places, {.gpu = true}));
 }

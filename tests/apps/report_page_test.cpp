@@ -7,6 +7,7 @@
 #include "runtime/trace/trace.hpp"
 #include "tests/apps/printed_errors.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
@@ -17,10 +18,9 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
+using namespace ranvier::tests;
 using namespace std::chrono_literals;
 using doctest::Approx;
-using tests::printed_error_of;
-using tests::says;
 namespace json = boost::json;
 
 namespace {
@@ -48,7 +48,7 @@ struct Fixture {
   }
   [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
 
-  tests::TemporaryFolder folder;
+  TemporaryFolder folder;
 };
 
 std::string value(const std::vector<SummaryRow>& rows, const std::string& name, std::size_t run = 0) {
@@ -89,9 +89,8 @@ TEST_CASE_FIXTURE(Fixture, "a report has runs side by side, in one file without 
     CHECK(count(page, outside) == 0);
   CHECK(count(page, "<link") == count(page, "<link rel=\"icon\" href=\"data:,\">"));
   CHECK(count(page, "http://") == count(page, "http://www.w3.org/2000/svg"));  // a name
-  CHECK(page.find("<title>one, &lt;two&gt;</title>") != std::string::npos);
-  CHECK(page.find("JavaScript. one, &lt;two&gt;; steps: 200, 100; tokens or images: 20k, 10k;") !=
-        std::string::npos);
+  check_has(page, {"<title>one, &lt;two&gt;</title>",
+                   "JavaScript. one, &lt;two&gt;; steps: 200, 100; tokens or images: 20k, 10k;"});
   const json::object data = data_of(page);
   CHECK(data.at("title") == "one, <two>");
   CHECK(data.at("summary").at(0) == json::array{"steps", json::array{"200", "100"}});
@@ -219,8 +218,7 @@ TEST_CASE_FIXTURE(Fixture, "a report has the ranks' timeline from a trace, and t
   for (const char* const kind : {"--output", "--csv"}) {
     const Error error = printed_error_of(
         [&] { static_cast<void>(write_report(options({file("trace.json"), kind, file("other")}))); });
-    CHECK(says(error, "a trace only: " + file("trace.json")));
-    CHECK(says(error, "METRICS,TRACE"));
+    check_has(error.what(), {"a trace only: " + file("trace.json"), "METRICS,TRACE"});
   }
 }
 
@@ -232,17 +230,16 @@ TEST_CASE_FIXTURE(Fixture,
     run.ranks.ranks.push_back(
         {{},
          {{.begin_ms = 0, .length_ms = 5, .index = rank, .kind = 0}, {.begin_ms = 5, .length_ms = 1, .kind = 6}}});
-  CHECK(timeline_file(run, "").find(">Step 3, 10.0 ms</text>") != std::string::npos);
+  check_has(timeline_file(run, ""), {">Step 3, 10.0 ms</text>"});
   run.history.take(R"({"step":3,"grad_norm":1,"configuration":{"g-inter":"2","g-data":"2"}})");
   const std::string picture = timeline_file(run, "");
-  CHECK(picture.find(">Step 3, 10.0 ms: 2 stages × 2 rows</text>") != std::string::npos);
-  CHECK(picture.find(">stage 1, row 0</text>") != std::string::npos);
-  CHECK(picture.find(">stage 0, row 1</text>") != std::string::npos);
+  check_has(picture,
+            {">Step 3, 10.0 ms: 2 stages × 2 rows</text>", ">stage 1, row 0</text>", ">stage 0, row 1</text>"});
   CHECK(count(picture, "<rect class=\"send\"") == 5);  // four ranks and a key
   run.history.take(R"({"step":4,"grad_norm":1,"configuration":{"g-inter":"3","g-data":"2"}})");  // of another run
-  CHECK(timeline_file(run, "").find(">rank 3</text>") != std::string::npos);
+  check_has(timeline_file(run, ""), {">rank 3</text>"});
   run.history.take(R"({"step":5,"grad_norm":1,"configuration":{"g-inter":"4","g-data":"1"}})");
-  CHECK(timeline_file(run, "").find(">stage 3</text>") != std::string::npos);
+  check_has(timeline_file(run, ""), {">stage 3</text>"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "the comma-separated values contain all steps of all runs") {
@@ -285,7 +282,6 @@ TEST_CASE_FIXTURE(Fixture, "a report of a file that is not a run, or over one of
 TEST_CASE("nothing in the data of a page ends their element, and nothing in its texts is a tag") {
   const std::string page = finished_page("</title>", "<i>", R"({"name":"</script><!--<script>"})");
   CHECK(data_of(page).at("name") == "</script><!--<script>");
-  CHECK(page.find("<title>&lt;/title&gt;</title>") != std::string::npos);
-  CHECK(page.find("&lt;i&gt;</noscript>") != std::string::npos);
+  check_has(page, {"<title>&lt;/title&gt;</title>", "&lt;i&gt;</noscript>"});
   CHECK(count(page, "<!--") == 0);
 }

@@ -3,11 +3,11 @@
 #include "actors/predict/operation_count.hpp"
 #include "apps/program/text_table.hpp"
 #include "models/families/gpt.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <iterator>
 #include <sstream>
@@ -15,6 +15,7 @@
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -119,11 +120,9 @@ TEST_CASE("the startup output of any run fits a screen, and a dry run shows all"
   CHECK(lines.size() <= 24);
   for (const std::string& line : lines) CHECK(apps::display_columns(line) <= 120);
   CHECK(text.find("given    --layers 140 --hidden 64") == 0);
-  CHECK(text.find("--save 'weights here'") != std::string::npos);
-  CHECK(text.find(" --quiet ") != std::string::npos);
-  CHECK(text.find("\nchosen   ") != std::string::npos);
-  CHECK(text.find("--beta2") == std::string::npos);  // its usual value
-  CHECK(text.find(" more stages; use --dry-run") != std::string::npos);
+  check_has(text, {"--save 'weights here'", " --quiet ", "\nchosen   "});
+  check_lacks(text, {"--beta2"});  // its usual value
+  check_has(text, {" more stages; use --dry-run"});
   // Titles are aligned with their numbers.
   const auto title =
       std::find_if(lines.begin(), lines.end(), [](const auto& l) { return l.starts_with("stage "); });
@@ -132,9 +131,8 @@ TEST_CASE("the startup output of any run fits a screen, and a dry run shows all"
     CHECK(apps::display_columns(*line) == apps::display_columns(*title));
 
   const std::string all = start_of_64_stages(apps::Request::dry_run);
-  CHECK(all.find("beta2 0.95") != std::string::npos);
-  CHECK(all.find("goes/on/and/on/and/on/until/it/is/here.txt") != std::string::npos);
-  CHECK(all.find("more stages") == std::string::npos);
+  check_has(all, {"beta2 0.95", "goes/on/and/on/and/on/until/it/is/here.txt"});
+  check_lacks(all, {"more stages"});
   CHECK(lines_of(all).size() > 64);
 }
 
@@ -155,11 +153,11 @@ TEST_CASE("the startup output says that all activations are saved, and on how ma
     }
     return apps::start_table(options, architecture, stages);
   };
-  CHECK(start(Saved::few, Saved::few).find("saved activations") == std::string::npos);
-  CHECK(start(Saved::few, Saved::all).find("\nsaved activations: all on 1 of 2 stages\n") != std::string::npos);
-  CHECK(start(Saved::all, Saved::all).find("\nsaved activations: all\n") != std::string::npos);
+  check_lacks(start(Saved::few, Saved::few), {"saved activations"});
+  check_has(start(Saved::few, Saved::all), {"\nsaved activations: all on 1 of 2 stages\n"});
+  check_has(start(Saved::all, Saved::all), {"\nsaved activations: all\n"});
   options.run.request = apps::Request::dry_run;
-  CHECK(start(Saved::few, Saved::few).find("\nsaved activations: few\n") != std::string::npos);
+  check_has(start(Saved::few, Saved::few), {"\nsaved activations: few\n"});
 }
 
 TEST_CASE("columns of a table are as wide as their widest cell, in characters") {
@@ -178,15 +176,15 @@ TEST_CASE("columns of a table are as wide as their widest cell, in characters") 
 TEST_CASE("the startup output has the size of buckets, and reports requested sizes that are too small") {
   using enum actors::TierKind;
   // A block has 12 · 32² + 13 · 32 = 12704 parameters, padded to a multiple of 2 · 32.
-  CHECK(start(1 << 24, host, "ddp").find("buckets: up to 12736 elements per rank\n") != std::string::npos);
-  CHECK(start(1 << 24, host, "zero1").find("buckets: up to 6368 elements per rank\n") != std::string::npos);
-  CHECK(start(3000, host, "ddp").find("buckets: up to 2048 elements per rank\n") != std::string::npos);
-  CHECK(start(3000, host, "zero1").find("buckets: up to 2560 elements per rank\n") != std::string::npos);
+  check_has(start(1 << 24, host, "ddp"), {"buckets: up to 12736 elements per rank\n"});
+  check_has(start(1 << 24, host, "zero1"), {"buckets: up to 6368 elements per rank\n"});
+  check_has(start(3000, host, "ddp"), {"buckets: up to 2048 elements per rank\n"});
+  check_has(start(3000, host, "zero1"), {"buckets: up to 2560 elements per rank\n"});
   const char* rounded =
       "buckets: up to 1024 elements per rank, rounded up from --bucket-size 200 to 512 for each of 2 shards\n";
   for (const auto states : {device, host}) CHECK(start(200, states, "ddp").find(rounded) != std::string::npos);
-  CHECK(start(200, host, "zero1").find("to 512 for each of 1 shard\n") != std::string::npos);
-  CHECK(start(1 << 24, device, "ddp").find("buckets:") == std::string::npos);
+  check_has(start(200, host, "zero1"), {"to 512 for each of 1 shard\n"});
+  check_lacks(start(1 << 24, device, "ddp"), {"buckets:"});
 }
 
 TEST_CASE("the startup output has the counted launches and messages at a batch's end, of the stage with the most") {
@@ -250,7 +248,7 @@ TEST_CASE("the final table has a line per rank, or for many ranks per stage: tim
                                               "0.0%", "301.0", "MiB", "7.0", "MiB"});
     } else {
       REQUIRE(lines.size() == 2 + 4 + 2);
-      CHECK(lines.at(1).find("rank ") == std::string::npos);
+      check_lacks(lines.at(1), {"rank "});
       CHECK(cells == std::vector<std::string>{"3", "64", "20.0%", "40.0%", "0.0%", "0.3%", "0.0%", "0.0%", "0.0%",
                                               "363.0", "MiB", "7.0", "MiB"});
       CHECK(lines.at(6) == "memory: largest rank of the stage");

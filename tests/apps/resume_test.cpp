@@ -2,6 +2,7 @@
 #include "tests/apps/small_run.hpp"
 #include "tests/effort.hpp"
 #include "tests/seeds.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -26,10 +27,6 @@ namespace {
 
 constexpr auto limit = 120s;
 
-bool mentions(const Outcome& outcome, const std::string& words) {
-  return outcome.output.find(words) != std::string::npos;
-}
-
 /// Training results by step: every line of metrics without its times.
 std::vector<std::string> trained(const std::string& metrics) {
   std::vector<std::string> steps;
@@ -49,13 +46,12 @@ struct Fixture : SmallText {
 
   /// Fast steps, to be stopped in the middle of them.
   [[nodiscard]] Flags flags(const Flags& more = {}) const {
-    Flags all{"--steps", "400", "--dropout", "0.1", "--eval-every", "150", "--save", weights, "--metrics", metrics};
-    all.insert(all.end(), more.begin(), more.end());
-    return small_run(text, all);
+    return small_run(text, join({"--steps", "400", "--dropout", "0.1", "--eval-every", "150", "--save", weights,
+                                 "--metrics", metrics},
+                                more));
   }
   [[nodiscard]] Flags with_checkpoints(Flags more = {}) const {
-    more.insert(more.end(), {"--checkpoint", checkpoints, "--checkpoint-every", "25"});
-    return flags(more);
+    return flags(join(more, {"--checkpoint", checkpoints, "--checkpoint-every", "25"}));
   }
 
   /// Result of an uninterrupted run with the same flags.
@@ -65,10 +61,7 @@ struct Fixture : SmallText {
   };
   [[nodiscard]] Whole uninterrupted(int ranks, Flags more) const {
     const std::string whole = file("whole.jsonl"), saved = file("whole.safetensors");
-    more.insert(more.end(), {"--metrics", whole, "--save", saved});
-    const Outcome outcome = run(ranks, flags(more), limit);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(0, run(ranks, flags(join(more, {"--metrics", whole, "--save", saved})), limit));
     Whole result{trained(whole), read_file(saved)};
     fs::remove(whole);
     fs::remove(saved);
@@ -87,14 +80,9 @@ struct Fixture : SmallText {
   }
 
   void check_refused(int status, int ranks, const Flags& flags, std::initializer_list<std::string> words) const {
-    const Outcome outcome = run(ranks, flags, limit);
-    INFO(outcome.output);
-    CHECK(outcome.status == status);
-    CHECK(outcome.output.find("step 1/") == std::string::npos);
-    for (const std::string& word : words) {
-      CAPTURE(word);
-      CHECK(mentions(outcome, word));
-    }
+    const Outcome outcome = require_status(status, run(ranks, flags, limit));
+    check_lacks(outcome.output, {"step 1/"});
+    check_has(outcome.output, words);
   }
 };
 
@@ -106,11 +94,8 @@ TEST_CASE_FIXTURE(Fixture, "a run stopped by a signal is resumed on another grid
     Job job(2, with_checkpoints({"--g-inter", "2"}));
     REQUIRE(job.wait_for_lines(metrics, 60, limit));
     job.signal_rank(1, SIGTERM);
-    const Outcome outcome = job.wait(limit);
-    INFO(outcome.output);
-    CHECK(outcome.status == 75);
-    CHECK(mentions(outcome, "takes a checkpoint in " + checkpoints));
-    CHECK(mentions(outcome, "stopped after"));
+    check_has(require_status(75, job.wait(limit)).output,
+              {"takes a checkpoint in " + checkpoints, "stopped after"});
   }
   REQUIRE(trained(metrics).size() < 400);
   const auto stopped = names();
@@ -131,19 +116,14 @@ TEST_CASE_FIXTURE(Fixture, "a run stopped by a signal is resumed on another grid
   data.seekp(5000).put('\x55').put('\x2a');
   data.close();
 
-  const Outcome outcome = run(1, with_checkpoints({"--resume", "auto", "--g-inter", "1"}), limit);
-  INFO(outcome.output);
-  CHECK(outcome.status == 0);
-  CHECK(mentions(outcome, "skipped " + newest + ": "));
-  CHECK(mentions(outcome, "resumed from " + checkpoints + "/step-"));
-  CHECK(mentions(outcome, "--g-inter 1 (was 2), --pipeline-limit 1 (was 2): results stay bit-identical"));
+  check_has(require_status(0, run(1, with_checkpoints({"--resume", "auto", "--g-inter", "1"}), limit)).output,
+            {"skipped " + newest + ": ", "resumed from " + checkpoints + "/step-",
+             "--g-inter 1 (was 2), --pipeline-limit 1 (was 2): results stay bit-identical"});
   check_same(whole);
-  CHECK(read_file(metrics).find("{\"checkpoint\":400,\"bytes\":") != std::string::npos);
+  check_has(read_file(metrics), {"{\"checkpoint\":400,\"bytes\":"});
   // All steps are done: another run has nothing to do, and prints that.
-  const Outcome again = run(1, with_checkpoints({"--resume", "auto"}), limit);
-  INFO(again.output);
-  CHECK(again.status == 0);
-  CHECK(mentions(again, "nothing to train: all 400 steps are done"));
+  check_has(require_status(0, run(1, with_checkpoints({"--resume", "auto"}), limit)).output,
+            {"nothing to train: all 400 steps are done"});
   check_same(whole);
 }
 
@@ -151,9 +131,7 @@ TEST_CASE_FIXTURE(Fixture,
                   "damage that only one rank finds makes all ranks refuse, and nothing is started over it") {
   const Flags two{"--g-inter", "2", "--steps", "6", "--eval-every", "0"};
   const Whole whole = uninterrupted(2, two);
-  const Outcome first = run(2, with_checkpoints(two), limit);
-  INFO(first.output);
-  REQUIRE(first.status == 0);
+  require_status(0, run(2, with_checkpoints(two), limit));
   // Data of the second stage, which no other rank reads.
   std::fstream data(checkpoints + "/step-00000006/rank-0001.data", std::ios::in | std::ios::out | std::ios::binary);
   REQUIRE(data);
@@ -162,18 +140,14 @@ TEST_CASE_FIXTURE(Fixture,
   fs::remove(metrics);
 
   const auto before = names();
-  Flags again = two;
-  again.insert(again.end(), {"--resume", "auto"});
+  Flags again = join(two, {"--resume", "auto"});
   check_refused(65, 2, with_checkpoints(again),
                 {"none of the 1 checkpoints in " + checkpoints + " is complete", "from scratch"});
   check_refused(64, 2, with_checkpoints(two), {"--checkpoint " + checkpoints + " has checkpoints", "step 6"});
   CHECK(names() == before);
 
   fs::rename(checkpoints + "/step-00000006", file("moved"));
-  const Outcome outcome = run(2, with_checkpoints(again), limit);
-  INFO(outcome.output);
-  CHECK(outcome.status == 0);
-  CHECK(mentions(outcome, "starting from scratch"));
+  check_has(require_status(0, run(2, with_checkpoints(again), limit)).output, {"starting from scratch"});
   check_same(whole);
 }
 
@@ -184,27 +158,24 @@ TEST_CASE_FIXTURE(Fixture, "a weighted mixture continues at the same sample, on 
       "0"};
   const auto until = [&](const char* steps, Flags more = {}) {
     more.insert(more.begin(), mixed.begin(), mixed.end());
-    more.insert(more.end(), {"--steps", steps});
-    return more;
+    return join(more, {"--steps", steps});
   };
   const Whole whole = uninterrupted(2, until("12", {"--g-data", "2"}));
   REQUIRE(run(2, with_checkpoints(until("5", {"--g-data", "2"})), limit).status == 0);
   fs::copy(checkpoints, file("copy"), fs::copy_options::recursive);
   const std::string begun = read_file(metrics);
 
-  const Outcome same = run(2, with_checkpoints(until("12", {"--resume", "auto", "--g-data", "auto"})), limit);
-  INFO(same.output);
-  CHECK(same.status == 0);
+  require_status(0, run(2, with_checkpoints(until("12", {"--resume", "auto", "--g-data", "auto"})), limit));
   check_same(whole);
 
   // On one rank sums are in another order.
   fs::remove_all(checkpoints);
   fs::rename(file("copy"), checkpoints);
   folder.write("metrics.jsonl", begun);
-  const Outcome alone = run(1, with_checkpoints(until("12", {"--resume", "auto", "--g-data", "auto"})), limit);
-  INFO(alone.output);
-  CHECK(alone.status == 0);
-  CHECK(mentions(alone, "--g-data 1 (was 2)"));
+  check_has(
+      require_status(0, run(1, with_checkpoints(until("12", {"--resume", "auto", "--g-data", "auto"})), limit))
+          .output,
+      {"--g-data 1 (was 2)"});
   const auto loss_of = [](const std::string& line) { return std::stod(line.substr(line.find("\"loss\":") + 7)); };
   const auto steps = trained(metrics);
   REQUIRE(steps.size() == 12);
@@ -214,30 +185,24 @@ TEST_CASE_FIXTURE(Fixture, "a weighted mixture continues at the same sample, on 
 
 TEST_CASE_FIXTURE(Fixture, "a partly trained model resumes on another grid, and trains only the same part") {
   const auto part = [](const char* steps, Flags more) {
-    more.insert(more.begin(), {"--train", "^h\\.[23]\\.|^ln_f", "--lr-decay", "constant", "--warmup-steps", "0",
-                               "--eval-every", "0", "--steps", steps});
-    return more;
+    return join({"--train", "^h\\.[23]\\.|^ln_f", "--lr-decay", "constant", "--warmup-steps", "0", "--eval-every",
+                 "0", "--steps", steps},
+                more);
   };
   const Whole whole = uninterrupted(2, part("6", {"--g-inter", "2"}));
-  const Outcome first = run(2, with_checkpoints(part("3", {"--g-inter", "2"})), limit);
-  INFO(first.output);
-  REQUIRE(first.status == 0);
-  CHECK(mentions(first, "are trained"));
+  check_has(require_status(0, run(2, with_checkpoints(part("3", {"--g-inter", "2"})), limit)).output,
+            {"are trained"});
   const Flags resume{"--resume", "auto", "--g-inter", "1"};
   check_refused(64, 1, with_checkpoints({"--train", "^h\\.3", "--resume", "auto", "--steps", "6"}),
                 {"--train ^h\\.3"});
-  const Outcome outcome = run(1, with_checkpoints(part("6", resume)), limit);
-  INFO(outcome.output);
-  CHECK(outcome.status == 0);
+  require_status(0, run(1, with_checkpoints(part("6", resume)), limit));
   check_same(whole);
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "the number of model chunks changes from one checkpoint to the next, with the same bits") {
   const auto until = [](const char* steps, Flags more) {
-    more.insert(more.end(),
-                {"--lr-decay", "constant", "--warmup-steps", "0", "--eval-every", "3", "--steps", steps});
-    return more;
+    return join(more, {"--lr-decay", "constant", "--warmup-steps", "0", "--eval-every", "3", "--steps", steps});
   };
   const Whole whole = uninterrupted(1, until("9", {}));
   struct Part {
@@ -254,12 +219,11 @@ TEST_CASE_FIXTURE(Fixture,
                          "--chunks-per-rank 3 (was 1)"}};
   for (const Part& part : parts) {
     CAPTURE(part.until);
-    Flags flags = until(part.until, part.place);
-    flags.insert(flags.end(), {"--resume", "auto"});
-    const Outcome outcome = run(part.ranks, with_checkpoints(flags), limit);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
-    CHECK(mentions(outcome, part.changed));
+    check_has(
+        require_status(
+            0, run(part.ranks, with_checkpoints(join(until(part.until, part.place), {"--resume", "auto"})), limit))
+            .output,
+        {part.changed});
   }
   check_same(whole);
 }
@@ -271,10 +235,7 @@ TEST_CASE_FIXTURE(Fixture, "a run ends before its time limit, and meanwhile no o
   check_refused(74, 1, with_checkpoints({"--metrics", file("other.jsonl"), "--resume", "auto", "--timeout", "1"}),
                 {"waiting for its end, at most 2 s", "another job writes checkpoints there",
                  "use --checkpoint with another folder"});
-  const Outcome outcome = job.wait(limit);
-  INFO(outcome.output);
-  CHECK(outcome.status == 75);
-  CHECK(mentions(outcome, "--time-limit 20s ends in 12s: the run ends after step "));
+  check_has(require_status(75, job.wait(limit)).output, {"--time-limit 20s ends in 12s: the run ends after step "});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a checkpoint without disk space is a warning, and the training continues") {
@@ -286,20 +247,17 @@ TEST_CASE_FIXTURE(Fixture, "a checkpoint without disk space is a warning, and th
   job.limit_files(0, 512 << 10);
   wait_until_said("warning: checkpoint failed");
   job.signal_rank(0, SIGTERM);
-  const Outcome outcome = job.wait(limit);
-  INFO(outcome.output);
-  CHECK(outcome.status == 74);  // the last one is missing
-  CHECK(mentions(outcome, "warning: checkpoint failed: "));
-  CHECK(mentions(outcome, "File too large"));
-  CHECK(mentions(outcome, "error: outputs are missing: checkpoint of step "));
-  CHECK(mentions(outcome, "within 5 s (--timeout)"));  // only for the last one
+  const Outcome outcome = require_status(74, job.wait(limit));  // the last one is missing
+  check_has(outcome.output,
+            {"warning: checkpoint failed: ", "File too large", "error: outputs are missing: checkpoint of step ",
+             "within 5 s (--timeout)"});  // only for the last one
   // The earlier checkpoints exist, and nothing of the others.
   const auto left = names();
   CHECK(left.front() == "lock");
   CHECK(left.back() == "training");
   CHECK(left.size() > 2);
   for (const std::string& name : left) CHECK(name.find(".part") == std::string::npos);
-  CHECK(read_file(metrics).find("\"failure\":\"") != std::string::npos);
+  check_has(read_file(metrics), {"\"failure\":\""});
   folder.write("plain", "no folder");
   check_refused(74, 1, small_run(text, {"--checkpoint", file("plain") + "/checkpoints"}),
                 {"use --checkpoint with a writable folder"});
@@ -310,8 +268,7 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a run that is started again en
     int ranks;
     Flags flags;
   };
-  const std::string disk = file("disk");
-  fs::create_directory(disk);
+  const std::string disk = make_folder("disk");
   const Case cases[] = {
       {1, {}},
       {2, {"--shard", "zero3", "--optimizer-tier", "host", "--clip", "0"}},
@@ -326,8 +283,7 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a run that is started again en
   std::mt19937_64 random(seed);
   for (const Case& one : cases) {
     CAPTURE(one.ranks);
-    Flags flags = one.flags;
-    flags.insert(flags.end(), {"--steps", steps});
+    Flags flags = join(one.flags, {"--steps", steps});
     const Whole whole = uninterrupted(one.ranks, flags);
     for (const auto& path : {checkpoints, metrics, weights}) fs::remove_all(path);
     Job job({RANVIER_RESTART_LOOP, "--failures", "1000", "--pause", "0", "--"}, one.ranks, with_checkpoints(flags));
@@ -348,10 +304,7 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a run that is started again en
       MESSAGE(killed << " kills of a job of " << one.ranks);
       CHECK(killed == kills);
     }
-    const Outcome outcome = job.wait(limit);
-    INFO(outcome.output);
-    CHECK(outcome.status == 0);
-    CHECK(mentions(outcome, "attempt 1 of at most 1000"));
+    check_has(require_status(0, job.wait(limit)).output, {"attempt 1 of at most 1000"});
     check_same(whole);
   }
 }
@@ -362,8 +315,7 @@ TEST_CASE_FIXTURE(SmallText,
     int ranks = 1;
     Flags flags;
   };
-  const std::string disk = file("disk"), checkpoints = file("checkpoints");
-  fs::create_directory(disk);
+  const std::string disk = make_folder("disk"), checkpoints = file("checkpoints");
   const auto any_place = [&](std::mt19937_64& random) {
     const auto any_of = [&](const std::vector<Flags>& all) { return all[random() % all.size()]; };
     const int g_inter = 1 + static_cast<int>(random() % 2), g_data = 1 + static_cast<int>(random() % 2);
@@ -379,10 +331,7 @@ TEST_CASE_FIXTURE(SmallText,
     const std::string metrics = file("metrics.jsonl");
     fs::remove(metrics);
     more.insert(more.end(), place.flags.begin(), place.flags.end());
-    more.insert(more.end(), {"--steps", "6", "--metrics", metrics});
-    const Outcome outcome = run(place.ranks, small_run(text, more), limit);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(0, run(place.ranks, small_run(text, join(more, {"--steps", "6", "--metrics", metrics})), limit));
     std::vector<double> all;
     for (const std::string& line : lines_of(read_file(metrics)))
       if (line.starts_with("{\"step\":")) all.push_back(std::stod(line.substr(line.find("\"loss\":") + 7)));

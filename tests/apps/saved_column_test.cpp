@@ -1,6 +1,7 @@
 #include "apps/memory/saved_column.hpp"
 
 #include "runtime/files/json_text.hpp"
+#include "tests/words.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <doctest/doctest.h>
@@ -8,6 +9,7 @@
 #include <string>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using apps::column_change;
 using apps::SavedColumn;
 
@@ -60,11 +62,11 @@ TEST_CASE(
   CHECK(column_change(before, now, {}).line.empty());
   now.algorithms[2].all_reduce = "ring";
   CHECK(column_change(before, now, {}).keeps);
-  CHECK(column_change(before, now, {}).line.find("bit-identical") != std::string::npos);
+  check_has(column_change(before, now, {}).line, {"bit-identical"});
   CHECK(!column_change(before, now, {.all_reduce = "ring"}).keeps);  // the flag sets it
   now.nodes = {0, 1, 0, 1};
   CHECK(!column_change(before, now, {}).keeps);
-  CHECK(column_change(before, now, {}).line.find("within rounding") != std::string::npos);
+  check_has(column_change(before, now, {}).line, {"within rounding"});
   now.group_size = 4;
   CHECK(column_change(before, now, {}).line.empty());
 }

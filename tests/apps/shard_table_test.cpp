@@ -4,6 +4,7 @@
 #include "actors/states/sharded_unit.hpp"
 #include "models/families/model.hpp"
 #include "runtime/device/arena.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -15,6 +16,7 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -76,10 +78,10 @@ TEST_CASE("every named sharding has a line, the chosen one a mark, and letters w
   for (const auto& [name, sharding] : collectives::named_shardings()) {
     CAPTURE(name);
     CHECK(named.line(std::string(name)).size() == 13);
-    CHECK((named.text.find("\n* " + std::string(name) + " ") != std::string::npos) == (name == "mics"));
+    CHECK(has(named.text, "\n* " + std::string(name) + " ") == (name == "mics"));
   }
   const Table letters({"--world", "8", "--node-size", "4", "--shard", "ing"});
-  CHECK(letters.text.find("\n* ING ") != std::string::npos);
+  check_has(letters.text, {"\n* ING "});
   CHECK(letters.line("zero3") == named.line("zero3"));
 }
 
@@ -125,7 +127,7 @@ TEST_CASE("Figure 5's setting: 7 B parameters, 64 ranks in 8 groups, 8 microbatc
     CHECK((cells[5] == bytes(row.forward)) == !gathers);
     if (!gathers) CHECK(cells[6] == bytes(row.backward));
   }
-  CHECK(table.text.find("64 rows in groups of 8; 64 ranks on 8 nodes; 8 microbatches") != std::string::npos);
+  check_has(table.text, {"64 rows in groups of 8; 64 ranks on 8 nodes; 8 microbatches"});
 }
 
 TEST_CASE("stages add up their sent bytes, and the largest memory of a stage is shown") {
@@ -146,7 +148,7 @@ TEST_CASE("stages add up their sent bytes, and the largest memory of a stage is 
 }
 
 TEST_CASE("measured links are named, and assumed ones are marked as assumed") {
-  CHECK(Table({"--world", "4"}).text.find("assumed") != std::string::npos);
+  check_has(Table({"--world", "4"}).text, {"assumed"});
 }
 
 TEST_CASE("a LLaMA-65B with adapters on 8 x 80 GB: parameters by Ψ, gradients and states by Ψ'") {
@@ -159,7 +161,7 @@ TEST_CASE("a LLaMA-65B with adapters on 8 x 80 GB: parameters by Ψ, gradients a
   constexpr std::uint64_t psi_trained = L * 2 * R * 2 * C;                            // in q_proj and v_proj
   CHECK(table.architecture.trained_parameters() == psi_trained);
   CHECK(table.architecture.parameters() == psi + psi_trained);
-  CHECK(table.text.find("65.3G parameters (Ψ); 21M of them are trained (Ψ′)") != std::string::npos);
+  check_has(table.text, {"65.3G parameters (Ψ); 21M of them are trained (Ψ′)"});
   const auto cells = table.line("GNN");
   REQUIRE(cells.size() == 14);
   CHECK(cells[1] == runtime::format_bytes(2 * psi / N));
@@ -201,8 +203,7 @@ TEST_CASE(
   const Table every_time(with(flags, {"--reuse", "off"}));
   CHECK(every_time.line("zero3")[9] == bytes((N - 1) * 2 * base));
   CHECK(cells[11] == bytes(2 * (N - 1) * 4 * adapters));
-  CHECK(table.text.find("\n* zero3 ") != std::string::npos);
-  CHECK(table.text.find("sharding zero3, trained parameters ddp: ") != std::string::npos);
+  check_has(table.text, {"\n* zero3 ", "sharding zero3, trained parameters ddp: "});
 
   // Other shardings of the trained part, and of the base.
   CHECK(table.line("ddp", "shard-trained") == [&] {

@@ -10,7 +10,6 @@
 #include <iterator>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -74,7 +73,5 @@ inline std::string text_of(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
-
-inline bool has(std::string_view text, std::string_view words) { return text.find(words) != text.npos; }
 
 }  // namespace ranvier::tests

@@ -1,6 +1,9 @@
 #include "tests/apps/small_run.hpp"
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 
@@ -57,6 +60,14 @@ std::vector<std::string> metric(const std::string& path, const std::string& key)
     values.push_back(line.substr(begin, line.find_first_of(",}", begin) - begin));
   }
   return values;
+}
+
+void check_close(const std::vector<std::string>& losses, const std::vector<std::string>& others) {
+  REQUIRE(losses.size() == others.size());
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    const double loss = std::stod(losses[step]);
+    CHECK(std::abs(loss - std::stod(others[step])) < 1e-6 * loss);
+  }
 }
 
 }  // namespace ranvier::tests

@@ -4,6 +4,7 @@
 #include "tests/apps/job.hpp"
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,10 @@ struct SmallText {
   std::string text = folder.write("text.txt", small_text()).string();
 
   [[nodiscard]] std::string file(std::string_view name) const { return (folder.path() / name).string(); }
+  [[nodiscard]] std::string make_folder(std::string_view name) const {
+    std::filesystem::create_directory(folder.path() / name);
+    return file(name);
+  }
 };
 
 /// An llm.c token file.
@@ -29,5 +34,8 @@ struct SmallText {
 
 /// The values of `key`, as written, of every line of a metrics file.
 [[nodiscard]] std::vector<std::string> metric(const std::string& path, const std::string& key);
+
+/// Checks that the losses of two runs differ only by rounding.
+void check_close(const std::vector<std::string>& losses, const std::vector<std::string>& others);
 
 }  // namespace ranvier::tests

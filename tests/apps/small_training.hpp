@@ -5,9 +5,7 @@
 #include "offload/checkpoint/folder.hpp"
 #include "runtime/files/xxh3.hpp"
 
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <string>

@@ -5,15 +5,16 @@
 #include "tests/apps/printed_errors.hpp"
 #include "tests/effort.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using apps::changed_arguments;
 using apps::CurrentMachines;
 using apps::FlagChange;
@@ -21,8 +22,6 @@ using apps::GivenFlag;
 using apps::plan_start;
 using apps::PlanTools;
 using apps::StartPlan;
-using tests::printed_error_of;
-using tests::says;
 
 namespace {
 
@@ -53,7 +52,7 @@ PlanTools tools_of(const runtime::MachineProfile& profile) {
 }
 
 StartPlan plan(const std::vector<GivenFlag>& given, const CurrentMachines& here,
-               const runtime::MachineProfile& profile = tests::plan_profile(false)) {
+               const runtime::MachineProfile& profile = plan_profile(false)) {
   return plan_start(given, here, tools_of(profile), {});
 }
 
@@ -70,13 +69,11 @@ bool changes(const StartPlan& plan, std::string_view flag) {
                      [&](const FlagChange& change) { return change.name == flag; });
 }
 
-bool has(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("a run that plans itself has a grid of its ranks, and prints the flags that repeat it") {
   const std::vector<std::vector<int>> layouts{{0, 0, 0, 3}, {0}, {0, 1}, {0, 0}, {0, 0, 2, 2}};
-  for (int n = 0; n < tests::effort(3, 5, 2); ++n) {
+  for (int n = 0; n < effort(3, 5, 2); ++n) {
     const std::vector<int>& nodes = layouts[static_cast<std::size_t>(n)];
     const auto ranks = static_cast<int>(nodes.size());
     CAPTURE(ranks);
@@ -85,14 +82,13 @@ TEST_CASE("a run that plans itself has a grid of its ranks, and prints the flags
     const apps::TrainOptions options = as_run(given, chosen, ranks);
     CHECK(options.trainer.grid.ranks() == ranks);
     CHECK(options.trainer.batch_size == (ranks == 1 || ranks == 2 || ranks == 4 ? 16 : 18));
-    CHECK(has(chosen.text, " per step, "));
-    CHECK(has(chosen.text, "predicted for test-cpu"));
+    check_has(chosen.text, {" per step, ", "predicted for test-cpu"});
     // With the printed flags only.
     std::vector<GivenFlag> by_hand = given;
     std::erase_if(by_hand, [](const GivenFlag& flag) { return flag.name == "plan" || flag.name == "profile"; });
     for (const FlagChange& change : chosen.changes) {
       REQUIRE(change.value);
-      CHECK(has(chosen.text, fmt::format("--{} {}", change.name, *change.value)));
+      check_has(chosen.text, {fmt::format("--{} {}", change.name, *change.value)});
       by_hand.push_back({change.name, *change.value});
     }
     const StartPlan none;
@@ -143,7 +139,7 @@ TEST_CASE("a run with several model chunks per rank plans itself around them") {
 TEST_CASE("a run that plans itself fits the available memory, or reports what is missing") {
   const auto given =
       job_with({{"batch-size", "8"}, {"policy", "1f1b"}, {"recompute", "off"}, {"microbatch-size", "1"}});
-  const runtime::MachineProfile profile = tests::plan_profile(false);
+  const runtime::MachineProfile profile = plan_profile(false);
   const apps::Planner planner(given, profile, apps::CurrentRanks{{0, 0, 0, 0}, 1});
   const auto needs = [&](const StartPlan& chosen) {
     actors::TrainerOptions trainer = as_run(given, chosen, 4).trainer;
@@ -164,19 +160,18 @@ TEST_CASE("a run that plans itself fits the available memory, or reports what is
   little.host_bytes = 1 << 20;
   const auto none = printed_error_of([&] { static_cast<void>(plan(given, little)); });
   CHECK(none.code() == ErrorCode::memory);
-  CHECK(says(none, "nothing fits 4 ranks: a node's memory"));
-  CHECK(says(none, "use more ranks, --precision bf16, "));
+  check_has(none.what(), {"nothing fits 4 ranks: a node's memory", "use more ranks, --precision bf16, "});
 }
 
 TEST_CASE("directories for states are used if chosen, and omitted otherwise") {
-  const tests::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string disk = folder.path() / "disk";
   const auto given = job_with(
       {{"nvme", disk}, {"batch-size", "8"}, {"policy", "1f1b"}, {"microbatch-size", "1"}, {"recompute", "off"}});
   const StartPlan roomy = plan(given, here_of({0, 0}));
   CHECK(changes(roomy, "nvme"));
   CHECK(as_run(given, roomy, 2).trainer.tiers.files.directories.empty());
-  CHECK(has(roomy.text, "and no --nvme"));
+  check_has(roomy.text, {"and no --nvme"});
   auto all = given;
   all.push_back({"offload", "infinity-nvme"});
   const StartPlan on_disk = plan(all, here_of({0, 0}));
@@ -196,10 +191,10 @@ TEST_CASE("simulated ranks are planned by the profile") {
 }
 
 TEST_CASE("without --profile a run plans itself by the measurement for ranks like its own, and prints that") {
-  const tests::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string file = folder.write("measured.json", "{}").string();
   apps::ProfileSubject asked;
-  PlanTools tools = tools_of(tests::plan_profile(false));
+  PlanTools tools = tools_of(plan_profile(false));
   tools.find_profile = [&](const apps::ProfileSubject& subject) {
     asked = subject;
     return std::optional<std::string>(file);
@@ -212,8 +207,8 @@ TEST_CASE("without --profile a run plans itself by the measurement for ranks lik
   const StartPlan found = plan_start(given, here, tools, {});
   CHECK(asked.threads == 3);
   CHECK_FALSE(asked.gpu);
-  CHECK(found.text.find("\nprofile: " + file) != std::string::npos);
-  CHECK(named.text.find("\nprofile: ") == std::string::npos);
+  check_has(found.text, {"\nprofile: " + file});
+  check_lacks(named.text, {"\nprofile: "});
   given.push_back({"threads", "1"});
   static_cast<void>(plan_start(given, here, tools, {}));
   CHECK(asked.threads == 1);
@@ -221,7 +216,7 @@ TEST_CASE("without --profile a run plans itself by the measurement for ranks lik
 
 TEST_CASE("a run that cannot plan itself prints the reason, and how to create a profile") {
   const auto refused = [](const std::vector<GivenFlag>& given, std::string_view message,
-                          const runtime::MachineProfile& profile = tests::plan_profile(false)) {
+                          const runtime::MachineProfile& profile = plan_profile(false)) {
     CAPTURE(message);
     const auto error = printed_error_of([&] { static_cast<void>(plan(given, here_of({0, 0, 2}), profile)); });
     CHECK(error.code() == ErrorCode::usage);
@@ -234,9 +229,9 @@ TEST_CASE("a run that cannot plan itself prints the reason, and how to create a 
   refused(job_with({{"profile", "none"}}), "no profile of these machines (--profile none)");
   refused(job_with({{"profile", "not-there.json"}}), "--profile is neither a file");
   refused(job_with({{"profile", "not-there.json"}}), "ranvier-bench profile --write-profile not-there.json");
-  refused(job_with({}), "is for GPUs, but --device is cpu", tests::plan_profile(true));
+  refused(job_with({}), "is for GPUs, but --device is cpu", plan_profile(true));
   refused(job_with({{"eval-only", "on"}}), "--eval-only; remove --plan");
-  runtime::MachineProfile profile = tests::plan_profile(false);
+  runtime::MachineProfile profile = plan_profile(false);
   profile.links.inter_node = {};
   refused(job_with({}), "has no rates of links between nodes", profile);
   refused(job_with({{"world", "8"}, {"node-size", "4"}}), "has no rates of links between nodes, but 8 ranks are on",

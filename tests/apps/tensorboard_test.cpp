@@ -2,15 +2,13 @@
 #include "tests/apps/event_reader.hpp"
 #include "tests/apps/read_with_others.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -78,13 +76,13 @@ TEST_CASE_FIXTURE(SmallText,
                   "--tensorboard has every step once if two runs train it, with the values of its metrics") {
   const std::string events = file("events"), metrics = file("metrics.jsonl");
   const auto train = [&](const char* steps, const char* grid, const Flags& more) {
-    Flags flags{"--steps", steps, "--lr-decay", "constant", "--validation-split", "0.1", "--eval-every", "2",
-                grid,      "2",   "--metrics",  metrics,    "--tensorboard",      events};
-    flags.insert(flags.end(), {"--checkpoint", file("kept")});
-    flags.insert(flags.end(), more.begin(), more.end());
-    const Outcome outcome = run(2, small_run(text, flags), 60s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(0, run(2,
+                          small_run(text, join(join({"--steps", steps, "--lr-decay", "constant",
+                                                     "--validation-split", "0.1", "--eval-every", "2", grid, "2",
+                                                     "--metrics", metrics, "--tensorboard", events},
+                                                    {"--checkpoint", file("kept")}),
+                                               more)),
+                          60s));
   };
   train("4", "--g-inter", {});
   std::filesystem::rename(metrics, file("first.jsonl"));
@@ -95,13 +93,11 @@ TEST_CASE_FIXTURE(SmallText,
   told.merge(told_by(metrics));
   CHECK(told.size() == 6 * 3 + 3);
   for (const auto& [place, value] : told) {
-    CAPTURE(place.first);
-    CAPTURE(place.second);
+    INFO("first ", place.first, ", second ", place.second);
     REQUIRE(own.scalars.contains(place));
     CHECK(own.scalars.at(place) == doctest::Approx(value).epsilon(1e-6));
   }
-  CHECK(own.configuration.find("|g-data|2|\n") != std::string::npos);
-  CHECK(own.configuration.find("|resume|auto|\n") != std::string::npos);
+  check_has(own.configuration, {"|g-data|2|\n", "|resume|auto|\n"});
 
   const auto other = read_with("tensorboard", events);
   if (!other) return;

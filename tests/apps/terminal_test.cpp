@@ -1,10 +1,10 @@
 // Output of a complete run to a terminal and to a pipe: length of the startup output, omitted lines, colors.
 #include "tests/apps/small_run.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <vector>
 
@@ -21,17 +21,12 @@ struct Fixture : SmallText {
   /// Output of a successful run with an evaluation.
   [[nodiscard]] std::string said(const std::vector<std::string>& through, const Flags& more,
                                  Environment environment = {}) const {
-    Flags flags{"--eval-every", "4", "--validation-split", "0.1"};
-    flags.insert(flags.end(), more.begin(), more.end());
+    Flags flags = join({"--eval-every", "4", "--validation-split", "0.1"}, more);
     environment.emplace_back("TERM", "xterm");
-    const Outcome outcome = Job(through, 2, small_run(text, flags), environment).wait(60s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    const Outcome outcome = require_status(0, Job(through, 2, small_run(text, flags), environment).wait(60s));
     return outcome.output;
   }
 };
-
-bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
 /// The numbers of steps that have a line with a loss.
 std::vector<int> steps_with_lines(const std::string& output) {
@@ -48,7 +43,7 @@ std::vector<int> steps_with_lines(const std::string& output) {
 TEST_CASE_FIXTURE(Fixture,
                   "a run in a pipe prints no escape sequence, and the summary starts with the bottleneck") {
   const std::string output = said({}, {"--g-inter", "2"});
-  CHECK(!has(output, "\033"));
+  check_lacks(output, {"\033"});
   CHECK(steps_with_lines(output) == std::vector{1, 2, 3, 4});
   const auto limit = output.find("\nbottleneck: "), table = output.find("\nshare of the time per rank");
   REQUIRE(limit != std::string::npos);
@@ -67,12 +62,10 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture, "a terminal gets colors, but not if NO_COLOR is set") {
   const std::string coloured = said(on_a_terminal, {});
-  CHECK(has(coloured, "\033[32mstep 4/4  validation loss"));
-  CHECK(has(coloured, "] 50%"));
+  check_has(coloured, {"\033[32mstep 4/4  validation loss", "] 50%"});
   const std::string plain = said(on_a_terminal, {}, {{"NO_COLOR", "1"}});
-  CHECK(!has(plain, "\033[3"));
-  CHECK(has(plain, "step 4/4  validation loss"));
-  CHECK(has(plain, "] 50%"));
+  check_lacks(plain, {"\033[3"});
+  check_has(plain, {"step 4/4  validation loss", "] 50%"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "step lines are fewer on request, and a quiet run prints none and no plan") {
@@ -80,7 +73,6 @@ TEST_CASE_FIXTURE(Fixture, "step lines are fewer on request, and a quiet run pri
   const std::string checkpoints = file("checkpoints");
   const std::string quiet = said({}, {"--quiet", "--checkpoint", checkpoints});
   CHECK(steps_with_lines(quiet).empty());
-  CHECK(!has(quiet, "grid: "));
-  for (const char* words : {"validation loss", "checkpoint: ", "bottleneck: ", "trained 4 steps"})
-    CHECK(has(quiet, words));
+  check_lacks(quiet, {"grid: "});
+  check_has(quiet, {"validation loss", "checkpoint: ", "bottleneck: ", "trained 4 steps"});
 }

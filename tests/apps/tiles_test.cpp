@@ -5,25 +5,16 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
-#include <cmath>
 #include <filesystem>
-#include <utility>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 namespace {
 
-Flags join(Flags first, const Flags& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 struct Family : SmallText {
   void ends_well(int ranks, const Flags& flags) const {
-    const Outcome outcome = run(ranks, small_run(text, flags), 60s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(0, run(ranks, small_run(text, flags), 60s));
   }
 
   [[nodiscard]] std::vector<std::string> losses(int ranks, const Flags& flags) const {
@@ -42,8 +33,7 @@ TEST_CASE_FIXTURE(
   for (const Flags& family : {Flags{"--model", "llama", "--ffn-size", "48", "--kv-heads", "1"},
                               Flags{"--model", "bert", "--ffn-size", "64", "--vocab-size", "257"}}) {
     CAPTURE(family[1]);
-    const std::string disk = file("disk");
-    std::filesystem::create_directory(disk);
+    const std::string disk = make_folder("disk");
     const Flags tiles{"--tile", "4", "--shard", "zero3", "--g-data", "2", "--g-inter", "2"};
     const auto whole = losses(2, join(family, {"--g-data", "2"}));
     const std::string saved = file(family[1]), kept = file(family[1] + "-kept");
@@ -51,10 +41,7 @@ TEST_CASE_FIXTURE(
         losses(4, join(join(family, tiles), {"--parameter-tier", "nvme", "--nvme", disk, "--save", saved}));
     REQUIRE(whole.size() == 4);
     REQUIRE(tiled.size() == 4);
-    for (std::size_t step = 0; step < 4; ++step) {
-      const double loss = std::stod(whole[step]);
-      CHECK(std::abs(loss - std::stod(tiled[step])) < 1e-6 * loss);
-    }
+    check_close(whole, tiled);
     // Undivided matrices, which do not change.
     ends_well(1, join(family, {"--init-from", saved, "--learning-rate", "0", "--steps", "1", "--save", kept}));
     check_same_tensors(saved, kept);

@@ -7,6 +7,7 @@
 #include "tests/models/compressed.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -18,10 +19,7 @@
 #include <thread>
 
 using namespace ranvier;
-using ranvier::tests::printed_error_of;
-using ranvier::tests::says;
-using ranvier::tests::SmallTokenizer;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -59,7 +57,7 @@ struct Fixture {
     INFO(outcome.output);
     CHECK(WEXITSTATUS(outcome.status) >= 64);
     CHECK(outcome.output.starts_with("ranvier-tokenize: error: "));
-    CHECK(outcome.output.find(words) != std::string::npos);
+    check_has(outcome.output, {words});
   }
   /// Starts with a checkpoint every 64 KiB, and kills it after the first one.
   void interrupt(const std::vector<std::string>& arguments) const {
@@ -162,13 +160,14 @@ TEST_CASE_FIXTURE(Fixture, "a token file has the tokens of a training run on the
   CHECK(older_text != older_name);
   succeeds("d --output out --special-tokens none");
   CHECK(tokens_of("out.bin") == older_text);
-  CHECK(tokenize("d --output out --special-tokens text --spelled-specials text --tokenizer " + tokenizer)
-            .output.find("remove --spelled-specials") != std::string::npos);
+  check_has(
+      tokenize("d --output out --special-tokens text --spelled-specials text --tokenizer " + tokenizer).output,
+      {"remove --spelled-specials"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "pieces, threads and checkpoints do not change any token") {
   const std::string text = long_text(2000);
-  const std::string other = text.substr(1, static_cast<std::size_t>(ranvier::tests::effort(5000, 5000, 1000)));
+  const std::string other = text.substr(1, static_cast<std::size_t>(effort(5000, 5000, 1000)));
   folder.write("a.txt", text);
   folder.write("b.txt", other);
   const Tokens tokens = expected({text, other});
@@ -185,8 +184,8 @@ TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, compressed or not,
   const std::string lines =
       "{\"text\": \"the world\"}\n\n{\"text\": \"\"}\n{\"id\": 1, \"text\": \"in the end\"}\n";
   folder.write("a.jsonl", lines);
-  folder.write("b.jsonl.gz", tests::gzipped(lines));
-  folder.write("c.txt.zst", tests::zstd_packed("aaaa"));
+  folder.write("b.jsonl.gz", gzipped(lines));
+  folder.write("c.txt.zst", zstd_packed("aaaa"));
   folder.write("none.jsonl", "\n");
   const Tokens twice = expected({"the world", "in the end", "the world", "in the end", "aaaa"});
   for (const char* checkpoint : {"256MiB", "1"}) {
@@ -195,7 +194,7 @@ TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, compressed or not,
     CHECK(tokens_of("out.bin") == twice);
   }
   const Outcome outcome = tokenize("a.jsonl b.jsonl.gz --output out --tokenizer " + tokenizer);
-  CHECK(outcome.output.find("4 documents in 2 files of ") != std::string::npos);
+  check_has(outcome.output, {"4 documents in 2 files of "});
   succeeds("a.jsonl --output out --end-of-text after-each");
   CHECK(tokens_of("out.bin") == expected({"the world", "in the end", ""}));
   folder.write("body.jsonl", "{\"body\": \"the\"}\n");
@@ -214,14 +213,13 @@ TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, compressed or not,
 TEST_CASE_FIXTURE(Fixture, "an interrupted run on JSON lines resumes between two documents") {
   std::string lines;
   for (int i = 0; i < 100'000; ++i) lines += "{\"text\": \"the world " + std::to_string(i) + "\"}\n";
-  folder.write("a.jsonl.zst", tests::zstd_packed(lines));
+  folder.write("a.jsonl.zst", zstd_packed(lines));
   succeeds("a.jsonl.zst --output whole --output-format megatron");
   interrupt({"a.jsonl.zst", "--output", "out", "--output-format", "megatron"});
   const Outcome again = tokenize("a.jsonl.zst --output out --output-format megatron --tokenizer " + tokenizer);
   INFO(again.output);
   CHECK(again.status == 0);
-  CHECK(again.output.find("continued an interrupted run after ") != std::string::npos);
-  CHECK(again.output.find("100000 documents in 1 files of ") != std::string::npos);
+  check_has(again.output, {"continued an interrupted run after ", "100000 documents in 1 files of "});
   CHECK((folder.read("out.bin") == folder.read("whole.bin")));
   CHECK((folder.read("out.idx") == folder.read("whole.idx")));
 }
@@ -238,9 +236,8 @@ TEST_CASE_FIXTURE(Fixture, "files that are not text are refused, and skipped or 
   const Outcome outcome = tokenize("d" + with);
   INFO(outcome.output);
   CHECK(outcome.status == 0);
-  CHECK(outcome.output.find("d: skipped 1 file: image.png (an image (PNG))\n") != std::string::npos);
-  CHECK(outcome.output.find("d/a.txt: 1 of the 11 bytes examined are not UTF-8, the first at offset 10\n") !=
-        std::string::npos);
+  check_has(outcome.output, {"d: skipped 1 file: image.png (an image (PNG))\n",
+                             "d/a.txt: 1 of the 11 bytes examined are not UTF-8, the first at offset 10\n"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "existing token files are replaced only with --overwrite") {
@@ -251,7 +248,7 @@ TEST_CASE_FIXTURE(Fixture, "existing token files are replaced only with --overwr
     const Outcome outcome = tokenize("two.txt --tokenizer " + tokenizer + " --output " + name, false);
     INFO(outcome.output);
     CHECK(WEXITSTATUS(outcome.status) == 64);
-    CHECK(outcome.output.find("out.bin; add --overwrite") != std::string::npos);
+    check_has(outcome.output, {"out.bin; add --overwrite"});
   }
   CHECK(tokens_of("out.bin") == expected({"the world"}));
   succeeds("two.txt --output out");  // with --overwrite
@@ -259,7 +256,7 @@ TEST_CASE_FIXTURE(Fixture, "existing token files are replaced only with --overwr
 }
 
 TEST_CASE_FIXTURE(Fixture, "a killed run leaves no file, and ends with the same bytes when started again") {
-  folder.write("text.txt", long_text(static_cast<std::size_t>(ranvier::tests::effort(400'000, 400'000, 100'000))));
+  folder.write("text.txt", long_text(static_cast<std::size_t>(effort(400'000, 400'000, 100'000))));
   for (const std::string format : {"llmc", "megatron"}) {
     succeeds("text.txt --output whole --output-format " + format);
     interrupt({"text.txt", "--output", "out", "--output-format", format});
@@ -267,7 +264,7 @@ TEST_CASE_FIXTURE(Fixture, "a killed run leaves no file, and ends with the same 
     CHECK(!fs::exists(folder.path() / "out.idx"));
     const Outcome again = tokenize("text.txt --output out --output-format " + format + " --tokenizer " + tokenizer);
     CHECK(again.status == 0);
-    CHECK(again.output.find("continued an interrupted run after ") != std::string::npos);
+    check_has(again.output, {"continued an interrupted run after "});
     CHECK(folder.read("out.bin") == folder.read("whole.bin"));
     CHECK(folder.read("out.idx") == folder.read("whole.idx"));
     for (const char* name : {"out.bin", "out.idx", "whole.bin", "whole.idx"}) fs::remove(folder.path() / name);
@@ -289,6 +286,6 @@ TEST_CASE_FIXTURE(Fixture, "invalid input is refused by one message that names i
   refused("a.txt --output out --output-format arrow" + with, "one of llmc, megatron");
   refused("a.txt --output out --outptu-format llmc" + with, "did you mean --output-format?");
   CHECK(!fs::exists(folder.path() / "out.bin"));
-  CHECK(tokenize("--help").output.find("--output-format") != std::string::npos);
+  check_has(tokenize("--help").output, {"--output-format"});
   CHECK(tokenize("--version").status == 0);
 }

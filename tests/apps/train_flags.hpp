@@ -2,14 +2,13 @@
 #pragma once
 
 #include "apps/options/train_options.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/apps/printed_errors.hpp"
 
-#include <doctest/doctest.h>
-
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ranvier::tests {
@@ -19,12 +18,13 @@ namespace ranvier::tests {
   return apps::parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks);
 }
 
-/// Checks that such flags, with data, are a usage error with these words.
-inline void refused_train(std::vector<const char*> arguments, std::string_view words) {
+/// Checks that such flags, with data, are a usage error with all these words.
+inline void refused_train(std::vector<const char*> arguments, std::initializer_list<std::string_view> words) {
   arguments.insert(arguments.end(), {"--data", "text.txt"});
-  const Error error = printed_error_of([&] { static_cast<void>(parse_train(arguments)); });
-  CHECK(error.code() == ErrorCode::usage);
-  CHECK(says(error, words));
+  check_usage_error(words, [&] { static_cast<void>(parse_train(arguments)); });
+}
+inline void refused_train(std::vector<const char*> arguments, std::string_view words) {
+  refused_train(std::move(arguments), {words});
 }
 
 /// Every option's value as text, by its name.

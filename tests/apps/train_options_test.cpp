@@ -5,6 +5,7 @@
 #include "runtime/device/cuda_build.hpp"
 #include "tests/apps/train_flags.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -16,12 +17,7 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
-using ranvier::tests::parse_train;
-using ranvier::tests::printed_error_of;
-using ranvier::tests::refused_train;
-using ranvier::tests::resolved_map;
-using ranvier::tests::says;
-using ranvier::tests::TemporaryFolder;
+using namespace ranvier::tests;
 using runtime::DType;
 
 TEST_CASE("a data file is enough for a run: a small model of bytes, one row per rank") {
@@ -70,6 +66,12 @@ TEST_CASE("an offload mode places all states, flags override it in any order, an
   CHECK(tiers({"--parameter-tier", "device", "--offload", "infinity-cpu"}).parameters == device);
   CHECK(tiers({}).optimizer == device);
   refused_train({"--offload", "infinity-nvme"}, "--offload infinity-nvme needs directories; add --nvme");
+  for (const std::string flag : {"--optimizer-tier", "--parameter-tier", "--gradient-tier", "--activation-tier"})
+    refused_train({flag.c_str(), "nvme", "--recompute", "1"}, flag + " nvme needs directories; add --nvme");
+  refused_train({"--nvme", "/tmp"}, "--nvme /tmp has no effect without states in files; add --optimizer-tier nvme");
+  refused_train({"--optimizer-step", "host"}, {"--optimizer-step host", "add --optimizer-tier host"});
+  refused_train({"--optimizer-tier", "disk"}, {"--optimizer-tier is invalid: disk;", "nvme"});
+  refused_train({"--chunk-buckets", "none"}, {"--chunk-buckets is invalid: none;", "all"});
   refused_train({"--offload", "infinity"}, "infinity-cpu");
   const auto all =
       resolved_map(parse_train({"--data", "a", "--offload", "infinity-cpu", "--optimizer-tier", "device"}));
@@ -134,8 +136,10 @@ TEST_CASE("algorithms are auto or one of their collective's") {
   CHECK(named.shard.prefetch == 0);
   CHECK(named.trainer.prefetch == 0);
   refused_train({"--all-gather", "torus"}, "one of auto, ring, recursive, hierarchical, h-ring, ho-ring");
+  refused_train({"--reduce-scatter", "tree"}, {"--reduce-scatter is invalid: tree;", "h-ring"});
   refused_train({"--all-reduce", "h-ring"}, "one of auto, ring, recursive, hierarchical, torus, ho-ring");
-  refused_train({"--prefetch", "-1"}, "a number of units, 0 for none, or auto");
+  for (const char* wrong : {"-1", "some"})
+    refused_train({"--prefetch", wrong}, "a number of units, 0 for none, or auto");
 }
 
 TEST_CASE("the hash of options covers the rates of links") {
@@ -201,6 +205,11 @@ TEST_CASE("named values are read, and unknown ones are refused") {
   refused_train({"--saved-activations", "some"}, "one of auto, few, all");
   refused_train({"--model", "gpt3"}, "gpt2-small");
   refused_train({"--stpes", "3"}, "did you mean --steps?");
+  refused_train({"--layers", "many"}, "--layers is invalid: many;");
+  refused_train({"--precision", "fp8"}, {"--precision is invalid: fp8;", "bf16"});
+  refused_train({"--device-memory", "12 bananas"}, {"--device-memory is invalid: ", "12 bananas"});
+  refused_train({"--plan", "best"}, "--plan is invalid: best; use one of none, auto");
+  refused_train({"--node-size", "two"}, "--node-size is invalid: two;");
 }
 
 TEST_CASE("other programs' names of a flag are answered with the flag") {
@@ -208,7 +217,7 @@ TEST_CASE("other programs' names of a flag are answered with the flag") {
   refused_train({"--max_steps=3"}, "did you mean --steps?");
   refused_train({"--bf16"}, "did you mean --precision bf16?");
   refused_train({"--tensor-model-parallel-size", "2"}, "tensor parallelism is not supported: use --g-inter");
-  const tests::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string config = folder.write("run.conf", "bf16 = true\n").string();
   refused_train({"--config", config.c_str()}, "did you mean precision = bf16?");
 
@@ -399,8 +408,7 @@ TEST_CASE("help and version work even if required flags are missing") {
   CHECK(parse_train({"--g-inter", "9", "--man"}).run.info.man);
   refused_train({"--completion", "fish"}, "--completion is invalid: fish; use one of bash, zsh, none");
   const std::string help = help_text(train_manual("ranvier-train"), "all");
-  for (const auto& option : resolved(parse_train({"--data", "a"})))
-    CHECK(help.find("--" + option.name) != std::string::npos);
+  for (const auto& option : resolved(parse_train({"--data", "a"}))) check_has(help, {"--" + option.name});
 }
 
 TEST_CASE("flags without effect are reported, with the reason") {

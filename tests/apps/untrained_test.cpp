@@ -6,6 +6,7 @@
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
 #include "tests/models/safetensors_writer.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 
@@ -55,10 +56,7 @@ struct Fixture : SmallText {
   }
 
   void check_run(int ranks, Flags more) const {
-    more.insert(more.begin(), {"--init-from", base, "--precision", "bf16"});
-    const Outcome outcome = run(ranks, small_run(text, more), 120s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(0, run(ranks, small_run(text, join({"--init-from", base, "--precision", "bf16"}, more)), 120s));
   }
   std::string exported(const std::string& arguments) const {
     const Generated outcome = run_generator(RANVIER_CHECKPOINT, "export " + arguments, folder);
@@ -91,10 +89,7 @@ TEST_CASE_FIXTURE(Fixture,
                   "frozen tensors and positions beyond the samples are saved unchanged, in every way of saving") {
   const Flags frozen{"--freeze",   R"(^wte|^h\.1\.)", "--shard",        "zero3",
                      "--lr-decay", "constant",        "--warmup-steps", "0"};
-  const auto with = [&](Flags more) {
-    more.insert(more.begin(), frozen.begin(), frozen.end());
-    return more;
-  };
+  const auto with = [&](Flags more) { return join(frozen, more); };
   check_run(2, with({"--save", file("saved"), "--save-every", "2", "--checkpoint", checkpoints, "--g-data", "2"}));
   check_untrained(file("saved"), is_frozen);
   check_untrained(file("saved") + "/weights-00000002", is_frozen);
@@ -108,8 +103,7 @@ TEST_CASE_FIXTURE(Fixture,
   for (std::ptrdiff_t row = 0; row < trained; row += 32)
     CHECK_FALSE(std::equal(is.begin() + row, is.begin() + row + 32, was.begin() + row));
   const std::string config = read_file(file("saved") + "/config.json");
-  CHECK(config.find("\"n_positions\": 24") != std::string::npos);
-  CHECK(config.find("\"torch_dtype\": \"float32\"") != std::string::npos);
+  check_has(config, {"\"n_positions\": 24", "\"torch_dtype\": \"float32\""});
 
   exported(checkpoints + " -o " + file("exported"));
   CHECK(read_file(file("exported") + "/model.safetensors") == saved);
@@ -122,8 +116,7 @@ TEST_CASE_FIXTURE(Fixture,
           small_run(text, {"--freeze", R"(^wte|^h\.1\.)", "--precision", "bf16", "--resume", file("half"),
                            "--lr-decay", "constant", "--warmup-steps", "0"}),
           120s);
-  CHECK(without_base.output.find("has 24 learned positions, and the model has 16; add --init-from") !=
-        std::string::npos);
+  check_has(without_base.output, {"has 24 learned positions, and the model has 16; add --init-from"});
 
   // A resumed run takes only sizes from another base.
   const auto other = fs::path(base) / "model.safetensors";
@@ -131,7 +124,7 @@ TEST_CASE_FIXTURE(Fixture,
   content.back() ^= 1;
   folder.write("base/model.safetensors", content);
   check_run(1, with({"--resume", checkpoints, "--save", file("rounded")}));
-  CHECK(exported(checkpoints + " -o " + file("rounded-too")).find("--init-from " + base) != std::string::npos);
+  check_has(exported(checkpoints + " -o " + file("rounded-too")), {"--init-from " + base});
   const Safetensors rounded(file("rounded") + "/model.safetensors");
   for (const StoredTensor& tensor : rounded.tensors()) CHECK(tensor.dtype == DType::f32);
   CHECK(read_file(file("rounded-too") + "/model.safetensors") == read_file(file("rounded") + "/model.safetensors"));

@@ -1,6 +1,5 @@
 // The simulation computes inline. Here one rank trains on the asynchronous CPU device under a real loop, so that
 // streams, pool and loop run concurrently, and a sanitizer can check them.
-#include "models/core/initialize.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/far_device.hpp"
@@ -41,9 +40,8 @@ TEST_CASE("the asynchronous device gives the bits of the inline one, with any th
                                        {2, stepped_on_host(TierKind::nvme)},
                                        {1, flipped(TierKind::device, actors::StepLocation::device)},
                                        {2, flipped(TierKind::nvme, actors::StepLocation::host)}}) {
-    CAPTURE(threads);
-    CAPTURE(to_string(tiers.parameters));
-    CAPTURE(to_string(tiers.gradients));
+    INFO("threads ", threads, ", parameters ", to_string(tiers.parameters), ", gradients ",
+         to_string(tiers.gradients));
     options.threads = threads;
     options.tiers = tiers;
     options.gpu = {{.scratch_bytes = 0, .staged = false}};  // the host cannot access device memory
@@ -56,9 +54,7 @@ TEST_CASE("the asynchronous device gives the bits of the inline one, with any th
     device.on_failure([&](std::exception_ptr error) { loop.stop(error); });
     actors::Rank trainer(loop, transport, device, actors::Rank::Samples{tokens, &tokens},
                          actors::plan_rank(architecture, tokens.sample_bytes(), options, 0));
-    trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-    });
+    tests::load_initial_weights(trainer, options.seed);
     device.close(runtime::MemorySpace::pinned);
     device.close(runtime::MemorySpace::device);
     std::vector<double> losses;

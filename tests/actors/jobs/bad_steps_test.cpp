@@ -1,20 +1,16 @@
 #include "actors/rank/bad_steps.hpp"
 
 #include "tests/actors/memory_checkpoints.hpp"
-#include "tests/actors/same_bits.hpp"
 
 #include <doctest/doctest.h>
 
 #include <limits>
-#include <random>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::BadStep;
 using actors::BadStepOptions;
 using actors::BadSteps;
-using tests::run_simulated;
-using tests::small_gpt;
-using tests::small_run;
 using Action = BadStepOptions::Action;
 using Fault = actors::TrainerOptions::Fault;
 using Reason = BadStep::Reason;
@@ -99,8 +95,7 @@ TEST_CASE("repeated steps before a bad one do not reset the number of consecutiv
 TEST_CASE("a skipped bad step changes no state on any tier and rank, with and without clipping") {
   for (const bool half : {false, true}) {
     for (const int faulty : {0, 3}) {
-      CAPTURE(half);
-      CAPTURE(faulty);
+      INFO("half ", half, ", faulty ", faulty);
       auto options = small_run();
       auto gpt = small_gpt();
       if (half) {
@@ -128,8 +123,7 @@ TEST_CASE("a skipped bad step changes no state on any tier and rank, with and wi
 }
 
 TEST_CASE("all ranks detect a spike of one row's loss") {
-  auto options = small_run();
-  options.grid = {2, 2};
+  auto options = small_run({2, 2});
   options.steps = 20;
   options.bad_steps = {.action = Action::skip, .spike_factor = 3};
   options.fault = Fault{3, 18, Fault::Kind::spike};
@@ -189,7 +183,7 @@ TEST_CASE("a rollback gives the bits of a run that never had the samples of the 
 
     auto faulty = options;
     faulty.fault = Fault{grid.ranks() - 1, 5, Fault::Kind::nan};
-    const auto first = tests::run_checkpointed(gpt, faulty, {.every = 4}, 2);
+    const auto first = run_checkpointed(gpt, faulty, {.every = 4}, 2);
     REQUIRE(first.job.rollback);
     CHECK(first.job.rollback->newest_step == 4);
     CHECK(first.job.rollback->left_out == std::vector<models::SampleRange>{{32, 8}});
@@ -198,11 +192,11 @@ TEST_CASE("a rollback gives the bits of a run that never had the samples of the 
 
     auto again = options;
     again.rollback = first.job.rollback;
-    const auto second = tests::run_checkpointed(gpt, again, {.from = &first.states.at(4)}, 3);
+    const auto second = run_checkpointed(gpt, again, {.from = &first.states.at(4)}, 3);
     // Runs that resume from there also leave out the samples.
     again.rollback.reset();
     again.steps = 8;
-    const auto third = tests::run_checkpointed(gpt, again, {.from = &second.states.at(6)}, 4);
+    const auto third = run_checkpointed(gpt, again, {.from = &second.states.at(6)}, 4);
     REQUIRE(third.job.steps.size() == 2);
     CHECK(second.job.steps.front().loss == expected.steps[4].loss);
     CHECK(third.job.steps.back().loss == expected.steps[7].loss);
@@ -215,9 +209,9 @@ TEST_CASE("the limit on consecutive bad steps also applies across rollbacks") {
   options.steps = 4;
   options.bad_steps = {.action = Action::rollback, .limit = 1};
   options.fault = Fault{0, 3, Fault::Kind::nan};
-  const auto first = tests::run_checkpointed(small_gpt(2), options, {.every = 2}, 1);
+  const auto first = run_checkpointed(small_gpt(2), options, {.every = 2}, 1);
   REQUIRE(first.job.rollback);
   options.rollback = first.job.rollback;
-  CHECK_THROWS_WITH_AS(tests::run_checkpointed(small_gpt(2), options, {.from = &first.states.at(2)}, 1),
+  CHECK_THROWS_WITH_AS(run_checkpointed(small_gpt(2), options, {.from = &first.states.at(2)}, 1),
                        doctest::Contains("bad steps in a row: 2, more than `bad_steps_limit` 1"), Error);
 }

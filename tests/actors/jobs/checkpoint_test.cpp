@@ -15,7 +15,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <random>
@@ -23,17 +22,9 @@
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::TierKind;
 using runtime::DType;
-using tests::CheckpointedJob;
-using tests::CheckpointedResult;
-using tests::Devices;
-using tests::JobResult;
-using tests::run_checkpointed;
-using tests::run_simulated;
-using tests::SavedState;
-using tests::small_gpt;
-using tests::small_run;
 
 namespace {
 
@@ -48,7 +39,7 @@ actors::TrainerOptions longer_run() {
 }
 
 models::GptOptions gpt_with_dropout(const actors::TrainerOptions& options) {
-  auto gpt = tests::in_precision(small_gpt(3), options.precision);
+  auto gpt = in_precision(small_gpt(3), options.precision);
   gpt.dropout = 0.1f;
   return gpt;
 }
@@ -143,16 +134,15 @@ TEST_CASE("checkpoints do not change any bit of a run, and contain its states af
   }};
   for (const Placement& placement : placements) {
     for (const Devices kind : {Devices::inline_, Devices::delayed}) {
-      CAPTURE(placement.name);
-      CAPTURE(kind == Devices::delayed);
+      INFO("name ", placement.name, ", kind == Devices::delayed ", kind == Devices::delayed);
       auto options = longer_run();
       options.grid = {2, 2};
       placement.place(options);
       const auto gpt = gpt_with_dropout(options);
-      const auto plain = run_simulated(gpt, options, 3, {}, 1 << 20, kind);
+      const auto plain = run_simulated(gpt, options, 3, kind);
       // Segments are written so slowly that steps must wait for them.
       const auto checked = run_checkpointed(gpt, options, {.every = 1, .slowest_put_us = 5000}, 4, kind);
-      tests::check_same_bits(plain, checked.job);
+      check_same_bits(plain, checked.job);
       REQUIRE(checked.states.size() > 1);
       REQUIRE(checked.results.size() == checked.states.size());
       for (const auto& result : checked.results) {
@@ -180,12 +170,12 @@ TEST_CASE("the optimizer waits only for buckets that are not copied yet") {
   const auto slow = run_checkpointed(gpt, options, {.every = 2, .slowest_put_us = 100'000}, 1);
   CHECK(slow.results.front().waited_seconds > 0);
   CHECK(slow.results.front().waited_seconds < slow.results.front().seconds);
-  tests::check_same_bits(fast.job, slow.job);
+  check_same_bits(fast.job, slow.job);
   CHECK((fast.states.at(2) == slow.states.at(2)));
 }
 
 TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to the bit") {
-  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(tests::effort(24, 300, 3)))) {
+  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(24, 300, 3)))) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     auto options = longer_run();
@@ -197,7 +187,7 @@ TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to
     }
     options.grid.g_data = std::array{1, 2, 4}[random() % 3];
     options.group_size = 2 % options.grid.g_data;
-    options.sharding = collectives::parse_sharding(tests::shardings[random() % tests::shardings.size()]);
+    options.sharding = collectives::parse_sharding(shardings[random() % shardings.size()]);
     place_at_random(options, random);
     const double clip = options.clip;
     const auto gpt = gpt_with_dropout(options);
@@ -218,13 +208,13 @@ TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to
 }
 
 TEST_CASE("any grid, sharding and precision resumes from any other") {
-  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(tests::effort(24, 300, 3)))) {
+  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(24, 300, 3)))) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     const auto place = [&](actors::TrainerOptions& options) {
       options.grid.g_data = std::array{1, 2, 4}[random() % 3];
       options.group_size = options.grid.g_data == 4 ? 2 : 0;
-      options.sharding = collectives::parse_sharding(tests::shardings[random() % tests::shardings.size()]);
+      options.sharding = collectives::parse_sharding(shardings[random() % shardings.size()]);
       options.precision = {std::array{DType::f32, DType::f32, DType::bf16, DType::f16}[random() % 4], DType::f32};
       if (options.precision.compute == DType::f16)
         options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 100};
@@ -289,7 +279,7 @@ TEST_CASE("a failed write costs a checkpoint, and no bit of the run") {
     const auto checked = run_checkpointed(
         small_gpt(2), options,
         {.every = 1, .slowest_put_us = 0, .write_fails = 2, .prepare_fails = 3, .failing_rank = rank}, 2);
-    tests::check_same_bits(plain, checked.job);
+    check_same_bits(plain, checked.job);
     REQUIRE(checked.results.size() > 3);
     for (std::size_t r = 0; r < checked.results.size(); ++r) {
       const actors::CheckpointResult& result = checked.results[r];
@@ -470,7 +460,7 @@ TEST_CASE("checkpoints add only staging to the memory plan, and allocate nothing
   options.grid = {2, 2};
   options.checkpoint_staging = 0;
   const auto architecture = models::make_gpt(small_gpt());
-  const auto sample = tests::RandomTokens(8, 37).sample_bytes();
+  const auto sample = RandomTokens(8, 37).sample_bytes();
   const auto pinned = [&] {
     return actors::plan_rank(architecture, sample, options, 1).memory.bytes(runtime::MemorySpace::pinned);
   };

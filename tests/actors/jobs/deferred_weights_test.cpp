@@ -11,20 +11,16 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <random>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::Policy;
 using actors::TierKind;
 using runtime::DType;
 using runtime::MemorySpace;
-using tests::check_same_bits;
-using tests::run_simulated;
 
 namespace {
 
@@ -35,7 +31,7 @@ struct Model {
 };
 
 Model make_model(int which, const models::Precision& precision, bool documents) {
-  auto gpt = tests::in_precision(tests::small_gpt(5), precision);
+  auto gpt = in_precision(small_gpt(5), precision);
   gpt.dropout = 0.1f;
   models::LlamaOptions llama;
   llama.layers = 3;
@@ -48,7 +44,7 @@ Model make_model(int which, const models::Precision& precision, bool documents) 
   llama.tied = true;
   llama.precision = precision;
   const auto tokens = [&](int vocabulary) {
-    return std::make_unique<tests::RandomTokens>(8, vocabulary, 1 << 20, documents);
+    return std::make_unique<RandomTokens>(8, vocabulary, 1 << 20, documents);
   };
   switch (which) {
     case 0: {
@@ -78,8 +74,7 @@ Model make_model(int which, const models::Precision& precision, bool documents) 
 }
 
 actors::TrainerOptions piped(int g_inter, Policy policy) {
-  auto options = tests::small_run();
-  options.grid = {g_inter, 1};
+  auto options = small_run({g_inter, 1});
   options.policy = policy;
   return options;
 }
@@ -87,7 +82,7 @@ actors::TrainerOptions piped(int g_inter, Policy policy) {
 /// Device memory of a stage's activations.
 std::size_t activations(const models::Architecture& architecture, const actors::TrainerOptions& options,
                         int stage) {
-  const tests::RandomTokens tokens(8, 37);
+  const RandomTokens tokens(8, 37);
   return actors::plan_rank(architecture, tokens.sample_bytes(), options, stage)
       .memory.bytes(MemorySpace::device, runtime::MemoryKind::activations);
 }
@@ -96,7 +91,7 @@ std::size_t activations(const models::Architecture& architecture, const actors::
 
 // Replay one with --seed=N.
 TEST_CASE("deferred weight gradients do not change any bit, with any order of messages and location of states") {
-  for (const std::uint64_t seed : test::seeds(tests::effort(64, 2000, 64))) {
+  for (const std::uint64_t seed : test::seeds(effort(64, 2000, 64))) {
     CAPTURE(seed);
     std::mt19937_64 random(seed * 7919 + 1);
     const auto draw = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
@@ -105,7 +100,7 @@ TEST_CASE("deferred weight gradients do not change any bit, with any order of me
     const bool documents = draw(0, 3) == 0;
     const Model model = make_model(static_cast<int>(seed % 9), precision, documents);
     CAPTURE(model.name);
-    auto options = tests::small_run();
+    auto options = small_run();
     const int rows = draw(1, 3);
     options.grid = {1, rows};
     options.batch_size = rows * draw(5, 9);
@@ -114,7 +109,7 @@ TEST_CASE("deferred weight gradients do not change any bit, with any order of me
     options.clip = draw(0, 1);
     options.eval_every = draw(0, 2);
     options.eval_samples = rows;
-    options.sharding = collectives::parse_sharding(tests::shardings[random() % tests::shardings.size()]);
+    options.sharding = collectives::parse_sharding(shardings[random() % shardings.size()]);
     options.group_size = rows % 2 == 0 ? draw(1, 2) : 1;
     options.algorithms = {"ring", "ring", "ring"};
     if (compute == DType::f16) options.loss_scale = {.scale = 1024, .dynamic = true};
@@ -127,36 +122,30 @@ TEST_CASE("deferred weight gradients do not change any bit, with any order of me
     }
     if (draw(0, 2) > 0) options.deferred_limit = draw(0, 5);
     options.pipeline_limit = draw(0, 1) * draw(1, 6);
-    tests::draw_memory(options, draw);
-    CAPTURE(to_string(options.sharding));
-    CAPTURE(options.grid.g_inter);
-    CAPTURE(rows);
-    CAPTURE(actors::to_string(options.policy));
-    CAPTURE(options.deferred_limit.value_or(-1));
-    CAPTURE(options.pipeline_limit);
-    CAPTURE(options.recompute);
-    CAPTURE(offload::to_string(options.tiers.activations));
-    CAPTURE(offload::to_string(options.tiers.gradients));
-    CAPTURE(options.group_size);
-    CAPTURE(options.tiers.commit == actors::Commit::flip);
-    const auto devices = draw(0, 2) == 0 ? tests::Devices::inline_ : tests::Devices::delayed;
+    draw_memory(options, draw);
+    INFO("sharding ", to_string(options.sharding), ", g_inter ", options.grid.g_inter, ", rows ", rows, ", policy ",
+         actors::to_string(options.policy), ", options.deferred_limit.value_or(-1) ",
+         options.deferred_limit.value_or(-1), ", pipeline_limit ", options.pipeline_limit, ", recompute ",
+         options.recompute, ", activations ", offload::to_string(options.tiers.activations), ", gradients ",
+         offload::to_string(options.tiers.gradients), ", group_size ", options.group_size,
+         ", options.tiers.commit == actors::Commit::flip ", options.tiers.commit == actors::Commit::flip);
+    const auto devices = draw(0, 2) == 0 ? Devices::inline_ : Devices::delayed;
     check_same_bits(reference, run_simulated(model.architecture, *model.samples, options, seed, {}, devices));
   }
 }
 
 TEST_CASE("a deferred microbatch takes exactly the bytes that its weight gradients need") {
-  const auto architecture = models::make_gpt(tests::small_gpt(8));
+  const auto architecture = models::make_gpt(small_gpt(8));
   for (const Policy policy : {Policy::zero_bubble, Policy::zb_h1}) {
     for (const int recompute : {0, 1, 2}) {
       for (const TierKind tier : {TierKind::device, TierKind::host}) {
         if (recompute == 0 && tier == TierKind::host) continue;
-        CAPTURE(actors::to_string(policy));
-        CAPTURE(recompute);
+        INFO("policy ", actors::to_string(policy), ", recompute ", recompute);
         auto options = piped(2, policy);
         options.pipeline_limit = 4;
         options.recompute = recompute;
         options.tiers.activations = tier;
-        const tests::RandomTokens tokens(8, 37);
+        const RandomTokens tokens(8, 37);
         const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 1);
         // Arrays as layers declare them, each at an aligned offset.
         const auto aligned = [](std::size_t bytes) {
@@ -189,8 +178,8 @@ TEST_CASE("a deferred microbatch takes exactly the bytes that its weight gradien
 }
 
 TEST_CASE("by default as many microbatches are deferred as under ZB-H1, and only one with full recomputation") {
-  const auto architecture = models::make_gpt(tests::small_gpt(8));
-  const tests::RandomTokens tokens(8, 37);
+  const auto architecture = models::make_gpt(small_gpt(8));
+  const RandomTokens tokens(8, 37);
   for (const Policy policy : {Policy::zero_bubble, Policy::zb_h1}) {
     auto options = piped(4, policy);
     for (int stage = 0; stage < 4; ++stage)
@@ -205,14 +194,14 @@ TEST_CASE("by default as many microbatches are deferred as under ZB-H1, and only
 }
 
 TEST_CASE("with a limit of 0, or without trained parameters, weight gradients take their usual memory") {
-  const tests::RandomTokens tokens(8, 37);
-  const auto architecture = models::make_gpt(tests::small_gpt(8));
+  const RandomTokens tokens(8, 37);
+  const auto architecture = models::make_gpt(small_gpt(8));
   auto never = piped(3, Policy::zero_bubble);
   never.deferred_limit = 0;
   for (int stage = 0; stage < 3; ++stage)
     CHECK(activations(architecture, never, stage) ==
           activations(architecture, piped(3, Policy::one_f_one_b), stage));
-  const auto front = models::make_gpt(tests::small_gpt(8), models::make_tuning("h.0", ""));
+  const auto front = models::make_gpt(small_gpt(8), models::make_tuning("h.0", ""));
   CHECK(activations(front, piped(3, Policy::zero_bubble), 1) ==
         activations(front, piped(3, Policy::one_f_one_b), 1));
   CHECK(actors::plan_rank(front, tokens.sample_bytes(), piped(3, Policy::zero_bubble), 0).stage->defers());
@@ -220,7 +209,7 @@ TEST_CASE("with a limit of 0, or without trained parameters, weight gradients ta
 }
 
 TEST_CASE("weight gradients of a fixed order of passes cannot be deferred by flag") {
-  const auto architecture = models::make_gpt(tests::small_gpt(4));
+  const auto architecture = models::make_gpt(small_gpt(4));
   auto options = piped(2, Policy::gpipe);
   options.defer_weights = true;
   CHECK_THROWS_WITH_AS((void)activations(architecture, options, 0),

@@ -19,9 +19,7 @@ void check_every_way(const Make& make) {
   const tests::RandomTokens tokens(8, 37, 1 << 20, true);
   for (const char* name : {"ddp", "zero3"}) {
     CAPTURE(name);
-    auto options = tests::small_run();
-    options.grid = {1, 2};
-    options.sharding = collectives::parse_sharding(name);
+    auto options = tests::small_run({1, 2}, name);
     options.eval_every = 1;
     options.eval_samples = 5;
     const auto reference = run_simulated(make(), tokens, options, 1);
@@ -62,8 +60,7 @@ TEST_CASE(
 
 TEST_CASE("documents reach a device whose memory the host cannot access through planned pinned memory") {
   const tests::RandomTokens tokens(8, 37, 1 << 20, true);
-  auto options = tests::small_run();
-  options.grid = {1, 1};
+  auto options = tests::small_run({1, 1});
   const auto architecture = models::make_gpt(tests::small_gpt());
   const auto reference = run_simulated(architecture, tokens, options, 1);
   options.gpu = {{.scratch_bytes = 0, .staged = true}};

@@ -4,9 +4,7 @@
 #include <doctest/doctest.h>
 
 using namespace ranvier;
-using tests::run_simulated;
-using tests::small_gpt;
-using tests::small_run;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -33,8 +31,7 @@ TEST_CASE("evaluation without training gives the loss of a step with the same sa
 }
 
 TEST_CASE("an evaluation without training has no memory for gradients and optimizer states") {
-  auto options = small_run();
-  options.grid = {2, 1};
+  auto options = small_run({2, 1});
   auto gpt = small_gpt();
   gpt.precision = options.precision = {runtime::DType::bf16, runtime::DType::f32};
   const auto architecture = models::make_gpt(gpt);
@@ -60,11 +57,8 @@ TEST_CASE("the same samples have the same mean, for any batch size, rows and mic
   for (const int rows : {1, 2, 3, 5}) {
     for (const int batch : {1, 3, 20}) {  // samples per row
       for (const int microbatch : {1, 2}) {
-        CAPTURE(rows);
-        CAPTURE(batch);
-        CAPTURE(microbatch);
-        auto options = small_run();
-        options.grid = {1, rows};
+        INFO("rows ", rows, ", batch ", batch, ", microbatch ", microbatch);
+        auto options = small_run({1, rows});
         options.batch_size = batch * rows;
         options.microbatch_size = microbatch;
         CHECK(evaluate(options) == doctest::Approx(expected).epsilon(1e-9));
@@ -76,17 +70,14 @@ TEST_CASE("the same samples have the same mean, for any batch size, rows and mic
 TEST_CASE(
     "stages and shardings do not change any bit of it, and rows without samples of the last batch take part") {
   for (const auto& [rows, batch] : {std::pair{2, 8}, {4, 12}}) {
-    auto options = small_run();
-    options.grid = {1, rows};
+    auto options = small_run({1, rows});
     options.batch_size = batch;
     options.microbatch_size = 2;
     const double expected = evaluate(options);
     for (const int stages : {1, 2, 3}) {
       for (const char* sharding : {"ddp", "zero3", "mics"}) {
         for (const auto policy : {actors::Policy::message_driven, actors::Policy::gpipe}) {
-          CAPTURE(rows);
-          CAPTURE(stages);
-          CAPTURE(sharding);
+          INFO("rows ", rows, ", stages ", stages, ", sharding ", sharding);
           options.grid = {stages, rows};
           options.sharding = collectives::parse_sharding(sharding);
           options.group_size = 2;

@@ -14,15 +14,13 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::Policy;
 using actors::TierKind;
 using actors::TrainerOptions;
-using tests::Devices;
-using tests::JobResult;
 
 namespace {
 
@@ -41,7 +39,7 @@ JobResult train_bert(bool roberta, const TrainerOptions& options, std::uint64_t 
                                  .targets = roberta ? 0 : 2,
                                  .precision = options.precision};
   const models::MaskedSource masked(
-      std::make_unique<tests::RandomTokens>(bert.sequence_length, bert.vocab_size - 1, 1 << 20, documents),
+      std::make_unique<RandomTokens>(bert.sequence_length, bert.vocab_size - 1, 1 << 20, documents),
       {.probability = 0.3, .mask_token = 36, .tokens = 36, .seed = options.seed});
   return run_simulated(models::make_bert(bert), masked, options, seed, {}, devices);
 }
@@ -50,14 +48,14 @@ JobResult train_bert(bool roberta, const TrainerOptions& options, std::uint64_t 
 /// `words` make several tiles of the tables.
 JobResult train_llama(bool tied, const TrainerOptions& options, std::uint64_t seed, Devices devices, int tile,
                       int words) {
-  models::LlamaOptions llama = tests::small_llama(options.precision);
+  models::LlamaOptions llama = small_llama(options.precision);
   llama.window = 5;
   llama.qkv_bias = llama.qk_norm = true;
   llama.tied = llama.fused = tied;
   llama.vocab_size = words;
   llama.tile = tile;
-  return run_simulated(models::make_llama(llama), tests::RandomTokens(llama.sequence_length, words), options, seed,
-                       {}, devices);
+  return run_simulated(models::make_llama(llama), RandomTokens(llama.sequence_length, words), options, seed, {},
+                       devices);
 }
 
 constexpr models::ResnetOptions small_resnet{
@@ -106,9 +104,7 @@ std::vector<Family> families() {
 }
 
 TrainerOptions run_with(const char* sharding) {
-  TrainerOptions options = tests::small_run();
-  options.grid = {1, 2};
-  options.sharding = collectives::parse_sharding(sharding);
+  TrainerOptions options = small_run({1, 2}, sharding);
   return options;
 }
 
@@ -145,8 +141,7 @@ Statistics first_norm(const JobResult& job) {
 TEST_CASE("every family trains the same bits on every grid, sharded or not, with states in any memory") {
   for (const Family& family : families()) {
     for (const char* const name : family.shardings) {
-      CAPTURE(family.name);
-      CAPTURE(name);
+      INFO("family.name ", family.name, ", name ", name);
       const TrainerOptions options = run_with(name);
       const JobResult reference = family.train(options, 1, Devices::inline_, 1);
       for (const int g_inter : {1, 3}) check_stages(family, family.train, reference, options, g_inter, 1);
@@ -161,8 +156,7 @@ TEST_CASE(
   for (const Family& family : families()) {
     const Train& train = family.train_for_tiles ? family.train_for_tiles : family.train;
     for (const char* const name : family.tiled_shardings) {
-      CAPTURE(family.name);
-      CAPTURE(name);
+      INFO("family.name ", family.name, ", name ", name);
       const TrainerOptions options = run_with(name);
       const JobResult reference = train(options, 1, Devices::inline_, 4),
                       whole = train(options, 1, Devices::inline_, 1);
@@ -179,14 +173,12 @@ TEST_CASE("every family trains the same bits under every policy, in chunks, and 
     for (const Family& family : families()) {
       // Each kind of model once for each type: RoBERTa for bf16, BERT for the others.
       if (family.name == (compute == runtime::DType::bf16 ? "BERT" : "RoBERTa") || family.name == "LLaMA") continue;
-      CAPTURE(runtime::to_string(compute));
-      CAPTURE(family.name);
-      TrainerOptions options = tests::small_run();
-      options.grid = {1, 2};
-      tests::set_precision(options, compute);
+      INFO("compute ", runtime::to_string(compute), ", name ", family.name);
+      TrainerOptions options = small_run({1, 2});
+      set_precision(options, compute);
       const JobResult reference = family.train(options, 1, Devices::inline_, 1);
       std::uint64_t seed = 2;
-      for (const auto& [name, order] : tests::pipeline_orders(options)) {
+      for (const auto& [name, order] : pipeline_orders(options)) {
         CAPTURE(name);
         check_same_bits(reference, family.train(order, seed++, Devices::inline_, 1));
       }
@@ -198,8 +190,7 @@ TEST_CASE(
     "documents that a BERT's positions keep to train the same bits on every grid, and other ones than one text") {
   for (const bool roberta : {false, true}) {
     CAPTURE(roberta);
-    auto options = tests::small_run();
-    options.grid = {1, 2};
+    auto options = small_run({1, 2});
     options.eval_every = 1;
     options.eval_samples = 5;
     const auto reference = train_bert(roberta, options, 1, Devices::inline_, 1, true);
@@ -215,8 +206,7 @@ TEST_CASE(
 }
 
 TEST_CASE("running statistics average the batches' statistics, for any clipping, decay and learning rate") {
-  auto options = tests::small_run();
-  options.grid = {1, 1};
+  auto options = small_run({1, 1});
   options.steps = 1;
   const Statistics usual = first_norm(train_resnet(options, 1));
   // From 0 and 1, a tenth of the way to what the first batch had.
@@ -239,7 +229,7 @@ TEST_CASE("running statistics average the batches' statistics, for any clipping,
 }
 
 TEST_CASE("as many images are classified correctly on any grid and in batches of any size, and each counts once") {
-  auto options = tests::small_run();
+  auto options = small_run();
   options.eval_samples = 37;
   const auto correct = [&](int stages, int rows, std::uint64_t seed) {
     options.grid = {stages, rows};

@@ -79,16 +79,13 @@ TEST_CASE("a partly trained model gives the same bits on every grid, sharded, wi
   std::uint64_t seed = 1;
   tests::Share share(1, 3);
   for (const auto& [train, freeze] : tunings) {
-    CAPTURE(train);
-    CAPTURE(freeze);
+    INFO("train ", train, ", freeze ", freeze);
     const models::Architecture architecture = model(train, freeze);
     for (const char* const name : {"ddp", "zero3", "zero++", "IGN"}) {
       CAPTURE(name);
       if (!share.takes()) continue;
-      auto options = tests::small_run();
-      options.grid = {1, 2};
+      auto options = tests::small_run({1, 2}, name);
       options.group_size = 1;
-      options.sharding = collectives::parse_sharding(name);
       const auto reference = run(architecture, options, 1);
       check_what_changed(architecture, reference, options);
       for (const int g_inter : {1, 2, 3}) {
@@ -127,10 +124,9 @@ TEST_CASE("a partly trained model gives the same bits in half precision, clipped
     for (const double clip : {0.0, 1.0}) {
       const models::Precision precision{runtime::DType::bf16, runtime::DType::bf16};
       const models::Architecture architecture = model(train, freeze, precision);
-      auto options = tests::small_run();
+      auto options = tests::small_run({1, 2});
       options.precision = precision;
       options.clip = clip;
-      options.grid = {1, 2};
       const auto reference = run(architecture, options, 1);
       check_what_changed(architecture, reference, options);
       for (const char* const name : {"zero1", "zero3"}) {
@@ -155,11 +151,9 @@ TEST_CASE("frozen units have only parameters in the plan of any rank") {
       const models::Architecture architecture = model(train, freeze, precision);
       for (const char* const name : {"ddp", "zero2", "zero3", "zero++", "paro-nig"}) {
         CAPTURE(name);
-        auto options = tests::small_run();
+        auto options = tests::small_run({2, 4}, name);
         options.precision = precision;
-        options.grid = {2, 4};
         options.group_size = 2;
-        options.sharding = collectives::parse_sharding(name);
         const tests::RandomTokens tokens(8, 37);
         for (int rank = 0; rank < options.grid.ranks(); ++rank) {
           const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, rank);
@@ -186,11 +180,9 @@ TEST_CASE("a partly trained model resumes from a checkpoint on any grid, with it
   for (const char* const train : {"^h.2|ln_f", "^h.1"}) {
     CAPTURE(train);
     for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
-      auto options = tests::small_run();
+      auto options = tests::small_run({1, 2}, "zero3");
       options.precision = {dtype, runtime::DType::f32};
       options.steps = 4;
-      options.grid = {1, 2};
-      options.sharding = collectives::parse_sharding("zero3");
       const auto gpt = tests::in_precision(tests::small_gpt(3), options.precision);
       tests::CheckpointedJob job{.every = 2, .tuning = models::make_tuning(train, "")};
       const auto whole = run_checkpointed(gpt, options, job, 1);

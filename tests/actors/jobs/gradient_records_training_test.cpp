@@ -9,12 +9,8 @@
 #include <utility>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::TierKind;
-using tests::check_same_bits;
-using tests::check_trains_like;
-using tests::run_simulated;
-using tests::small_gpt;
-using tests::small_run;
 
 TEST_CASE("gradients in host memory combine with every sharding and grid, under any order of messages") {
   std::uint64_t seed = 0;
@@ -23,19 +19,15 @@ TEST_CASE("gradients in host memory combine with every sharding and grid, under 
     auto gpt = small_gpt();
     gpt.precision = {dtype, dtype};
     for (const auto& [g_inter, g_data] : {std::pair{1, 1}, {1, 4}, {2, 2}, {3, 2}}) {
-      for (const char* name : tests::shardings) {
-        CAPTURE(std::string(name));
-        CAPTURE(g_inter);
-        CAPTURE(g_data);
-        auto options = small_run();
+      for (const char* name : shardings) {
+        INFO("name ", std::string(name), ", g_inter ", g_inter, ", g_data ", g_data);
+        auto options = small_run({g_inter, g_data}, name);
         options.steps = 3;
         options.precision = gpt.precision;
         options.microbatch_size = 1;
         options.clip = g_inter == 2 ? 0.5 : 0;  // without clipping, chunks are updated as they are reduced
-        options.grid = {g_inter, g_data};
         options.group_size = g_data > 1 ? 2 : 1;
-        options.sharding = collectives::parse_sharding(name);
-        tests::ReferenceJob on_device(gpt, options);
+        ReferenceJob on_device(gpt, options);
         for (int i = 0; i < 6; ++i, ++seed) {
           if (!share.takes()) continue;
           options.tiers = {.parameters = i % 5 == 4 ? TierKind::host : TierKind::device,
@@ -57,21 +49,19 @@ TEST_CASE("gradients in host memory are clipped, and dropped after an overflow, 
   for (const double clip : {0.0, 0.5}) {
     for (const char* name : {"ddp", "zero2", "mics"}) {
       CAPTURE(std::string(name));
-      auto options = small_run();
+      auto options = small_run({2, 2}, name);
       options.steps = 5;
       options.precision = gpt.precision;
       options.clip = clip;
       options.loss_scale = {.scale = 1024, .dynamic = true};
-      options.grid = {2, 2};
       options.group_size = 2;
-      options.sharding = collectives::parse_sharding(name);
       options.fault = actors::TrainerOptions::Fault{
           .rank = 1, .step = 3, .kind = actors::TrainerOptions::Fault::Kind::overflow};
       const auto on_device = run_simulated(gpt, options, 1);
       CHECK(on_device.steps[2].skipped);
       for (const std::size_t bucket : {33, 700, 1 << 20}) {
         options.tiers = {.gradients = TierKind::host, .bucket_elements = bucket};
-        check_same_bits(on_device, run_simulated(gpt, options, 3, {}, 1 << 20, tests::Devices::delayed));
+        check_same_bits(on_device, run_simulated(gpt, options, 3, Devices::delayed));
       }
     }
   }
@@ -84,14 +74,11 @@ TEST_CASE("updates on the host of gradients in host memory give the bits of the 
     gpt.precision = {dtype, dtype};
     for (const double clip : {0.0, 0.5}) {
       for (const char* name : {"ddp", "zero2", "mics", "NGI"}) {
-        CAPTURE(std::string(name));
-        CAPTURE(clip);
-        auto options = small_run();
+        INFO("name ", std::string(name), ", clip ", clip);
+        auto options = small_run({2, 2}, name);
         options.precision = gpt.precision;
         options.clip = clip;
-        options.grid = {2, 2};
         options.group_size = 2;
-        options.sharding = collectives::parse_sharding(name);
         options.loss_scale = {.scale = 1024, .dynamic = clip > 0};
         if (clip > 0) {
           options.fault = actors::TrainerOptions::Fault{
@@ -107,7 +94,7 @@ TEST_CASE("updates on the host of gradients in host memory give the bits of the 
                            .step = actors::StepLocation::host,
                            .commit = flips ? actors::Commit::flip : actors::Commit::wait,
                            .bucket_elements = bucket};
-          check_same_bits(on_device, run_simulated(gpt, options, seed, {}, 1 << 20, tests::Devices::delayed));
+          check_same_bits(on_device, run_simulated(gpt, options, seed, Devices::delayed));
         }
       }
     }
@@ -116,9 +103,8 @@ TEST_CASE("updates on the host of gradients in host memory give the bits of the 
 
 TEST_CASE("an update on the host needs no memory for gradients in host memory, unless they are gathered") {
   const auto architecture = models::make_gpt(small_gpt());
-  const tests::RandomTokens tokens(8, 37);
-  auto options = small_run();
-  options.grid = {2, 2};
+  const RandomTokens tokens(8, 37);
+  auto options = small_run({2, 2});
   options.group_size = 1;
   options.tiers = {.gradients = TierKind::host, .optimizer = TierKind::host, .step = actors::StepLocation::host};
   for (const char* name : {"ddp", "zero2", "NGI"}) {
@@ -139,15 +125,14 @@ TEST_CASE("an update on the host needs no memory for gradients in host memory, u
 
 TEST_CASE("with gradients in a tier the sums are planned there, and the device has one chunk and a few buffers") {
   const auto architecture = models::make_gpt(small_gpt(12));
-  const tests::RandomTokens tokens(8, 37);
+  const RandomTokens tokens(8, 37);
   auto options = small_run();
   const auto on_device = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
   options.tiers.gradients = TierKind::host;
   const auto in_tier = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
   std::size_t sums = 0, largest_chunk = 0;
-  for (const actors::UnitState& unit : on_device.states->all()) {
+  for (const actors::UnitState& unit : on_device.states->all())
     sums += unit.gradients.size() * unit.gradients[0].bytes();
-  }
   for (const actors::ChunkSchedule::Chunk& chunk : in_tier.chunks.chunks) {
     std::size_t bytes = 0;
     for (const auto& [u, index] : in_tier.chunks.buckets(chunk)) {

@@ -14,25 +14,21 @@
 #include <memory>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::Policy;
-using tests::check_same_bits;
-using tests::JobResult;
-using tests::run_simulated;
-using tests::small_gpt;
-using tests::small_run;
 
 namespace {
 
 /// Meaningless questions, some of whose answers are longer than the model's context.
-std::vector<tests::SmallExample> questions() {
-  std::vector<tests::SmallExample> examples;
+std::vector<SmallExample> questions() {
+  std::vector<SmallExample> examples;
   std::uint32_t state = 5;
   const auto draw = [&state](std::uint32_t least, std::uint32_t most) {
     state = state * 1664525u + 1013904223u;
     return static_cast<std::uint16_t>(least + (state >> 16) % (most - least + 1));
   };
   for (int e = 0; e < 7; ++e) {
-    tests::SmallExample& example = examples.emplace_back();
+    SmallExample& example = examples.emplace_back();
     for (auto left = draw(1, 6); left > 0; --left) example.context.push_back(draw(0, 36));
     example.completions.resize(draw(2, 4));
     for (auto& completion : example.completions)
@@ -66,9 +62,9 @@ struct Fixture {
             }};
   }
 
-  tests::TemporaryFolder folder;
+  TemporaryFolder folder;
   std::shared_ptr<const models::QuestionFile> asked =
-      std::make_shared<models::QuestionFile>(folder.write("questions.bin", tests::question_file(questions())), 37);
+      std::make_shared<models::QuestionFile>(folder.write("questions.bin", question_file(questions())), 37);
   actors::TrainerOptions options = small_run();
   std::unique_ptr<runtime::Device> device = runtime::make_inline_device();
 };
@@ -93,8 +89,8 @@ TEST_CASE_FIXTURE(Fixture,
       piped.grid = {g_inter, g_data};
       piped.policy = g_inter == 2 ? Policy::message_driven : Policy::one_f_one_b;
       piped.recompute = g_inter == 2 ? 2 : 0;
-      check_same_bits(talking, run_simulated(small_gpt(), piped, 3, {}, 1 << 20,
-                                             g_inter == 2 ? tests::Devices::delayed : tests::Devices::inline_));
+      check_same_bits(talking,
+                      run_simulated(small_gpt(), piped, 3, g_inter == 2 ? Devices::delayed : Devices::inline_));
     }
     const JobResult quiet = run_simulated(small_gpt(), silent, 1);
     talking.texts.clear();
@@ -198,7 +194,7 @@ TEST_CASE_FIXTURE(Fixture, "a stop request also ends answers and texts") {
 TEST_CASE_FIXTURE(Fixture, "memory for outputs of the last layer is planned there and nowhere else") {
   options.grid = {2, 2};
   const auto architecture = models::make_gpt(small_gpt());
-  const tests::RandomTokens tokens(8, 37);
+  const RandomTokens tokens(8, 37);
   auto silent = options;
   silent.questions = nullptr;
   silent.sample.every = 0;

@@ -1,10 +1,10 @@
 // Complete jobs whose collectives run on NCCL: over host memory, and as strict about orders as on GPUs.
 #include "actors/watch/watchdog.hpp"
-#include "models/core/initialize.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/collectives/nccl_world.hpp"
 #include "tests/effort.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/ranges.h>
@@ -16,6 +16,7 @@
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 
 namespace {
 
@@ -40,22 +41,21 @@ struct NcclOfJob {
   }
 };
 
-tests::JobResult run_by_nccl(const actors::TrainerOptions& options, collectives::NcclMode way, std::uint64_t seed,
-                             int* groups = nullptr, const models::Tuning& tuning = {}) {
+JobResult run_by_nccl(const actors::TrainerOptions& options, collectives::NcclMode way, std::uint64_t seed,
+                      int* groups = nullptr, const models::Tuning& tuning = {}) {
   NcclOfJob nccl(seed);
-  const auto gpt = tests::small_gpt();
-  const auto result = tests::run_simulated(
-      models::make_gpt(gpt, tuning), tests::RandomTokens(gpt.sequence_length, gpt.vocab_size), options, seed, {},
-      tests::Devices::inline_, [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
-        return nccl.attach(simulation, rank, plan, way);
-      });
+  const auto gpt = small_gpt();
+  const auto result =
+      run_simulated(models::make_gpt(gpt, tuning), RandomTokens(gpt.sequence_length, gpt.vocab_size), options, seed,
+                    {}, Devices::inline_, [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
+                      return nccl.attach(simulation, rank, plan, way);
+                    });
   if (groups != nullptr) *groups = nccl.world.groups;
   return result;
 }
 
 actors::TrainerOptions sharded(const char* sharding, runtime::GridShape grid) {
-  auto options = tests::small_run();
-  options.grid = grid;
+  auto options = small_run(grid);
   options.group_size = 2;
   options.node_of = std::vector<int>(static_cast<std::size_t>(grid.ranks()));
   for (int rank = 0; rank < grid.ranks(); ++rank) options.node_of[static_cast<std::size_t>(rank)] = rank / 2;
@@ -73,14 +73,13 @@ TEST_CASE(
   for (const char* sharding : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "zero++"}) {
     for (const runtime::GridShape grid : {runtime::GridShape{1, 4}, runtime::GridShape{2, 4}}) {
       if (!share.takes()) continue;
-      CAPTURE(sharding);
-      CAPTURE(grid.g_inter);
+      INFO("sharding ", sharding, ", g_inter ", grid.g_inter);
       const auto options = sharded(sharding, grid);
-      const auto gpt = tests::small_gpt();
+      const auto gpt = small_gpt();
       int groups = 0;
       const auto by_nccl = run_by_nccl(options, collectives::NcclMode::plan, 3, &groups);
       CHECK(groups > 0);
-      tests::check_same_bits(by_nccl, tests::run_simulated(gpt, options, 4));
+      check_same_bits(by_nccl, run_simulated(gpt, options, 4));
     }
   }
 }
@@ -90,14 +89,13 @@ TEST_CASE(
   const auto tuning = models::make_tuning("^h.[13]", "");
   for (const auto& [frozen, trained] :
        {std::pair{"zero3", "ddp"}, {"zero3", "mics"}, {"mics", "zero3"}, {"zero++", "zero2"}}) {
-    CAPTURE(std::string(frozen));
-    CAPTURE(std::string(trained));
+    INFO("frozen ", std::string(frozen), ", trained ", std::string(trained));
     auto options = sharded(frozen, {1, 4});
     options.trained_sharding = collectives::parse_sharding(trained);
-    const auto gpt = tests::small_gpt();
-    const auto by_plans = tests::run_simulated(
-        models::make_gpt(gpt, tuning), tests::RandomTokens(gpt.sequence_length, gpt.vocab_size), options, 4);
-    tests::check_same_bits(by_plans, run_by_nccl(options, collectives::NcclMode::plan, 3, nullptr, tuning));
+    const auto gpt = small_gpt();
+    const auto by_plans =
+        run_simulated(models::make_gpt(gpt, tuning), RandomTokens(gpt.sequence_length, gpt.vocab_size), options, 4);
+    check_same_bits(by_plans, run_by_nccl(options, collectives::NcclMode::plan, 3, nullptr, tuning));
   }
 }
 
@@ -121,9 +119,7 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
         Case{"zero++", {3, 4}, Policy::message_driven},
         Case{"zero3", {2, 4}, Policy::message_driven, TierKind::device, half, "mics"},
         Case{"zero++", {2, 4}, Policy::message_driven, TierKind::host, half, "zero3"}}) {
-    CAPTURE(std::string(each.sharding));
-    CAPTURE(each.grid.g_inter);
-    CAPTURE(each.grid.g_data);
+    INFO("sharding ", std::string(each.sharding), ", g_inter ", each.grid.g_inter, ", g_data ", each.grid.g_data);
     auto options = sharded(each.sharding, each.grid);
     options.policy = each.policy;
     options.batch_size = 5 * each.grid.g_data;  // the last microbatch is shorter
@@ -132,20 +128,20 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
     options.sample = {.every = 1, .prompt = {3, 1}, .tokens = 4};
     options.precision = each.precision;
     options.tiers.parameters = options.tiers.gradients = options.tiers.optimizer = each.tier;
-    auto gpt = tests::small_gpt();
+    auto gpt = small_gpt();
     gpt.precision = each.precision;
     if (each.trained != nullptr) options.trained_sharding = collectives::parse_sharding(each.trained);
     const auto architecture =
         models::make_gpt(gpt, models::make_tuning(each.trained != nullptr ? "^h.[13]" : "", ""));
-    const tests::RandomTokens tokens(8, 37);
-    const auto near = tests::run_simulated(architecture, tokens, options, 1);
+    const RandomTokens tokens(8, 37);
+    const auto near = run_simulated(architecture, tokens, options, 1);
     options.gpu = {{.scratch_bytes = 0, .staged = true}};
     NcclOfJob nccl(1);
-    const auto far = tests::run_simulated(architecture, tokens, options, 2, {}, tests::Devices::far,
-                                          [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
-                                            return nccl.attach(simulation, rank, plan, collectives::NcclMode::plan);
-                                          });
-    tests::check_same_bits(near, far);
+    const auto far = run_simulated(architecture, tokens, options, 2, {}, Devices::far,
+                                   [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
+                                     return nccl.attach(simulation, rank, plan, collectives::NcclMode::plan);
+                                   });
+    check_same_bits(near, far);
   }
 }
 
@@ -156,9 +152,9 @@ TEST_CASE("training by NCCL's own collectives gives the same weights within roun
       if (!share.takes()) continue;
       CAPTURE(sharding);
       const auto options = sharded(sharding, {1, 4});
-      const auto gpt = tests::small_gpt();
+      const auto gpt = small_gpt();
       const auto by_nccl = run_by_nccl(options, way, 5);
-      const auto by_plan = tests::run_simulated(gpt, options, 5);
+      const auto by_plan = run_simulated(gpt, options, 5);
       REQUIRE(by_nccl.weights.size() == by_plan.weights.size());
       double worst = 0;
       for (const auto& [name, weights] : by_plan.weights) {
@@ -188,13 +184,13 @@ TEST_CASE("tied replicas stay equal to the bit even if NCCL rounds differently i
         NcclOfJob nccl(5);
         nccl.world.sums_alike = false;
         // Throws if replicas of a unit differ.
-        const auto result = tests::run_simulated(
-            models::make_gpt(tests::small_gpt()), tests::RandomTokens(8, 37), options, 5, {}, tests::Devices::far,
-            [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
-              return nccl.attach(simulation, rank, plan, way);
-            });
+        const auto result =
+            run_simulated(models::make_gpt(small_gpt()), RandomTokens(8, 37), options, 5, {}, Devices::far,
+                          [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
+                            return nccl.attach(simulation, rank, plan, way);
+                          });
         options.gpu.reset();
-        const auto by_plan = tests::run_simulated(tests::small_gpt(), options, 5);
+        const auto by_plan = run_simulated(small_gpt(), options, 5);
         CHECK(result.steps.back().loss == doctest::Approx(by_plan.steps.back().loss).epsilon(1e-5));
       }
     }
@@ -209,8 +205,8 @@ TEST_CASE("a row that stops taking part in NCCL's operations is named, with the 
     auto options = sharded("zero2", {1, 4});
     options.fault = actors::TrainerOptions::Fault{
         .rank = silent, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::hangs};
-    const auto architecture = models::make_gpt(tests::small_gpt());
-    const tests::RandomTokens tokens(8, 37);
+    const auto architecture = models::make_gpt(small_gpt());
+    const RandomTokens tokens(8, 37);
     runtime::Simulation simulation(4, {.seed = 1});
     NcclOfJob nccl(1);
     std::vector<std::unique_ptr<runtime::Device>> devices;
@@ -224,9 +220,7 @@ TEST_CASE("a row that stops taking part in NCCL's operations is named, with the 
                                                         *devices.back(), actors::Rank::Samples{tokens},
                                                         std::move(plan)));
       auto* trainer = trainers.back().get();
-      trainer->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-        models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-      });
+      load_initial_weights(*trainer, options.seed);
       std::vector<int> peers;
       for (int other = 0; other < 4; ++other) {
         if (other != r) peers.push_back(other);
@@ -251,8 +245,7 @@ TEST_CASE("a row that stops taking part in NCCL's operations is named, with the 
     }
     CAPTURE(message);
     CHECK(message.find(fmt::format("rank {} is alive but idle: rank ", silent)) == 0);
-    CHECK(message.find("a collective chunk") != std::string::npos);
-    CHECK(message.find(", by NCCL with ranks 0, 2, 1, 3 on inline") != std::string::npos);
+    check_has(message, {"a collective chunk", ", by NCCL with ranks 0, 2, 1, 3 on inline"});
     for (const auto& column : nccl.columns) column->close();  // before the trainers' memory is freed
     // If the first rank is silent, the others have not started.
     CHECK((nccl.world.aborted > 0) == (silent != 0));

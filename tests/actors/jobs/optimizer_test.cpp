@@ -1,7 +1,6 @@
 // The optimizer's phase of a batch, in chunks of buckets: the partition must not change a bit, and if every step is
 // committed, the phase must not wait.
 #include "actors/optimizer/optimizer.hpp"
-#include "models/core/initialize.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/doubles/transports.hpp"
 #include "tests/effort.hpp"
@@ -13,13 +12,11 @@
 #include <memory>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::ChunkOptions;
 using actors::TierKind;
 using actors::TierOptions;
 using runtime::DType;
-using tests::check_same_bits;
-using tests::Devices;
-using tests::run_simulated;
 
 namespace {
 
@@ -34,10 +31,9 @@ models::GptOptions gpt_of(DType dtype = DType::f32) {
 }
 
 actors::TrainerOptions run_of(const models::GptOptions& gpt, int g_inter, int g_data) {
-  auto options = tests::small_run();
+  auto options = small_run({g_inter, g_data});
   options.steps = 3;
   options.precision = gpt.precision;
-  options.grid = {g_inter, g_data};
   options.group_size = 2;
   return options;
 }
@@ -65,14 +61,11 @@ TEST_CASE("buckets and chunks of any size give the same bits, with states anywhe
             for (const auto states : {TierKind::device, TierKind::host}) {
               ++case_number;
               if (!share.takes()) continue;
-              CAPTURE(bucket);
-              CAPTURE(chunk);
-              CAPTURE(clip);
-              CAPTURE(g_data);
+              INFO("bucket ", bucket, ", chunk ", chunk, ", clip ", clip, ", g_data ", g_data);
               options.tiers = cut(bucket, chunk, states);
               options.tiers.depth = 1 + static_cast<std::size_t>(case_number % 3);
               const auto device = case_number % 2 == 0 ? Devices::delayed : Devices::inline_;
-              check_same_bits(at_once, run_simulated(gpt, options, 2, {}, 1 << 20, device));
+              check_same_bits(at_once, run_simulated(gpt, options, 2, device));
             }
           }
         }
@@ -89,8 +82,7 @@ TEST_CASE("the partition works with every sharding and any order of messages") {
     for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
       for (const char* name : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "paro-nig",
                                "zero++", "GIN", "IGN", "NGI", "GNN", "NGN", "GGI"}) {
-        CAPTURE(std::string(name));
-        CAPTURE(g_inter);
+        INFO("name ", std::string(name), ", g_inter ", g_inter);
         auto options = run_of(gpt, g_inter, g_data);
         options.sharding = collectives::parse_sharding(name);
         for (const double clip : {0.0, 0.5}) {
@@ -101,7 +93,7 @@ TEST_CASE("the partition works with every sharding and any order of messages") {
           for (int i = 0; i < 3; ++i) {
             options.tiers = cut(i % 2 == 0 ? 512 : 3000, 1 + seed % 3, i == 1 ? TierKind::device : TierKind::host);
             const auto device = i == 0 ? Devices::inline_ : Devices::delayed;
-            check_same_bits(at_once, run_simulated(gpt, options, ++seed, {}, 1 << 20, device));
+            check_same_bits(at_once, run_simulated(gpt, options, ++seed, device));
           }
         }
       }
@@ -117,8 +109,7 @@ TEST_CASE("updates on the host give the bits of updates on the device") {
     for (const char* name : {"ddp", "zero1", "zero3", "paro-igg", "IGN", "GNN", "NGI"}) {
       for (const double clip : {0.0, 0.5}) {
         if (!share.takes()) continue;
-        CAPTURE(std::string(name));
-        CAPTURE(clip);
+        INFO("name ", std::string(name), ", clip ", clip);
         auto options = run_of(gpt, 2, 2);
         options.sharding = collectives::parse_sharding(name);
         options.clip = clip;
@@ -129,7 +120,7 @@ TEST_CASE("updates on the host give the bits of updates on the device") {
             options.tiers.parameters = parameters;
             options.tiers.step = actors::StepLocation::host;
             const auto device = ++seed % 2 == 0 ? Devices::inline_ : Devices::delayed;
-            check_same_bits(on_device, run_simulated(gpt, options, seed, {}, 1 << 20, device));
+            check_same_bits(on_device, run_simulated(gpt, options, seed, device));
           }
         }
       }
@@ -170,15 +161,14 @@ TEST_CASE(
           for (const std::size_t bucket : {512, 1 << 20}) {
             ++seed;
             if (test::sanitized && seed % 3 != 0) continue;
-            CAPTURE(options.clip);
-            CAPTURE(bucket);
+            INFO("clip ", options.clip, ", bucket ", bucket);
             options.tiers = cut(bucket, 1 + seed % 3, TierKind::host);
             options.tiers.depth = 1 + seed / 3 % 3;
             options.tiers.parameters = parameters;
             options.tiers.step = step;
             options.tiers.commit = actors::Commit::flip;
             const auto device = seed % 2 == 0 ? Devices::inline_ : Devices::delayed;
-            const auto flips = run_simulated(gpt, options, seed, {}, 1 << 20, device);
+            const auto flips = run_simulated(gpt, options, seed, device);
             check_same_bits(waits, flips);
             CHECK(flips.answers.flipped + flips.answers.again == 4);
             CHECK((flips.answers.flipped > 0) == (b < 2));
@@ -199,8 +189,7 @@ TEST_CASE("speculative updates work with every sharding, also with gradients fro
     for (const char* name : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++",
                              "GIN", "IGN", "NGI", "GNN", "NGN", "GGI"}) {
       if (!share.takes()) continue;
-      CAPTURE(std::string(name));
-      CAPTURE(g_inter);
+      INFO("name ", std::string(name), ", g_inter ", g_inter);
       auto options = run_of(gpt, g_inter, g_data);
       options.sharding = collectives::parse_sharding(name);
       options.clip = bounds(gpt, options)[1];
@@ -213,7 +202,7 @@ TEST_CASE("speculative updates work with every sharding, also with gradients fro
         options.tiers.parameters = (seed + 1) / 2 % 2 == 0 ? TierKind::device : TierKind::host;
         options.tiers.commit = actors::Commit::flip;
         const auto device = seed % 3 == 0 ? Devices::inline_ : Devices::delayed;
-        const auto flips = run_simulated(gpt, options, seed, {}, 1 << 20, device);
+        const auto flips = run_simulated(gpt, options, seed, device);
         check_same_bits(waits, flips);
         CHECK(flips.answers.flipped > 0);
         CHECK(flips.answers.again > 0);
@@ -239,10 +228,10 @@ TEST_CASE("a step that overflows in its last bucket changes no state and paramet
       CHECK(at_once.steps[2].skipped);
       for (const auto states : {TierKind::device, TierKind::host}) {
         options.tiers = cut(512, 1, states);
-        check_same_bits(at_once, run_simulated(gpt, options, 3, {}, 1 << 20, Devices::delayed));
+        check_same_bits(at_once, run_simulated(gpt, options, 3, Devices::delayed));
         if (states == TierKind::device) continue;
         options.tiers.commit = actors::Commit::flip;
-        const auto flips = run_simulated(gpt, options, 4, {}, 1 << 20, Devices::delayed);
+        const auto flips = run_simulated(gpt, options, 4, Devices::delayed);
         check_same_bits(at_once, flips);
         CHECK(flips.answers.skipped == std::count_if(at_once.steps.begin(), at_once.steps.end(),
                                                      [](const actors::StepResult& step) { return step.skipped; }));
@@ -269,23 +258,22 @@ Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Comm
                                .sequence_length = 8,
                                .precision = {dtype, DType::f32}};
   const auto architecture = models::make_gpt(gpt);
-  const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
-  auto options = tests::small_run();
+  const RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
+  auto options = small_run({1, 2});
   options.steps = 1;
-  options.grid = {1, 2};
   options.clip = clip;
   options.precision = gpt.precision;
   options.tiers = cut(std::size_t{1} << 20, 1, states);
   options.tiers.commit = commit;
   runtime::Simulation simulation(2, {.seed = 3});
   std::vector<std::unique_ptr<runtime::Device>> devices;
-  std::vector<std::unique_ptr<tests::WatchedTransport>> transports;
+  std::vector<std::unique_ptr<WatchedTransport>> transports;
   std::vector<std::unique_ptr<actors::Rank>> trainers;
   std::vector<std::vector<std::byte>> before;
   std::size_t most = 0;
   for (int r = 0; r < 2; ++r) {
-    transports.push_back(std::make_unique<tests::WatchedTransport>(
-        simulation.transport(r), [&, r](int, runtime::Tag tag, std::size_t) {
+    transports.push_back(
+        std::make_unique<WatchedTransport>(simulation.transport(r), [&, r](int, runtime::Tag tag, std::size_t) {
           if (r != 0 || tag.channel != runtime::Channel::collective) return;
           std::size_t changed = 0;
           const auto& units = trainers[0]->plan().states->all();
@@ -299,13 +287,10 @@ Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Comm
     trainers.push_back(std::make_unique<actors::Rank>(
         simulation.loop(r), *transports.back(), *devices.back(), actors::Rank::Samples{tokens},
         actors::plan_rank(architecture, tokens.sample_bytes(), options, r)));
-    trainers.back()->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-    });
+    load_initial_weights(*trainers.back(), options.seed);
   }
-  for (const actors::UnitState& unit : trainers[0]->plan().states->all()) {
+  for (const actors::UnitState& unit : trainers[0]->plan().states->all())
     before.emplace_back(unit.parameters.data, unit.parameters.data + unit.parameters.bytes());
-  }
   for (int r = 0; r < 2; ++r) {
     trainers[static_cast<std::size_t>(r)]->start({.step = [](const actors::StepResult&) {},
                                                   .evaluation = {},
@@ -351,7 +336,7 @@ TEST_CASE("a job that commits every step ends at a stop request, on all ranks af
 }
 
 TEST_CASE("with states off the device a rank keeps only buckets of them, and the tier the bytes of the table") {
-  const tests::RandomTokens tokens(8, 129);
+  const RandomTokens tokens(8, 129);
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const auto architecture = models::make_gpt(gpt_of(dtype));
     auto options = run_of(gpt_of(dtype), 1, 2);

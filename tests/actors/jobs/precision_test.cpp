@@ -1,4 +1,3 @@
-#include "models/core/initialize.hpp"
 #include "models/families/bert.hpp"
 #include "models/families/llama.hpp"
 #include "models/families/resnet.hpp"
@@ -11,7 +10,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
@@ -101,9 +99,7 @@ double final_loss(const Make& make, const models::SampleSource& samples, const m
   const auto device = runtime::make_inline_device();
   actors::Rank trainer(simulation.loop(0), simulation.transport(0), *device, actors::Rank::Samples{samples},
                        actors::plan_rank(architecture, samples.sample_bytes(), options, 0));
-  trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-    models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-  });
+  tests::load_initial_weights(trainer, options.seed);
   std::vector<double> losses;
   trainer.start({.step = [&](const actors::StepResult& step) { losses.push_back(step.loss); },
                  .evaluation = {},
@@ -127,8 +123,7 @@ TEST_CASE("half precision ends within one percent of fp32's loss after 500 steps
   CHECK(full < 2.0);  // below ln 16 = 2.77: the model has learned
   for (const models::Precision precision :
        {bf16, fp16, models::Precision{DType::bf16, DType::bf16}, {DType::f16, DType::f16}}) {
-    CAPTURE(runtime::to_string(precision.compute));
-    CAPTURE(runtime::to_string(precision.gradient));
+    INFO("compute ", runtime::to_string(precision.compute), ", gradient ", runtime::to_string(precision.gradient));
     CHECK(final_loss(make, language, precision, 500) == doctest::Approx(full).epsilon(0.01));
   }
 }

@@ -9,15 +9,13 @@
 #include <random>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::BadStepOptions;
 using actors::ReplicaMismatch;
 using actors::ReplicaSet;
 using actors::StateKind;
 using actors::TierKind;
 using runtime::DType;
-using tests::run_simulated;
-using tests::small_gpt;
-using tests::small_run;
 using Fault = actors::TrainerOptions::Fault;
 
 namespace {
@@ -43,7 +41,7 @@ std::vector<ReplicaSet> sets_of(const char* sharding, runtime::GridShape grid, b
 ReplicaMismatch found_damage(actors::TrainerOptions options, int rank, StateKind array) {
   options.bad_steps.action = BadStepOptions::Action::rollback;
   options.fault = Fault{.rank = rank, .step = 2, .kind = Fault::Kind::damage, .array = array};
-  const auto result = run_simulated(tests::in_precision(small_gpt(2), options.precision), options, 1);
+  const auto result = run_simulated(in_precision(small_gpt(2), options.precision), options, 1);
   REQUIRE(result.rollback);
   CHECK(result.rollback->newest_step == 1);
   CHECK(result.rollback->left_out.empty());
@@ -55,11 +53,9 @@ ReplicaMismatch found_damage(actors::TrainerOptions options, int rank, StateKind
 }
 
 actors::TrainerOptions checked_run(runtime::GridShape grid, const char* sharding) {
-  auto options = small_run();
-  options.grid = grid;
+  auto options = small_run(grid, sharding);
   options.batch_size = 12;
   options.steps = 3;
-  options.sharding = collectives::parse_sharding(sharding);
   options.check_every = 1;
   return options;
 }
@@ -101,8 +97,7 @@ TEST_CASE("a bit that flips on one of three rows is detected at the next check, 
   for (const bool half : {false, true}) {
     for (const StateKind array : {StateKind::parameters, StateKind::weights, StateKind::m, StateKind::v}) {
       if (array == StateKind::weights && !half) continue;  // layers' parameters are the weights
-      CAPTURE(half);
-      CAPTURE(to_string(array));
+      INFO("half ", half, ", array ", to_string(array));
       auto options = checked_run({1, 3}, "ddp");
       if (half) options.precision = {DType::bf16, DType::f32};
       const ReplicaMismatch damage = found_damage(options, 1, array);
@@ -128,7 +123,7 @@ TEST_CASE(
   options.fault = Fault{.rank = 3, .step = 2, .kind = Fault::Kind::damage, .array = StateKind::v};
   options.bad_steps.action = BadStepOptions::Action::skip;
   CHECK_THROWS_WITH_AS(
-      run_simulated(tests::in_precision(small_gpt(2), options.precision), options, 1),
+      run_simulated(in_precision(small_gpt(2), options.precision), options, 1),
       doctest::Contains("step 2: replica mismatch: rank 1 (stage 0, row 1) and rank 3 (stage 1, row 1) differ in "),
       Error);
 }
@@ -139,7 +134,7 @@ TEST_CASE("healthy runs have no mismatch, with any scopes, tiers, precision and 
     std::mt19937_64 random(seed);
     const bool stages = random() % 2 == 0;
     auto options = checked_run(stages ? runtime::GridShape{2, 2} : runtime::GridShape{1, 4},
-                               tests::shardings[seed % tests::shardings.size()]);
+                               shardings[seed % shardings.size()]);
     options.group_size = 2;
     constexpr std::array tiers = {TierKind::device, TierKind::host};
     options.tiers.optimizer = tiers[random() % 2];
@@ -149,9 +144,8 @@ TEST_CASE("healthy runs have no mismatch, with any scopes, tiers, precision and 
     options.precision = {dtypes[random() % 3], DType::f32};
     if (options.precision.compute == DType::f16) options.loss_scale = {.scale = 1024, .dynamic = true};
     if (random() % 2 == 0) options.clip = 0;
-    const auto result =
-        run_simulated(tests::in_precision(small_gpt(2), options.precision), options, seed, {}, 1 << 20,
-                      random() % 3 == 0 ? tests::Devices::delayed : tests::Devices::inline_);
+    const auto result = run_simulated(in_precision(small_gpt(2), options.precision), options, seed,
+                                      random() % 3 == 0 ? Devices::delayed : Devices::inline_);
     CHECK(result.checks.size() == 3);
     for (const actors::ReplicaReport& report : result.checks) CHECK(report.damage.empty());
   }
@@ -175,5 +169,5 @@ TEST_CASE("checks do not change any bit") {
   options.check_every = 2;
   const auto checked = run_simulated(small_gpt(), options, 2);
   CHECK(checked.checks.size() == 2);  // one at the end
-  tests::check_same_bits(reference, checked);
+  check_same_bits(reference, checked);
 }

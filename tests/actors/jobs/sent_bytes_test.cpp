@@ -1,7 +1,6 @@
 // Memory and messages of complete jobs, compared with predictions (actors/states/sharded_unit.hpp,
 // actors/predict/volume.hpp).
 #include "actors/predict/volume.hpp"
-#include "models/core/initialize.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/transports.hpp"
 #include "tests/effort.hpp"
@@ -14,12 +13,12 @@
 
 using namespace ranvier;
 using namespace ranvier::actors;
+using namespace ranvier::tests;
 using collectives::parse_sharding;
 using collectives::Scope;
 using collectives::Sharding;
 using runtime::Channel;
 using runtime::DType;
-using tests::small_gpt;
 
 namespace {
 
@@ -40,11 +39,11 @@ struct SentBytes {
 
 /// Bytes that all ranks together send in all steps.
 SentBytes sent_by_run(const models::Architecture& architecture, const TrainerOptions& options) {
-  const tests::RandomTokens tokens(architecture.positions, 37);
+  const RandomTokens tokens(architecture.positions, 37);
   const int ranks = options.grid.ranks();
   runtime::Simulation simulation(ranks, {.seed = 5});
   SentBytes sent;
-  std::vector<tests::WatchedTransport> transports;
+  std::vector<WatchedTransport> transports;
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<Rank>> trainers;
   for (int r = 0; r < ranks; ++r) {
@@ -60,9 +59,7 @@ SentBytes sent_by_run(const models::Architecture& architecture, const TrainerOpt
     trainers.push_back(std::make_unique<Rank>(simulation.loop(r), transports[std::size_t(r)], *devices.back(),
                                               Rank::Samples{tokens},
                                               plan_rank(architecture, tokens.sample_bytes(), options, r)));
-    trainers.back()->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-    });
+    load_initial_weights(*trainers.back(), options.seed);
     trainers.back()->start({.step = [](const StepResult&) {},
                             .evaluation = {},
                             .done = [&simulation, r] { simulation.loop(r).stop(); }});
@@ -107,8 +104,7 @@ models::Architecture gpt_of(int layers, const models::Precision& precision, cons
 }
 
 TrainerOptions run_of(int g_inter, int g_data, int node_size) {
-  TrainerOptions options = tests::small_run();
-  options.grid = {g_inter, g_data};
+  TrainerOptions options = small_run({g_inter, g_data});
   options.batch_size = 4 * g_data;
   options.microbatch_size = 1;
   options.policy = Policy::one_f_one_b;
@@ -133,10 +129,7 @@ TEST_CASE("a job sends exactly the predicted bytes, under every sharding") {
         options.reuse = g_data % 3 != 0 || prefetch > 0;
         options.precision = prefetch == 0 ? models::Precision{DType::bf16, DType::f32} : models::Precision{};
         const auto gpt = gpt_of(6, options.precision);
-        CAPTURE(g_inter);
-        CAPTURE(g_data);
-        CAPTURE(to_string(sharding));
-        CAPTURE(prefetch);
+        INFO("g_inter ", g_inter, ", g_data ", g_data, ", sharding ", to_string(sharding), ", prefetch ", prefetch);
         const SentBytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
         CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
         CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
@@ -154,9 +147,7 @@ TEST_CASE("a job sends exactly the predicted bytes if frozen and trained units h
       for (const char* frozen : {"ddp", "zero3", "mics", "zero++"}) {
         for (const char* trained : {"ddp", "zero1", "zero2", "zero3", "paro-igg", "IGN", "GNN"}) {
           if (!share.takes()) continue;
-          CAPTURE(g_inter);
-          CAPTURE(std::string(frozen));
-          CAPTURE(std::string(trained));
+          INFO("g_inter ", g_inter, ", frozen ", std::string(frozen), ", trained ", std::string(trained));
           auto options = run_of(g_inter, g_data, node_size);
           options.precision = precision;
           options.sharding = parse_sharding(frozen);
@@ -179,8 +170,7 @@ TEST_CASE("a job with several model chunks per rank sends exactly the predicted 
   for (const char* name : {"zero3", "mics", "zero++", "GIN"}) {
     for (const auto& [chunks, recompute, policy] :
          {std::tuple{2, 0, Policy::one_f_one_b}, {4, 1, Policy::one_f_one_b}, {2, 2, Policy::gpipe}}) {
-      CAPTURE(name);
-      CAPTURE(chunks);
+      INFO("name ", name, ", chunks ", chunks);
       auto options = run_of(2, 2, 2);
       options.chunks_per_rank = chunks;
       options.policy = policy;
@@ -200,9 +190,7 @@ TEST_CASE("a job with deferred weight gradients in a fixed order sends exactly t
     for (const int recompute : {0, 1, 2}) {
       for (const int limit : {1, 2, 3}) {
         if (!share.takes()) continue;
-        CAPTURE(name);
-        CAPTURE(recompute);
-        CAPTURE(limit);
+        INFO("name ", name, ", recompute ", recompute, ", limit ", limit);
         auto options = run_of(3, 2, 2);
         options.policy = Policy::zb_h1;
         options.sharding = parse_sharding(name);

@@ -12,12 +12,10 @@
 #include <tuple>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::Policy;
 using collectives::Scope;
 using collectives::Sharding;
-using tests::check_same_bits;
-using tests::run_simulated;
-using tests::small_gpt;
 
 namespace {
 
@@ -46,7 +44,7 @@ actors::TrainerOptions run_of(int g_inter, int g_data, std::int64_t steps) {
 }
 
 /// 1e-6 in loss and 1e-4 in each tensor's norm. The gradient of keys' biases is only rounding, which AdamW amplifies.
-void check_close(const tests::JobResult& a, const tests::JobResult& b) {
+void check_close(const JobResult& a, const JobResult& b) {
   REQUIRE(a.steps.size() == b.steps.size());
   for (std::size_t s = 0; s < a.steps.size(); ++s) {
     CHECK(a.steps[s].loss == doctest::Approx(b.steps[s].loss).epsilon(1e-6));
@@ -81,16 +79,14 @@ TEST_CASE("every sharding gives the result of ddp, on every grid and with groups
   };
   tests::Share share(3, 12);
   for (const Shape shape : {Shape{1, 4}, Shape{2, 2}, Shape{4, 1}, Shape{1, 6}, Shape{2, 3}, Shape{3, 2}}) {
-    auto options = run_of(shape.g_inter, shape.g_data, tests::effort(8, 20, 2));
+    auto options = run_of(shape.g_inter, shape.g_data, effort(8, 20, 2));
     const auto ddp = run_simulated(small_gpt(), options, 1);
     for (const int group_size : {1, 2, 3, 4}) {
       if (shape.g_data % group_size != 0) continue;
       for (const Sharding& sharding : all_shardings()) {
         if (!share.takes()) continue;
-        CAPTURE(shape.g_inter);
-        CAPTURE(shape.g_data);
-        CAPTURE(group_size);
-        CAPTURE(to_string(sharding));
+        INFO("g_inter ", shape.g_inter, ", g_data ", shape.g_data, ", group_size ", group_size, ", sharding ",
+             to_string(sharding));
         options.sharding = sharding;
         options.group_size = group_size;
         check_close(run_simulated(small_gpt(), options, 2), ddp);
@@ -102,15 +98,14 @@ TEST_CASE("every sharding gives the result of ddp, on every grid and with groups
 TEST_CASE("twenty clipped steps under every named sharding give the result of ddp") {
   tests::Share share(1, 2);
   for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}, {1, 6}}) {
-    auto options = run_of(g_inter, g_data, tests::effort(20, 20, 4));
+    auto options = run_of(g_inter, g_data, effort(20, 20, 4));
     options.group_size = 2;
     options.node_of.resize(static_cast<std::size_t>(options.grid.ranks()));
     for (std::size_t r = 0; r < options.node_of.size(); ++r) options.node_of[r] = static_cast<int>(r / 2);
     const auto ddp = run_simulated(small_gpt(), options, 1);
     for (const auto& [name, sharding] : collectives::named_shardings()) {
       if (!share.takes()) continue;
-      CAPTURE(name);
-      CAPTURE(g_data);
+      INFO("name ", name, ", g_data ", g_data);
       options.sharding = sharding;
       check_close(run_simulated(small_gpt(), options, 2), ddp);
     }
@@ -122,7 +117,7 @@ TEST_CASE("the location of parameters does not change any bit") {
   options.eval_every = 2;
   options.eval_samples = 2 * options.batch_size;
   options.group_size = 2;
-  std::map<std::pair<Scope, Scope>, tests::JobResult> whole;
+  std::map<std::pair<Scope, Scope>, JobResult> whole;
   for (const Sharding& sharding : all_shardings()) {
     CAPTURE(to_string(sharding));
     options.sharding = sharding;
@@ -175,10 +170,7 @@ TEST_CASE("under a sharding stages, schedules, limits and recomputation do not c
       for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
         for (const auto& [limit, recompute, prefetch] : {std::tuple{0, 0, 2}, {1, 1, 0}, {3, 2, 1}, {5, 1, 5}}) {
           if (!share.takes()) continue;
-          CAPTURE(name);
-          CAPTURE(g_inter);
-          CAPTURE(actors::to_string(policy));
-          CAPTURE(limit);
+          INFO("name ", name, ", g_inter ", g_inter, ", policy ", actors::to_string(policy), ", limit ", limit);
           options.grid = {g_inter, 2};
           options.policy = policy;
           options.pipeline_limit = limit;
@@ -258,8 +250,7 @@ TEST_CASE("nodes of uneven sizes, or nodes that split groups, change nothing") {
     for (const int group_size : {0, 2, 3, 6}) {
       for (const char* name : {"zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++", "INI"}) {
         if (!share.takes()) continue;
-        CAPTURE(name);
-        CAPTURE(group_size);
+        INFO("name ", name, ", group_size ", group_size);
         options.node_of = nodes;
         options.group_size = group_size;
         options.sharding = collectives::parse_sharding(name);
@@ -279,9 +270,8 @@ TEST_CASE("every algorithm works with sharding") {
     for (const auto& reduce_scatter : collectives::algorithms(collectives::Collective::reduce_scatter)) {
       for (const auto& all_reduce : collectives::algorithms(collectives::Collective::all_reduce)) {
         if (!share.takes()) continue;
-        CAPTURE(sharding);
-        CAPTURE(reduce_scatter.name);
-        CAPTURE(all_reduce.name);
+        INFO("sharding ", sharding, ", reduce_scatter.name ", reduce_scatter.name, ", all_reduce.name ",
+             all_reduce.name);
         options.sharding = collectives::parse_sharding(sharding);
         options.algorithms = {std::string(reduce_scatter.name), std::string(reduce_scatter.name),
                               std::string(all_reduce.name)};
@@ -294,7 +284,7 @@ TEST_CASE("every algorithm works with sharding") {
 TEST_CASE("pulls, collectives and stages give the same bits under any order of messages") {
   const char* const only = std::getenv("RANVIER_SEED");
   const char* const count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : tests::effort(180, 1200, 24);
+  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : effort(180, 1200, 24);
   struct Case {
     const char* sharding;
     runtime::GridShape grid;
@@ -314,12 +304,11 @@ TEST_CASE("pulls, collectives and stages give the same bits under any order of m
                         {"paro-nig", {2, 4}, 2, Policy::message_driven, 0, 0, 2},
                         {"zero2", {5, 2}, 2, Policy::message_driven, 0, 0, 0},
                         {"zero++", {1, 4}, 2, Policy::gpipe, 2, 0, 2}};
-  std::map<std::string, tests::JobResult> references;
+  std::map<std::string, JobResult> references;
   for (int i = 0; i < seeds; ++i) {
     const auto seed = static_cast<std::uint64_t>(only != nullptr ? std::atoll(only) : i);
     const Case& one = cases[seed % std::size(cases)];
-    CAPTURE(seed);
-    CAPTURE(one.sharding);
+    INFO("seed ", seed, ", sharding ", one.sharding);
     auto options = run_of(1, one.grid.g_data, 2);
     options.eval_every = 2;
     options.eval_samples = options.batch_size + 3;
@@ -334,8 +323,8 @@ TEST_CASE("pulls, collectives and stages give the same bits under any order of m
     options.recompute = one.recompute;
     options.prefetch = one.prefetch;
     // Every other time the work on streams is late too.
-    const auto devices = seed / std::size(cases) % 2 == 0 ? tests::Devices::inline_ : tests::Devices::delayed;
-    check_same_bits(references.at(key), run_simulated(small_gpt(5), options, seed, {}, 1 << 20, devices));
+    const auto devices = seed / std::size(cases) % 2 == 0 ? Devices::inline_ : Devices::delayed;
+    check_same_bits(references.at(key), run_simulated(small_gpt(5), options, seed, devices));
   }
 }
 
@@ -360,17 +349,16 @@ TEST_CASE("late work on streams does not change any bit, under every sharding") 
             .rank = g_data - 1, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::overflow};
       }
       for (const Sharding& sharding : all_shardings()) {
-        CAPTURE(to_string(sharding));
-        CAPTURE(g_inter);
+        INFO("sharding ", to_string(sharding), ", g_inter ", g_inter);
         options.sharding = sharding;
-        tests::ReferenceJob reference(gpt, options);
+        ReferenceJob reference(gpt, options);
         for (const auto& [seed, prefetch, recompute] : {std::tuple{2, 0, 0}, {3, 1, 1}, {4, 2, 2}, {5, 5, 0}}) {
           if (!share.takes()) continue;
           options.prefetch = prefetch;
           options.recompute = recompute;
           CAPTURE(seed);
-          check_same_bits(reference.result(), run_simulated(gpt, options, static_cast<std::uint64_t>(seed), {},
-                                                            1 << 20, tests::Devices::delayed));
+          check_same_bits(reference.result(),
+                          run_simulated(gpt, options, static_cast<std::uint64_t>(seed), Devices::delayed));
         }
       }
     }
@@ -380,7 +368,7 @@ TEST_CASE("late work on streams does not change any bit, under every sharding") 
 TEST_CASE("any randomly drawn job ends with the bits of one stage") {
   const char* const only = std::getenv("RANVIER_SEED");
   const char* const count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : tests::effort(90, 300, 9);
+  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : effort(90, 300, 9);
   const auto shardings = all_shardings();
   for (int i = 0; i < seeds; ++i) {
     const auto seed = static_cast<std::uint64_t>(only != nullptr ? std::atoll(only) : i);
@@ -415,25 +403,22 @@ TEST_CASE("any randomly drawn job ends with the bits of one stage") {
     auto job = options;
     job.grid.g_inter = draw(1, gpt.layers + 2);
     const auto rows = job.node_of;
-    for (int stage = 1; stage < job.grid.g_inter; ++stage) {
+    for (int stage = 1; stage < job.grid.g_inter; ++stage)
       job.node_of.insert(job.node_of.end(), rows.begin(), rows.end());
-    }
     job.policy = std::array{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}[random() % 3];
     job.pipeline_limit = draw(0, 7);
     job.recompute = draw(0, 3);
     job.prefetch = draw(0, 6);
     job.reuse = draw(0, 1) == 0;
-    CAPTURE(to_string(job.sharding));
-    CAPTURE(job.grid.g_inter);
-    CAPTURE(job.grid.g_data);
-    CAPTURE(actors::to_string(job.policy));
-    const auto devices = draw(0, 3) == 0 ? tests::Devices::inline_ : tests::Devices::delayed;
-    check_same_bits(reference, run_simulated(gpt, job, seed, {}, 1 << 20, devices));
+    INFO("sharding ", to_string(job.sharding), ", g_inter ", job.grid.g_inter, ", g_data ", job.grid.g_data,
+         ", policy ", actors::to_string(job.policy));
+    const auto devices = draw(0, 3) == 0 ? Devices::inline_ : Devices::delayed;
+    check_same_bits(reference, run_simulated(gpt, job, seed, devices));
   }
 }
 
 TEST_CASE("a rank holds exactly the bytes of its scopes") {
-  const tests::RandomTokens tokens(8, 37);
+  const RandomTokens tokens(8, 37);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();
     gpt.precision = {dtype, runtime::DType::f32};

@@ -15,9 +15,8 @@
 #include <vector>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::Policy;
-using tests::check_same_bits;
-using tests::run_simulated;
 
 namespace {
 
@@ -41,7 +40,7 @@ actors::TrainerOptions run_of(runtime::GridShape grid) {
 }
 
 /// Weights by tensor, for any partition.
-std::map<std::string, std::vector<double>> tensors_of(const models::GptOptions& gpt, const tests::JobResult& job) {
+std::map<std::string, std::vector<double>> tensors_of(const models::GptOptions& gpt, const JobResult& job) {
   std::map<std::string, std::vector<double>> tensors;
   const auto architecture = models::make_gpt(gpt);
   for (const models::UnitSpec& unit : architecture.units()) {
@@ -63,8 +62,8 @@ std::map<std::string, std::vector<double>> tensors_of(const models::GptOptions& 
 }
 
 /// Compares losses and weights within 1e-6.
-void check_close(const models::GptOptions& gpt, const tests::JobResult& job, const models::GptOptions& whole_gpt,
-                 const tests::JobResult& whole) {
+void check_close(const models::GptOptions& gpt, const JobResult& job, const models::GptOptions& whole_gpt,
+                 const JobResult& whole) {
   REQUIRE(job.steps.size() == whole.steps.size());
   for (std::size_t s = 0; s < job.steps.size(); ++s) {
     CHECK(job.steps[s].loss == doctest::Approx(whole.steps[s].loss).epsilon(1e-6));
@@ -98,14 +97,11 @@ TEST_CASE("tiles give the result of complete matrices, within the rounding of su
         auto options = run_of({g_inter, g_data});
         options.sharding = collectives::parse_sharding(name);
         options.recompute = recompute;
-        tests::ReferenceJob whole(gpt_in(1), options);
+        ReferenceJob whole(gpt_in(1), options);
         for (const int tiles : {2, 4, 16}) {
           if (!share.takes()) continue;
-          CAPTURE(g_inter);
-          CAPTURE(g_data);
-          CAPTURE(name);
-          CAPTURE(recompute);
-          CAPTURE(tiles);
+          INFO("g_inter ", g_inter, ", g_data ", g_data, ", name ", name, ", recompute ", recompute, ", tiles ",
+               tiles);
           check_close(gpt_in(tiles), run_simulated(gpt_in(tiles), options, 2), gpt_in(1), whole.result());
         }
       }
@@ -119,16 +115,13 @@ TEST_CASE("tiles give the same bits on every grid, with any sharding and order o
     auto options = run_of({1, 2});
     options.sharding = collectives::parse_sharding(name);
     options.group_size = 2;
-    tests::ReferenceJob reference(gpt_in(4), options);
+    ReferenceJob reference(gpt_in(4), options);
     for (const int g_inter : {1, 2, 4}) {
       for (const auto& [policy, prefetch, reuse, recompute] : {std::tuple{Policy::message_driven, 2, true, 0},
                                                                {Policy::message_driven, 0, true, 2},
                                                                {Policy::one_f_one_b, 3, false, 1},
                                                                {Policy::gpipe, 1, true, 0}}) {
-        CAPTURE(name);
-        CAPTURE(g_inter);
-        CAPTURE(actors::to_string(policy));
-        CAPTURE(prefetch);
+        INFO("name ", name, ", g_inter ", g_inter, ", policy ", actors::to_string(policy), ", prefetch ", prefetch);
         options.grid.g_inter = g_inter;
         options.policy = policy;
         options.prefetch = prefetch;
@@ -153,12 +146,10 @@ TEST_CASE("a device that does its work late reveals tiles that are used or relea
     for (const int prefetch : {0, 2}) {
       for (const std::uint64_t seed : {5, 6, 7}) {
         if (!share.takes()) continue;
-        CAPTURE(g_inter);
-        CAPTURE(prefetch);
-        CAPTURE(seed);
+        INFO("g_inter ", g_inter, ", prefetch ", prefetch, ", seed ", seed);
         options.grid.g_inter = g_inter;
         options.prefetch = prefetch;
-        check_same_bits(reference, run_simulated(gpt_in(4), options, seed, {}, 1 << 20, tests::Devices::delayed));
+        check_same_bits(reference, run_simulated(gpt_in(4), options, seed, Devices::delayed));
       }
     }
   }
@@ -173,17 +164,16 @@ TEST_CASE("tiles give the same bits with any location of their states between us
       options.sharding = collectives::parse_sharding(name);
       options.group_size = 2;
       options.recompute = 1;
-      tests::ReferenceJob on_device(gpt_in(4), options);
+      ReferenceJob on_device(gpt_in(4), options);
       for (const TierKind parameters : {TierKind::device, TierKind::host}) {
-        CAPTURE(name);
-        CAPTURE(g_inter);
+        INFO("name ", name, ", g_inter ", g_inter);
         options.tiers = {.parameters = parameters,
                          .optimizer = TierKind::host,
                          .activations = TierKind::host,
                          .bucket_elements = 256};
-        for (const tests::Devices devices : {tests::Devices::inline_, tests::Devices::delayed}) {
+        for (const Devices devices : {Devices::inline_, Devices::delayed}) {
           if (!share.takes()) continue;
-          check_same_bits(on_device.result(), run_simulated(gpt_in(4), options, 2, {}, 1 << 20, devices));
+          check_same_bits(on_device.result(), run_simulated(gpt_in(4), options, 2, devices));
         }
       }
     }
@@ -205,7 +195,7 @@ TEST_CASE("half precision in tiles gives the result without tiles, within its ro
 }
 
 TEST_CASE("buffers for gathered parameters and for a microbatch's gradients shrink with the tiles") {
-  const tests::RandomTokens tokens(64, 6144);
+  const RandomTokens tokens(64, 6144);
   const auto bytes_of = [&](const models::Architecture& architecture, const std::string& what) {
     auto options = run_of({1, 2});
     options.sharding = collectives::parse_sharding("zero3");
@@ -247,8 +237,7 @@ TEST_CASE("buffers for gathered parameters and for a microbatch's gradients shri
     for (const std::string what : {"gathered units", "a microbatch's gradients"}) {
       const std::size_t whole = bytes_of(make(1), what);
       for (const int tiles : {2, 4, 8, 16}) {
-        CAPTURE(what);
-        CAPTURE(tiles);
+        INFO("what ", what, ", tiles ", tiles);
         CHECK(bytes_of(make(tiles), what) <= whole / static_cast<std::size_t>(tiles) + stays);
       }
     }

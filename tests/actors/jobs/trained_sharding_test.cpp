@@ -45,11 +45,9 @@ models::Architecture with_parts(runtime::DType dtype) {
 
 actors::TrainerOptions run_of(const models::Architecture& architecture, const std::string& frozen,
                               const std::string& trained) {
-  auto options = tests::small_run();
-  options.grid = {1, rows};
+  auto options = tests::small_run({1, rows}, frozen);
   options.group_size = 2;
   options.precision = architecture.precision;
-  options.sharding = parse_sharding(frozen);
   options.trained_sharding = parse_sharding(trained);
   return options;
 }
@@ -70,8 +68,7 @@ TEST_CASE(
     const auto architecture = draw(0, 1) == 0 ? with_adapters(dtype) : with_parts(dtype);
     const std::string frozen = frozen_ways[seed % frozen_ways.size()];
     const std::string trained = trained_ways[seed / frozen_ways.size() % trained_ways.size()];
-    CAPTURE(frozen);
-    CAPTURE(trained);
+    INFO("frozen ", frozen, ", trained ", trained);
     auto options = run_of(architecture, trained, trained);
     options.clip = draw(0, 1);
     const auto reference = run_simulated(architecture, tokens, options, seed);
@@ -87,10 +84,9 @@ TEST_CASE(
     if (draw(0, 3) > 0)
       options.tiers = {
           .parameters = tier(), .trained_parameters = tier(), .optimizer = tier(), .bucket_elements = 256};
-    CAPTURE(offload::to_string(options.tiers.parameters));
-    CAPTURE(offload::to_string(options.tiers.parameters_of(true)));
-    CAPTURE(options.grid.g_inter);
-    CAPTURE(actors::to_string(options.policy));
+    INFO("parameters ", offload::to_string(options.tiers.parameters), ", options.tiers.parameters_of(true) ",
+         offload::to_string(options.tiers.parameters_of(true)), ", g_inter ", options.grid.g_inter, ", policy ",
+         actors::to_string(options.policy));
     const auto devices = draw(0, 2) == 0 ? tests::Devices::inline_ : tests::Devices::delayed;
     tests::check_same_bits(reference, run_simulated(architecture, tokens, options, seed, {}, devices));
   }
@@ -102,8 +98,7 @@ TEST_CASE("a rank holds frozen units as their sharding defines, and trained unit
     const auto architecture = with_adapters(dtype);
     for (const std::string frozen : frozen_ways) {
       for (const std::string trained : trained_ways) {
-        CAPTURE(frozen);
-        CAPTURE(trained);
+        INFO("frozen ", frozen, ", trained ", trained);
         auto options = run_of(architecture, frozen, trained);
         options.grid.g_inter = 2;
         for (const int rank : {0, 3, 5}) {
@@ -170,11 +165,9 @@ TEST_CASE("adapters that every row holds completely are read in place: only the 
 }
 
 TEST_CASE("a run resumes with another sharding of its base to the bit, and of its trained part within rounding") {
-  auto options = tests::small_run();
+  auto options = tests::small_run({2, rows}, "zero3");
   options.steps = 4;
-  options.grid = {2, rows};
   options.group_size = 2;
-  options.sharding = parse_sharding("zero3");
   options.trained_sharding = parse_sharding("ddp");
   tests::CheckpointedJob job{.every = 2, .tuning = models::make_tuning("^h.2|ln_f", "")};
   const auto whole = run_checkpointed(tests::small_gpt(3), options, job, 1);

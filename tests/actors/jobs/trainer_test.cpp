@@ -6,11 +6,8 @@
 #include <cstdlib>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::Policy;
-using tests::check_same_bits;
-using tests::run_simulated;
-using tests::small_gpt;
-using tests::small_run;
 
 TEST_CASE("training lowers the loss of a repeated batch") {
   auto options = small_run();
@@ -24,11 +21,10 @@ TEST_CASE("training lowers the loss of a repeated batch") {
 
 TEST_CASE("the number of stages does not change any bit") {
   for (const int g_data : {1, 2}) {
-    auto options = small_run();
+    auto options = small_run({1, g_data});
     options.steps = 3;
     options.eval_every = 2;
     options.eval_samples = 2 * options.batch_size;
-    options.grid = {1, g_data};
     const auto reference = run_simulated(small_gpt(), options, 1);
     CHECK(reference.evaluations.size() == 2);
     for (const int g_inter : {2, 3, 4}) {
@@ -46,9 +42,7 @@ TEST_CASE("schedules, pipeline limits and recomputation do not change any bit") 
   for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
     for (const int limit : {0, 1, 2, 5}) {
       for (const int recompute : {0, 1, 2}) {
-        CAPTURE(actors::to_string(policy));
-        CAPTURE(limit);
-        CAPTURE(recompute);
+        INFO("policy ", actors::to_string(policy), ", limit ", limit, ", recompute ", recompute);
         options.policy = policy;
         options.pipeline_limit = limit;
         options.recompute = recompute;
@@ -117,8 +111,7 @@ TEST_CASE("an fp16 overflow on one rank makes all ranks skip the step and halve 
     CAPTURE(faulty);
     auto gpt = small_gpt();
     gpt.precision = {runtime::DType::f16, runtime::DType::f32};
-    auto options = small_run();
-    options.grid = {2, 2};
+    auto options = small_run({2, 2});
     options.precision = gpt.precision;
     options.steps = 3;
     options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 2};
@@ -140,9 +133,8 @@ TEST_CASE("half precision with half gradients is bit-equal across stages too") {
   for (const auto dtype : {runtime::DType::bf16, runtime::DType::f16}) {
     auto gpt = small_gpt();
     gpt.precision = {dtype, dtype};
-    auto options = small_run();
+    auto options = small_run({1, 2});
     options.precision = gpt.precision;
-    options.grid = {1, 2};
     const auto reference = run_simulated(gpt, options, 1);
     options.grid = {3, 2};
     check_same_bits(reference, run_simulated(gpt, options, 2));
@@ -150,8 +142,7 @@ TEST_CASE("half precision with half gradients is bit-equal across stages too") {
 }
 
 TEST_CASE("a stop request on any rank ends the job on all ranks after the same step") {
-  auto options = small_run();
-  options.grid = {2, 2};
+  auto options = small_run({2, 2});
   options.steps = 6;
   for (const int rank : {0, 3}) {
     const auto result = run_simulated(small_gpt(), options, 1, {{rank, 2}});
@@ -190,7 +181,7 @@ TEST_CASE("clipping bounds the step but not the reported norm") {
 TEST_CASE("no order of messages blocks the job or changes a bit") {
   const char* only = std::getenv("RANVIER_SEED");
   const char* count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : tests::effort(240, 1200, 40);
+  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : effort(240, 1200, 40);
   struct Case {
     runtime::GridShape grid;
     Policy policy;
@@ -201,17 +192,16 @@ TEST_CASE("no order of messages blocks the job or changes a bit") {
                         {{5, 1}, Policy::message_driven, 7, 0}, {{2, 2}, Policy::one_f_one_b, 0, 0},
                         {{3, 2}, Policy::gpipe, 3, 2},          {{2, 3}, Policy::message_driven, 1, 0},
                         {{4, 1}, Policy::one_f_one_b, 3, 1},    {{1, 4}, Policy::message_driven, 0, 0}};
-  std::map<int, tests::JobResult> references;  // by g_data
+  std::map<int, JobResult> references;  // by g_data
   for (int i = 0; i < seeds; ++i) {
     const auto seed = static_cast<std::uint64_t>(only != nullptr ? std::atoll(only) : i);
     const Case& one = cases[seed % std::size(cases)];
     CAPTURE(seed);
-    auto options = small_run();
+    auto options = small_run({1, one.grid.g_data});
     options.batch_size = 12;
     options.eval_every = 2;
     options.eval_samples = options.batch_size;
     options.microbatch_size = one.grid.g_data == 4 ? 1 : 2;
-    options.grid = {1, one.grid.g_data};
     if (!references.contains(one.grid.g_data))
       references.emplace(one.grid.g_data, run_simulated(small_gpt(5), options, 0));
     options.grid = one.grid;

@@ -15,9 +15,9 @@
 #include <utility>
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::Policy;
 using models::LayerCall;
-using tests::small_gpt;
 
 namespace {
 
@@ -26,9 +26,8 @@ class Shift final : public models::Layer {
  public:
   Shift(std::string name, std::size_t channels, const std::vector<std::string>& units)
       : name_(std::move(name)), channels_(channels) {
-    for (const std::string& unit : units) {
+    for (const std::string& unit : units)
       units_.push_back({unit, {{unit + ".weight", {channels}, {models::Initializer::Kind::normal, 0.1f}}}});
-    }
   }
 
   const std::string& name() const noexcept override { return name_; }
@@ -219,21 +218,18 @@ actors::TrainerOptions run_of(runtime::GridShape grid) {
 /// Compares one stage and several, with and without prefetching and recomputation, with the equivalent model on one
 /// stage.
 void check_every_grid(const models::Architecture& alike, const models::Architecture& architecture) {
-  const tests::RandomTokens tokens(8, 37);
+  const RandomTokens tokens(8, 37);
   tests::Share share(3, 9);
   for (const char* name : {"ddp", "zero2", "zero3", "mics", "paro-iig", "zero++", "GNI"}) {
     auto options = run_of({1, 2});
     options.sharding = collectives::parse_sharding(name);
     options.group_size = 2;
-    const auto reference = tests::run_simulated(alike, tokens, options, 1);
+    const auto reference = run_simulated(alike, tokens, options, 1);
     for (const int g_inter : {1, 2, 3}) {
       for (const auto& [policy, prefetch, reuse, recompute] : {std::tuple{Policy::message_driven, 2, true, 0},
                                                                {Policy::one_f_one_b, 0, false, 2},
                                                                {Policy::gpipe, 1, true, 1}}) {
-        CAPTURE(name);
-        CAPTURE(g_inter);
-        CAPTURE(actors::to_string(policy));
-        CAPTURE(reuse);
+        INFO("name ", name, ", g_inter ", g_inter, ", policy ", actors::to_string(policy), ", reuse ", reuse);
         options.grid.g_inter = g_inter;
         options.policy = policy;
         options.prefetch = prefetch;
@@ -242,7 +238,7 @@ void check_every_grid(const models::Architecture& alike, const models::Architect
         for (const std::uint64_t seed : {2, 3, 4}) {
           if (!share.takes()) continue;
           options.tiers.gradients = seed == 4 ? actors::TierKind::host : actors::TierKind::device;
-          check_same_bits(reference, tests::run_simulated(architecture, tokens, options, seed));
+          check_same_bits(reference, run_simulated(architecture, tokens, options, seed));
         }
       }
     }
@@ -279,8 +275,8 @@ TEST_CASE("phases may be tied across stages") {
 
 TEST_CASE("a unit of three layers is refused, because its gradients have no fixed order of sums") {
   const auto architecture = shifted_gpt({{"a"}, {"a"}, {"a"}});
-  const tests::RandomTokens tokens(8, 37);
+  const RandomTokens tokens(8, 37);
   for (const int g_inter : {1, 2, 3}) {
-    CHECK_THROWS_AS(tests::run_simulated(architecture, tokens, run_of({g_inter, 2}), 1), Error);
+    CHECK_THROWS_AS(run_simulated(architecture, tokens, run_of({g_inter, 2}), 1), Error);
   }
 }
