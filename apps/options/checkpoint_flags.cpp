@@ -36,19 +36,11 @@ OptionBinding steps_or_time(CheckpointOptions& options) {
 
 /// Reads names separated by commas, with or without leading dashes.
 OptionBinding flag_list(std::vector<std::string>& flags) {
-  return {.read = [&flags](const std::string& given) -> std::optional<std::string> {
-            flags.clear();
-            for (std::size_t begin = 0; begin <= given.size();) {
-              const std::size_t end = std::min(given.find(',', begin), given.size());
-              std::string flag = given.substr(begin, end - begin);
-              flag.erase(0, std::min(flag.size(), flag.find_first_not_of('-')));
-              if (flag.empty()) return "flags separated by commas, such as learning-rate,steps";
-              flags.push_back(std::move(flag));
-              begin = end + 1;
-            }
-            return {};
-          },
-          .write = [&flags] { return fmt::format("{}", fmt::join(flags, ",")); }};
+  return list<std::string>(flags, "flags separated by commas, such as learning-rate,steps",
+                           [](std::string flag) -> std::optional<std::string> {
+                             flag.erase(0, std::min(flag.size(), flag.find_first_not_of('-')));
+                             return flag.empty() ? std::nullopt : std::optional(flag);
+                           });
 }
 
 void check_resume(const CheckpointOptions& options) {

@@ -50,18 +50,6 @@ OptionBinding tokenizer(DataOptions& data) {
           .words = {"bytes", "none"}};
 }
 
-/// Reads a token id, or auto as none.
-OptionBinding token_or_auto(std::optional<int>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            int token = 0;
-            if (given != "auto" && whole(token, 0, most).read(given)) return "a token id, or auto";
-            field = given == "auto" ? std::nullopt : std::optional(token);
-            return {};
-          },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); },
-          .words = {"auto"}};
-}
-
 /// Reads a fraction above 0, since every sample needs at least one token to predict.
 OptionBinding share(double& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
@@ -71,16 +59,6 @@ OptionBinding share(double& field) {
             return {};
           },
           .write = real(field, 0, 1).write};
-}
-
-OptionBinding document_end(std::optional<std::int32_t>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            std::int32_t token = 0;
-            if (const auto wanted = whole(token, 0, most).read(given)) return wanted;
-            field = token;
-            return {};
-          },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string(); }};
 }
 
 /// Refuses flags that need training steps.
@@ -155,7 +133,7 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
             {.for_text = true});
   table.add({Effect::decides, "document-end", "TOKEN",
              "Last token of each document in token files without an index, for --documents mask and pad",
-             document_end(data.document_end), "the --tokenizer's end of text"},
+             whole(data.document_end, 0, most), "the --tokenizer's end of text"},
             {.for_text = true});
   table.add({Effect::decides, "mlm-probability", "FRACTION",
              "Fraction of tokens selected for masked language modelling (BERT, RoBERTa): 80 % become the mask "
@@ -163,7 +141,7 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
              share(data.mlm_probability)},
             {.for_text = true, .unused = no_masks});
   table.add({Effect::decides, "mask-token", "N", "Token id of the mask; auto: the tokenizer's, or 256 for bytes",
-             token_or_auto(data.mask_token), "auto"},
+             or_word(data.mask_token, "auto", {}, whole(data.mask_token, 0, most), "a token id, or auto"), "auto"},
             {.for_text = true, .unused = no_masks});
   table.add({Effect::decides, "shuffle", "on|off", "Train on samples in random order, different in each epoch",
              toggle(data.shuffle)});

@@ -1,11 +1,9 @@
 #include "apps/options/pipeline_flags.hpp"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace ranvier::apps {
@@ -35,38 +33,12 @@ OptionBinding recompute(int& interval, bool& automatic) {
           .words = {"auto", "off"}};
 }
 
-OptionBinding deferred_limit(std::optional<int>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            int microbatches = 0;
-            if (given == "auto") {
-              field.reset();
-            } else if (!whole(microbatches, 0, most).read(given)) {
-              field = microbatches;
-            } else {
-              return "a number of microbatches, 0 for none, or auto";
-            }
-            return {};
-          },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); },
-          .words = {"auto"}};
-}
-
 /// Reads "7,7,6", or auto as an empty list.
 OptionBinding layers_per_stage(std::vector<int>& field) {
-  return {
-      .read = [&field](const std::string& given) -> std::optional<std::string> {
-        std::vector<int> layers;
-        for (std::size_t begin = 0; given != "auto" && begin <= given.size();) {
-          const std::size_t end = std::min(given.find(',', begin), given.size());
-          if (whole(layers.emplace_back(), 1, most).read(given.substr(begin, end - begin)))
-            return "a number of layers above 0 for each stage, as in 7,7,6, or auto";
-          begin = end + 1;
-        }
-        field = std::move(layers);
-        return {};
-      },
-      .write = [&field] { return field.empty() ? std::string("auto") : fmt::format("{}", fmt::join(field, ",")); },
-      .words = {"auto"}};
+  constexpr const char* valid = "a number of layers above 0 for each stage, as in 7,7,6, or auto";
+  return or_word(field, "auto", {},
+                 list<int>(field, valid, [](const std::string& layers) { return parse_whole(layers, 1, most); }),
+                 valid);
 }
 
 /// Reads on as rebalance_steps and off as 0.
@@ -115,7 +87,8 @@ void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer) {
   table.add({Effect::bits, "deferred-limit", "N",
              "Largest number of microbatches with deferred weight gradients, per model chunk; 0 defers none; auto: "
              "s + 1 on stage s (the first is 0), s + 2 with several chunks, 1 with --recompute",
-             deferred_limit(trainer.deferred_limit)},
+             or_word(trainer.deferred_limit, "auto", {}, whole(trainer.deferred_limit, 0, most),
+                     "a number of microbatches, 0 for none, or auto")},
             {.unused = [=, &trainer]() -> std::string {
               if (one_stage()) return no_bubble;
               if (trainer.defer_weights || defers()) return {};

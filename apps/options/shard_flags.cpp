@@ -65,22 +65,6 @@ std::string algorithm_names(Collective collective) {
   return names;
 }
 
-OptionBinding prefetch(std::optional<int>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            int units = 0;
-            if (given == "auto") {
-              field.reset();
-            } else if (!whole(units, 0, most).read(given)) {
-              field = units;
-            } else {
-              return "a number of units, 0 for none, or auto";
-            }
-            return {};
-          },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); },
-          .words = {"auto"}};
-}
-
 }  // namespace
 
 void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {
@@ -134,7 +118,8 @@ void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardO
   table.add({Effect::bits, "prefetch", "N",
              "Number of units (layers) to gather ahead of use; 0 disables prefetching; auto: 2, or fewer if "
              "--device-memory is short",
-             prefetch(shard.prefetch)},
+             or_word(shard.prefetch, "auto", {}, whole(shard.prefetch, 0, most),
+                     "a number of units, 0 for none, or auto")},
             {.unused = nothing_moves});
   table.add({Effect::bits, "reuse", "on|off",
              "Keep gathered parameters until another unit needs the buffer; off: gather before every use, as ZeRO "

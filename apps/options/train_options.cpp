@@ -101,18 +101,6 @@ OptionBinding dropout(ModelOptions& model) {
           .write = [&model] { return fmt::format("{}", models::dropout_of(model.sizes)); }};
 }
 
-/// Reads a number, or auto as 0.
-OptionBinding number_or_auto(int& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            int number = 0;
-            if (given != "auto" && whole(number, 0, most).read(given)) return "a number, or auto";
-            field = number;
-            return {};
-          },
-          .write = [&field] { return field == 0 ? std::string("auto") : fmt::format("{}", field); },
-          .words = {"auto"}};
-}
-
 /// Reads 0 or a factor above 1; up to 1, about half of all losses would be spikes.
 OptionBinding spike_factor(double& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
@@ -186,7 +174,8 @@ TrainTable declare(AskedOptions& asked) {
             {.usual = true, .plan = PlanRole::sized});
   table.add({Effect::rounding, "g-data", "N",
              "Number of rows (data-parallel pipelines); --g-inter × --g-data must equal the number of ranks",
-             number_or_auto(trainer.grid.g_data), "auto: ranks / g-inter"},
+             or_word(trainer.grid.g_data, "auto", 0, whole(trainer.grid.g_data, 0, most), "a number, or auto"),
+             "auto: ranks / g-inter"},
             {.usual = true, .plan = PlanRole::sized});
 
   declare_sharding(table, trainer, shard);

@@ -57,6 +57,12 @@ void expect_keys_and_values(const std::string& lines, const std::string& path) {
 
 }  // namespace
 
+const std::string* value_of(const std::vector<GivenFlag>& flags, std::string_view name) {
+  const auto found =
+      std::find_if(flags.begin(), flags.end(), [&](const GivenFlag& flag) { return flag.name == name; });
+  return found == flags.end() ? nullptr : &found->value;
+}
+
 NoEffect unused_if(std::function<bool()> condition, std::string reason) {
   return [condition = std::move(condition), reason = std::move(reason)] {
     return condition() ? reason : std::string();
@@ -348,6 +354,16 @@ std::string duration_text(std::chrono::seconds duration) {
     left %= unit_seconds;
   }
   return text.empty() ? "0s" : text;
+}
+
+std::vector<std::string> items_of(std::string_view text) {
+  std::vector<std::string> items;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    items.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
 }
 
 OptionBinding text(std::string& field) {

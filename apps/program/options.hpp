@@ -92,6 +92,8 @@ struct GivenFlag {
 
   friend bool operator==(const GivenFlag&, const GivenFlag&) = default;
 };
+/// Value of the flag in the list; null if it is not given.
+[[nodiscard]] const std::string* value_of(const std::vector<GivenFlag>& flags, std::string_view name);
 
 /// Value of one option after parsing.
 struct ResolvedOption {
@@ -198,6 +200,28 @@ template <std::integral T>
           .write = [&field] { return fmt::format("{}", field); }};
 }
 
+/// The same for a field that may be none, which is written as empty text.
+template <std::integral T>
+[[nodiscard]] OptionBinding whole(std::optional<T>& field, std::type_identity_t<T> low,
+                                  std::type_identity_t<T> high = std::numeric_limits<T>::max()) {
+  return {.read = [&field, low, high](const std::string& text) -> std::optional<std::string> {
+            T value{};
+            auto problem = whole(value, low, high).read(text);
+            if (!problem) field = value;
+            return problem;
+          },
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string(); }};
+}
+
+/// Integer from `low` to `high`; none for other text.
+template <std::integral T>
+[[nodiscard]] std::optional<T> parse_whole(const std::string& text, T low,
+                                           std::type_identity_t<T> high = std::numeric_limits<T>::max()) {
+  std::optional<T> value;
+  static_cast<void>(whole(value, low, high).read(text));
+  return value;
+}
+
 /// Number from `low` to `high`; `high` itself may be excluded.
 template <std::floating_point T>
 [[nodiscard]] OptionBinding real(T& field, std::type_identity_t<T> low,
@@ -242,6 +266,48 @@ template <typename T>
                 return std::string("?");
               },
           .words = std::move(names)};
+}
+
+/// `word` for the value `special`, or text that `other` reads. `valid` describes both.
+template <typename T>
+[[nodiscard]] OptionBinding or_word(T& field, std::string word, std::type_identity_t<T> special,
+                                    OptionBinding other, std::string valid) {
+  return {.read = [=, &field, read = other.read](const std::string& text) -> std::optional<std::string> {
+            if (text != word) return read(text) ? std::optional(valid) : std::nullopt;
+            field = special;
+            return {};
+          },
+          .write = [=, &field, write = other.write] { return field == special ? word : write(); },
+          .words = {word}};
+}
+
+/// Items of "a,b,c". Empty text is one empty item.
+[[nodiscard]] std::vector<std::string> items_of(std::string_view text);
+
+/// Items separated by commas. `read` returns none for an invalid item; `valid` describes valid lists.
+template <typename T>
+[[nodiscard]] OptionBinding list(
+    std::vector<T>& field, std::string valid, std::function<std::optional<T>(const std::string&)> read,
+    std::function<std::string(const T&)> write = [](const T& item) { return fmt::format("{}", item); },
+    std::vector<std::string> words = {}) {
+  return {.read = [&field, valid = std::move(valid),
+                   read = std::move(read)](const std::string& text) -> std::optional<std::string> {
+            std::vector<T> items;
+            for (const std::string& item : items_of(text)) {
+              std::optional<T> value = read(item);
+              if (!value) return valid;
+              items.push_back(std::move(*value));
+            }
+            field = std::move(items);
+            return {};
+          },
+          .write =
+              [&field, write = std::move(write)] {
+                std::string text;
+                for (const T& item : field) text += (text.empty() ? "" : ",") + write(item);
+                return text;
+              },
+          .words = std::move(words)};
 }
 
 [[nodiscard]] OptionBinding text(std::string& field);

@@ -42,16 +42,6 @@ OptionTable declare(Asked& asked) {
   return table;
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 /// Flag and path of the output.
 std::pair<const char*, const std::string&> target_of(const ReportOptions& options) {
   if (!options.csv.empty()) return {"--csv", options.csv};
@@ -84,7 +74,7 @@ ReportOptions parse_report_options(int argc, const char* const* argv) {
   if (options.info.any()) return options;
   if (options.runs.empty())
     fail(ErrorCode::usage, "run is missing; add the --metrics file of ranvier-train or its folder");
-  options.names = asked.names.empty() ? options.runs : split(asked.names);
+  options.names = asked.names.empty() ? options.runs : items_of(asked.names);
   if (options.names.size() != options.runs.size())
     fail(ErrorCode::usage, "--names {} has {} names for {} run{}; use one name per run", asked.names,
          options.names.size(), options.runs.size(), options.runs.size() == 1 ? "" : "s");

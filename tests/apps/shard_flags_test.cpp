@@ -105,7 +105,7 @@ TEST_CASE(
   CHECK(resolved_map(parse({"--data", "a"}))["parameter-tier-trained"] == "same");
   refused({"--train", "ln_f", "--parameter-tier-trained", "nvme"},
           "--parameter-tier-trained nvme needs directories");
-  refused({"--train", "ln_f", "--parameter-tier-trained", "disk"}, "or same");
+  refused({"--train", "ln_f", "--parameter-tier-trained", "disk"}, "nvme, same");
 }
 
 TEST_CASE("a run may resume with another sharding of the trained part, within rounding") {
