@@ -68,9 +68,9 @@ void declare_checkpoints(TrainTable& table, CheckpointOptions& options) {
   table.add({Effect::run, "checkpoint-every", "STEPS|TIME",
              "Interval between checkpoints, as in 500 (steps) or 30m; the run also ends with a checkpoint",
              steps_or_time(options), "30m"},
-            {.unused = no_checkpoints});
+            {.also = "save-interval save-steps", .unused = no_checkpoints});
   table.add({Effect::run, "checkpoint-keep", "N", "Number of newest checkpoints to keep", whole(options.keep, 1)},
-            {.unused = no_checkpoints});
+            {.also = "save-total-limit", .unused = no_checkpoints});
   table.add({Effect::run, "checkpoint-archive-every", "STEPS",
              "Never prune checkpoints whose step is a multiple of N; a run that resumes from an earlier step "
              "replaces them; 0 archives none",
@@ -85,14 +85,14 @@ void declare_checkpoints(TrainTable& table, CheckpointOptions& options) {
              "auto: resume from the newest complete checkpoint in --checkpoint, or start from scratch if none "
              "exists; PATH: resume from this checkpoint; none: start from scratch",
              text(options.resume)},
-            {.usual = true});
+            {.also = "load load-checkpoint resume-from-checkpoint", .usual = true});
   table.add({Effect::run, "resume-with", "FLAG,FLAG", "Flags that may differ from the checkpoint's values",
              flag_list(options.resume_with)},
             {.unused = unused_if([&options] { return !options.resumes(); }, "without --resume")});
   table.add({Effect::run, "time-limit", "TIME",
              "Time at which the scheduler ends the job, counted from the start of the program, as in 4h",
              duration(options.time_limit)},
-            {.usual = true});
+            {.also = "exit-duration-in-mins", .usual = true});
   table.add({Effect::run, "stop-before", "TIME",
              "Write a checkpoint (with --checkpoint) and stop this long before --time-limit",
              duration(options.stop_before), "a tenth of --time-limit, at most 5m"},

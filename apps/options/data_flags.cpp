@@ -92,12 +92,15 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
              "files, or a token file; several: PATH:WEIGHT,PATH:WEIGHT. Image models: a CIFAR-10 or CIFAR-100 "
              "binary file, a folder of such files, or synthetic",
              text(data.data)},
-            {.usual = true});
+            {.also = "data-path data-dir dataset dataset-name dataset-path train-data-path train-file input-bin",
+             .usual = true});
   table.add({Effect::decides, "tokenizer", "bytes|none|PATH",
              "Tokenizer of text: bytes, or a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
              "encoder.json and vocab.bpe, vocab.txt, .tiktoken); none: the data are tokens",
              tokenizer(data), "none for token files, otherwise the tokenizer next to --init-from, or bytes"},
-            {.usual = true, .for_text = true});
+            {.also = "vocab-file merge-file tokenizer-model tokenizer-name tokenizer-path tokenizer-name-or-path",
+             .usual = true,
+             .for_text = true});
   table.add({Effect::decides, "token-format", "NAME",
              "Format of --data: auto, text (any bytes), jsonl (one JSON object per line), llmc (header, then "
              "uint16 or uint32), uint16 (no header, as in nanoGPT), megatron (.bin and .idx)",
@@ -152,12 +155,13 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
   table.add({Effect::decides, "validation-split", "FRACTION",
              "Fraction of the data, taken from the end, for validation instead of training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"},
-            {.usual = true});
+            {.also = "split val-split", .usual = true});
   table.add({Effect::tells, "eval-every", "STEPS", "Validate every N steps; 0 disables",
              whole(trainer.eval_every, 0), "0, or at the end with --validation-split or --hellaswag"},
-            {.usual = true});
+            {.also = "eval-interval eval-steps", .usual = true});
   table.add({Effect::tells, "eval-samples", "N",
-             "Validate on the first N samples of the validation part; 0: on all", whole(data.eval_samples, 0)});
+             "Validate on the first N samples of the validation part; 0: on all", whole(data.eval_samples, 0)},
+            {.also = "eval-iters"});
   table.add(
       {Effect::run, "eval-only", "",
        "Only evaluate the weights of --init-from: on all data, or on the part that --validation-split selects",

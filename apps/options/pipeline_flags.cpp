@@ -62,7 +62,8 @@ void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer) {
   table.add(
       {Effect::bits, "chunks-per-rank", "N",
        "Model chunks per rank (interleaved pipeline): 1/N of the bubble, N times the messages; not with zb-h1",
-       whole(trainer.chunks_per_rank, 1, max_chunks)});
+       whole(trainer.chunks_per_rank, 1, max_chunks)},
+      {.also = "num-virtual-stages-per-pipeline-rank"});
   table.add({Effect::bits, "pipeline-limit", "N",
              "Largest number of microbatches in flight; 0: all with gpipe, what the schedule needs with "
              "--chunks-per-rank (per model chunk), otherwise --g-inter",
@@ -109,7 +110,10 @@ void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer) {
              "Activation checkpointing: keep one activation per N layers and recompute the others; auto: the N "
              "that needs the least memory",
              recompute(trainer.recompute, trainer.recompute_auto)},
-            {.usual = true, .plan = PlanRole::searched});
+            {.also = "gradient-checkpointing=auto activation-checkpointing=auto checkpoint-activations=auto "
+                     "recompute-activations=auto recompute-granularity",
+             .usual = true,
+             .plan = PlanRole::searched});
   using Saved = std::optional<models::SavedActivations>;
   // Bits differ only in half precision on a GPU.
   table.add({Effect::rounding, "saved-activations", "NAME",

@@ -89,7 +89,10 @@ void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardO
              "over a group, G: over all rows), or a name: " +
                  shard_names(),
              sharding(trainer.sharding)},
-            {.usual = true, .plan = PlanRole::searched, .unused = one_row});
+            {.also = "zero-stage stage fsdp=zero3 use-distributed-optimizer=zero1",
+             .usual = true,
+             .plan = PlanRole::searched,
+             .unused = one_row});
   table.add({Effect::rounding, "shard-trained", "NAME",
              "With frozen parameters: sharding of the trained ones; --shard is then for the frozen ones only",
              trained_sharding(trainer.trained_sharding), "same as --shard"},

@@ -100,13 +100,13 @@ void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::stri
        "zero-offload: also gradients; infinity-cpu: also parameters and activation checkpoints; infinity-nvme: "
        "activation checkpoints to host memory, the rest to files (--nvme)",
        all_tiers(tiers, offload)},
-      {.usual = true, .plan = PlanRole::searched});
+      {.also = "cpu-offload", .usual = true, .plan = PlanRole::searched});
   table.add({Effect::bits, "optimizer-tier", "NAME", "Tier of optimizer states: device, host or nvme",
              tier(tiers.optimizer)},
-            {.fixes = "offload"});
+            {.also = "offload-optimizer=host", .fixes = "offload"});
   table.add({Effect::bits, "parameter-tier", "NAME", "Tier of parameters between their uses: device, host or nvme",
              tier(tiers.parameters)},
-            {.fixes = "offload"});
+            {.also = "offload-param=host", .fixes = "offload"});
   table.add({Effect::bits, "parameter-tier-trained", "NAME",
              "With frozen parameters: tier of the trained ones: device, host or nvme",
              choice<std::optional<TierKind>>(tiers.trained_parameters, {{"device", TierKind::device},

@@ -190,6 +190,9 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& defaults = {});
 /// All options with resolved values, in the order of the help text.
 [[nodiscard]] std::vector<ResolvedOption> resolved(const TrainOptions& options);
 
+/// Table of all flags with their plain defaults. Any thread.
+[[nodiscard]] const TrainTable& train_table();
+
 /// Facts about a flag, given without dashes. Any thread. Throws ErrorCode::internal for an unknown flag.
 [[nodiscard]] const OptionTraits& traits_of(std::string_view flag);
 

@@ -19,9 +19,10 @@ void declare_watching(TrainTable& table, RunOptions& run) {
   table.add(
       {Effect::run, "tensorboard", "DIR",
        "Write a TensorBoard event file to this directory: metrics, generated texts, flags", text(run.tensorboard)},
-      {.plan = PlanRole::output});
+      {.also = "tensorboard-dir logging-dir report-to", .plan = PlanRole::output});
   table.add({Effect::run, "log-every", "STEPS", "Print every Nth step, and the first and the last",
-             whole(run.log_every, 1)});
+             whole(run.log_every, 1)},
+            {.also = "log-interval logging-steps"});
   table.add({Effect::run, "quiet", "",
              "Print only warnings, evaluations, generated texts, checkpoints and the final summary",
              switch_on(run.quiet)});

@@ -1,6 +1,5 @@
 #include "apps/plan/plan_options.hpp"
 
-#include "apps/options/other_names.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/host/cores.hpp"
 #include "runtime/machine/machine_profile.hpp"
@@ -180,7 +179,7 @@ Split split(int argc, const char* const* argv, const std::vector<std::string>& o
         std::vector<std::string> all = ours;
         all.insert(all.end(), theirs.begin(), theirs.end());
         const auto nearest = runtime::nearest_name(name, all);
-        if (const auto advice = advice_on_other_name(name, false))
+        if (const auto advice = train_table().advice_on_other_name(name, false))
           fail(ErrorCode::usage, "unknown flag --{}: {}", name, *advice);
         fail(ErrorCode::usage, "unknown flag --{}; {}", name,
              nearest ? fmt::format("did you mean --{}?", *nearest)

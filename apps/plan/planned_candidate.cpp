@@ -345,7 +345,7 @@ std::vector<GivenFlag> Planner::config_of(const Candidate& candidate, const Plan
   if (!is_given("prefetch")) flags.push_back({"prefetch", std::to_string(trial.trainer.prefetch)});
   // Order of the help text.
   std::vector<GivenFlag> ordered;
-  for (const ResolvedOption& option : resolved(TrainOptions()))
+  for (const ResolvedOption& option : default_flags())
     if (auto flag = taken(flags, option.name)) ordered.push_back(std::move(*flag));
   return ordered;
 }

@@ -31,6 +31,16 @@ std::vector<std::string> words_of_placeholder(const std::string& placeholder) {
   return words;
 }
 
+/// Value of `name` in names such as "half=bf16 dtype": empty without a value. None: not one of the names.
+std::optional<std::string> value_of_name(std::string_view names, std::string_view name) {
+  std::istringstream words{std::string(names)};
+  for (std::string word; words >> word;) {
+    const std::size_t equals = std::min(word.find('='), word.size());
+    if (word.substr(0, equals) == name) return word.substr(std::min(equals + 1, word.size()));
+  }
+  return {};
+}
+
 /// Value of a config file without enclosing quotes.
 std::string without_quotes(const std::string& value) {
   const bool begins = !value.empty() && (value.front() == '"' || value.front() == '\'');
@@ -196,13 +206,27 @@ void OptionTable::set(std::string_view name, std::string text, std::string origi
 
 std::string OptionTable::advice(std::string_view unknown) const {
   const bool is_key = !unknown.starts_with("-");
-  if (advise_)
-    if (auto known = advise_(without_dashes(unknown), is_key)) return *known;
+  if (auto other = advice_on_other_name(without_dashes(unknown), is_key)) return *other;
   std::vector<std::string> names;
   for (const auto& declared : options_) names.push_back(declared.option.name);
   const auto nearest = runtime::nearest_name(without_dashes(unknown), names);
   if (!nearest) return "--help lists the flags";
   return fmt::format("did you mean {}{}?", is_key ? "" : "--", *nearest);
+}
+
+std::optional<std::string> OptionTable::advice_on_other_name(std::string_view name, bool is_key) const {
+  std::string wanted(name);
+  std::replace(wanted.begin(), wanted.end(), '_', '-');
+  for (const auto& [names, remedy] : lacking_)
+    if (value_of_name(names, wanted)) return std::string(remedy);
+  for (const Declared& declared : options_)
+    if (const auto value = value_of_name(declared.traits.also, wanted))
+      return fmt::format("did you mean {}{}{}{}?", is_key ? "" : "--", declared.option.name,
+                         value->empty() ? ""
+                         : is_key       ? " = "
+                                        : " ",
+                         *value);
+  return {};
 }
 
 std::string OptionTable::advice_for_key(std::string_view unknown) const {

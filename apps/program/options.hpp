@@ -67,8 +67,9 @@ using NoEffect = std::function<std::string()>;
 
 /// Facts about an option that its text and binding do not show.
 struct OptionTraits {
-  bool usual = false;     ///< most runs use it: part of the help text without a heading
-  bool for_text = false;  ///< an error with models that read images
+  std::string_view also = {};  ///< names in other programs, separated by blanks; NAME=VALUE also gives the value
+  bool usual = false;          ///< most runs use it: part of the help text without a heading
+  bool for_text = false;       ///< an error with models that read images
   PlanRole plan = PlanRole::passed;
   std::string_view fixes = {};  ///< name of a searched option that the search leaves alone if this one is given
   NoEffect unused = {};         ///< null: the option always has an effect
@@ -116,9 +117,11 @@ class OptionTable {
   /// Appends arguments without a flag to `field`, in order. Without this call they are errors.
   void rest(std::vector<std::string>& field) { rest_ = &field; }
 
-  /// Remedy for an unknown name, given without leading dashes. Nothing: the error suggests the nearest option.
-  using Advice = std::function<std::optional<std::string>(std::string_view name, bool is_key)>;
-  void advise(Advice advice) { advise_ = std::move(advice); }
+  /// Sets the remedy for names of other programs, separated by blanks, for which there is no option.
+  void lacks(std::string_view names, std::string_view remedy) { lacking_.emplace_back(names, remedy); }
+  /// "did you mean --precision bf16?" for "bf16", or "did you mean precision = bf16?" if it is a key of a config file.
+  /// The name is without leading dashes; underscores count as dashes. None: no other program's name.
+  [[nodiscard]] std::optional<std::string> advice_on_other_name(std::string_view name, bool is_key) const;
 
   /// Reads the flags, then the config file if the option "config" was given. -h is short for --help.
   void parse(int argc, const char* const* argv);
@@ -164,7 +167,7 @@ class OptionTable {
   std::vector<Declared> options_;
   std::string concern_;
   std::vector<std::string>* rest_ = nullptr;
-  Advice advise_;
+  std::vector<std::pair<std::string_view, std::string_view>> lacking_;  // names, remedy
 };
 
 /// FNV-1a hash of names and values, without options that may differ between ranks.
