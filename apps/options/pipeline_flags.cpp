@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ranvier::apps {
@@ -58,6 +59,8 @@ OptionBinding rebalance(int& steps) {
 void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer) {
   const auto one_stage = [&trainer] { return trainer.grid.g_inter == 1; };
   const auto defers = [&trainer] { return actors::defers_weights(trainer.policy); };
+  std::vector<std::pair<std::string, Policy>> policies;
+  for (const Policy policy : actors::all_policies) policies.emplace_back(to_string(policy), policy);
   const char* const no_bubble = "with one stage, which has no bubble to fill";
   table.add(
       {Effect::bits, "chunks-per-rank", "N",
@@ -71,11 +74,7 @@ void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer) {
   table.add({Effect::bits, "policy", "NAME",
              "Pipeline schedule: message-driven, 1f1b or gpipe; zero-bubble and zb-h1 also defer weight gradients "
              "(zb-h1 in a fixed order)",
-             choice<Policy>(trainer.policy, {{"message-driven", Policy::message_driven},
-                                             {"1f1b", Policy::one_f_one_b},
-                                             {"gpipe", Policy::gpipe},
-                                             {"zero-bubble", Policy::zero_bubble},
-                                             {"zb-h1", Policy::zb_h1}})},
+             choice<Policy>(trainer.policy, std::move(policies))},
             {.usual = true,
              .plan = PlanRole::searched,
              .unused = unused_if(

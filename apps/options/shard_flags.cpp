@@ -1,6 +1,5 @@
 #include "apps/options/shard_flags.hpp"
 
-#include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "collectives/plans/topology.hpp"
 
@@ -67,6 +66,11 @@ std::string algorithm_names(Collective collective) {
 
 }  // namespace
 
+bool has_algorithm(Collective collective, std::string_view name) {
+  const auto all = collectives::algorithms(collective);
+  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+}
+
 void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {
   const auto is_one_row = [&trainer] { return trainer.grid.g_data == 1; };
   const NoEffect one_row = unused_if(is_one_row, "with one row (--g-data 1)");
@@ -108,14 +112,12 @@ void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardO
              "collective algorithms",
              text(shard.links)},
             {.unused = one_row});
-  for (const auto& [collective, field] : {std::pair{Collective::all_gather, &trainer.algorithms.all_gather},
-                                          {Collective::reduce_scatter, &trainer.algorithms.reduce_scatter},
-                                          {Collective::all_reduce, &trainer.algorithms.all_reduce}}) {
+  for (const auto& [collective, field] : algorithm_fields) {
     table.add(
         {collective == Collective::all_gather ? Effect::bits : Effect::rounding, to_string(collective), "NAME",
          fmt::format("Algorithm of the {}: auto (the fastest for --links){}", to_string(collective),
                      algorithm_names(collective)),
-         algorithm(*field, collective)},
+         algorithm(trainer.algorithms.*field, collective)},
         {.plan = PlanRole::searched, .unused = one_row});
   }
   table.add({Effect::bits, "prefetch", "N",

@@ -551,7 +551,8 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& run_defaults) {
     trainer.checkpoint_staging = actors::Snapshot::Options().staging_bytes;
 }
 
-TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, const RunDefaults& run_defaults) {
+TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, const RunDefaults& run_defaults,
+                                 const std::function<void(TrainOptions&)>& choose) {
   AskedOptions asked = defaults();
   TrainOptions& options = asked.options;
   options.trainer.precision.compute = run_defaults.precision;
@@ -562,6 +563,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, c
     options.run.request = Request::info;
     return options;
   }
+  if (choose) choose(options);
   resolve(asked, ranks, run_defaults);
   for (const std::string& note : table.unused()) options.notes.push_back("note: " + note);
   const std::int64_t steps = options.trainer.steps;

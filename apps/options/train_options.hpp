@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -176,9 +177,10 @@ struct RunDefaults {
 void resolve(AskedOptions& asked, int ranks, const RunDefaults& defaults = {});
 
 /// Parses, resolves and checks all options for a job of `ranks` ranks. Throws ErrorCode::usage, naming flag, value and
-/// remedy. With Request::info nothing else is resolved or checked.
+/// remedy. With Request::info nothing else is resolved or checked. `choose`: sets values before they are resolved.
 [[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks,
-                                               const RunDefaults& defaults = {});
+                                               const RunDefaults& defaults = {},
+                                               const std::function<void(TrainOptions&)>& choose = {});
 
 /// Manual of `program`, since every program that trains with launch() has these flags.
 [[nodiscard]] Manual train_manual(const char* program);

@@ -2,6 +2,7 @@
 
 #include "actors/predict/volume.hpp"
 #include "actors/states/algorithm_choice.hpp"
+#include "apps/options/shard_flags.hpp"
 #include "collectives/nccl/nccl_steps.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/simulation/phantom_device.hpp"
@@ -54,10 +55,10 @@ std::vector<int> nodes_of_column(const TrainerOptions& trainer, int stage) {
 std::optional<actors::PlanChoices> nccl_choices(const models::Architecture& architecture,
                                                 const TrainerOptions& trainer) {
   actors::AlgorithmNames names = trainer.algorithms;
-  for (std::string* const name : {&names.all_gather, &names.reduce_scatter, &names.all_reduce}) {
-    switch (collectives::nccl_mode(*name)) {
+  for (const auto& [collective, name] : algorithm_fields) {
+    switch (collectives::nccl_mode(names.*name)) {
       case collectives::NcclMode::own:
-        *name = "ring";
+        names.*name = "ring";
         break;
       case collectives::NcclMode::hierarchical:
         break;
@@ -111,13 +112,12 @@ Bound Bounds::of(const Candidate& candidate) {
   const models::Architecture& architecture = planner_->job().architecture;
   // The schedule is given for all candidates or chosen by this one. If it defers weight gradients, any number may be
   // deferred.
-  const bool waits =
-      candidate.policy != "message-driven" && candidate.policy != "1f1b" && candidate.policy != "gpipe";
+  const bool waits = candidate.policy.empty() || actors::defers_weights(actors::policy_from(candidate.policy));
   const auto [place, is_new] =
       computes_.try_emplace({candidate.g_inter, candidate.microbatch_size, candidate.recompute, waits});
   if (is_new) {
-    int recompute = 0;  // for auto and for given values, the lower bound: no recomputation
-    if (whole(recompute, 1).read(candidate.recompute)) recompute = 0;
+    // For auto and for given values, the lower bound: no recomputation.
+    const int recompute = parse_whole(candidate.recompute, 1).value_or(0);
     const int chunks = planner_->chunks_per_rank();
     const auto slices = actors::slice_layers(architecture, {.stages = candidate.g_inter, .chunks = chunks},
                                              planner_->layers_per_stage());

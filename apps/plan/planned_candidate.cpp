@@ -86,12 +86,11 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   if (!world && !here_) fail(ErrorCode::usage, "--world is missing; add the number of ranks, such as --world 64");
   world_ = here_ ? static_cast<int>(here_->nodes.size()) : number_of(*world);
   std::erase_if(given_, [](const GivenFlag& flag) { return traits_of(flag.name).plan == PlanRole::request; });
-  const auto batch =
-      std::find_if(given_.begin(), given_.end(), [](const GivenFlag& f) { return f.name == "batch-size"; });
-  if (batch == given_.end())
+  const std::string* const batch = value_of(given_, "batch-size");
+  if (batch == nullptr)
     fail(ErrorCode::usage,
          "--batch-size is missing; add the samples per step of all plans, such as --batch-size {}", 8 * world_);
-  batch_size_ = number_of(*batch);
+  batch_size_ = number_of({"batch-size", *batch});
   const auto node_size = taken(given_, "node-size");
   const bool counted = node_size && node_size->value != "0";  // instead of the actual nodes
   if (counted && here_) here_->nodes.clear();
@@ -171,9 +170,7 @@ std::int64_t Planner::items_of_sample() const {
   return architecture.targets > 0 ? architecture.targets : architecture.positions;
 }
 
-bool Planner::is_given(std::string_view flag) const {
-  return std::any_of(given_.begin(), given_.end(), [&](const GivenFlag& each) { return each.name == flag; });
-}
+bool Planner::is_given(std::string_view flag) const { return value_of(given_, flag) != nullptr; }
 
 std::vector<GivenFlag> Planner::flags_of(const Candidate& candidate) const {
   std::vector<GivenFlag> flags = given_;
@@ -193,7 +190,6 @@ TrainOptions Planner::options_of(const Candidate& candidate) const {
   AskedOptions asked = asked_;
   TrainOptions& options = asked.options;
   candidate.apply(options);
-  if (!candidate.may_have_files()) options.trainer.tiers.files.directories.clear();
   if (!here_) asked.world = world_;
   if (!here_ || here_->nodes.empty()) options.shard.node_size = node_size_;
   resolve(asked, world_);

@@ -1,6 +1,7 @@
 #include "apps/plan/ranking.hpp"
 
 #include "apps/memory/job_plan.hpp"
+#include "apps/options/shard_flags.hpp"
 #include "apps/plan/rows.hpp"
 #include "apps/program/flag_names.hpp"
 #include "runtime/base/error.hpp"
@@ -61,10 +62,9 @@ std::string signature(const PlannedCandidate& trial) {
                                &flow->reduce_batch, &flow->gather_gradient, &flow->refresh}) {
         for (const collectives::Hop& hop : *hops) {
           const auto& choice = plan.column->choices[static_cast<std::size_t>(hop.team)];
-          const std::string& asked = hop.collective == collectives::Collective::all_gather ? t.algorithms.all_gather
-                                     : hop.collective == collectives::Collective::reduce_scatter
-                                         ? t.algorithms.reduce_scatter
-                                         : t.algorithms.all_reduce;
+          const auto* const field = std::find_if(algorithm_fields.begin(), algorithm_fields.end(),
+                                                 [&](const auto& each) { return each.first == hop.collective; });
+          const std::string& asked = t.algorithms.*field->second;
           names.insert(fmt::format("{} {} {}", to_string(hop.team), to_string(hop.collective),
                                    nccl && asked == "auto" ? "nccl" : choice.algorithm_of(hop.collective).name));
         }
