@@ -1,6 +1,5 @@
 #include "apps/files/train_job.hpp"
 
-#include "apps/files/data_report.hpp"
 #include "apps/kernels/attention_flag.hpp"
 #include "apps/options/initial_weights.hpp"
 #include "models/families/bert_config.hpp"

@@ -79,18 +79,13 @@ Model load(const GenerateOptions& options) {
          "same folder",
          file.path().string());
   models::ModelSizes sizes = stored->sizes;
-  if (models::fills_masks(sizes))
-    fail(ErrorCode::usage,
-         "--weights {}: {} is a masked language model and cannot generate text; use weights of GPT-2 or LLaMA",
-         options.weights, models::family_name(sizes));
-  if (models::tells_classes(sizes))
-    fail(ErrorCode::usage,
-         "--weights {}: {} is a text classification model and cannot generate text; use weights of GPT-2 or LLaMA",
-         options.weights, models::family_name(sizes));
-  if (models::reads_images(sizes))
-    fail(ErrorCode::usage,
-         "--weights {}: {} is an image model and cannot generate text; use weights of GPT-2 or LLaMA",
-         options.weights, models::family_name(sizes));
+  const char* const other = models::fills_masks(sizes)     ? "a masked language model"
+                            : models::tells_classes(sizes) ? "a text classification model"
+                            : models::reads_images(sizes)  ? "an image model"
+                                                           : nullptr;
+  if (other != nullptr)
+    fail(ErrorCode::usage, "--weights {}: {} is {} and cannot generate text; use weights of GPT-2 or LLaMA",
+         options.weights, models::family_name(sizes), other);
   const runtime::DType precision =
       options.precision_given ? options.precision : apps::default_precision(options.device, options.gpu);
   models::set_precision(sizes, {precision, precision});

@@ -18,6 +18,13 @@ using actors::AlgorithmNames;
 
 }  // namespace
 
+actors::KeptAlgorithms names_of(const actors::PlanChoices& choices) {
+  actors::KeptAlgorithms names;
+  for (std::size_t team = 0; team < names.size(); ++team)
+    names[team] = {choices[team].all_gather, choices[team].reduce_scatter, choices[team].all_reduce};
+  return names;
+}
+
 SavedColumn saved_column(const actors::TrainerOptions& trainer, const actors::PlanChoices& choices, bool nccl) {
   const actors::ColumnShape shape = actors::column_shape(trainer);
   std::string sharding = to_string(trainer.sharding);
@@ -26,8 +33,7 @@ SavedColumn saved_column(const actors::TrainerOptions& trainer, const actors::Pl
   std::map<int, int> number_of;
   for (const int node : shape.node_of_row)
     column.nodes.push_back(number_of.try_emplace(node, static_cast<int>(number_of.size())).first->second);
-  for (std::size_t team = 0; team < choices.size(); ++team)
-    column.algorithms[team] = {choices[team].all_gather, choices[team].reduce_scatter, choices[team].all_reduce};
+  column.algorithms = names_of(choices);
   return column;
 }
 

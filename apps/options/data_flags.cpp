@@ -1,6 +1,6 @@
 #include "apps/options/data_flags.hpp"
 
-#include "apps/options/image_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 #include "apps/options/initial_weights.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/families/adapter_files.hpp"
@@ -111,7 +111,7 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
                                                {"uint16", TokenFormat::uint16},
                                                {"megatron", TokenFormat::megatron}})},
             {.for_text = true});
-  table.add(Effect::decides, special_tokens(data.specials),
+  table.add({Effect::decides, special_tokens(data.specials)},
             {.unused = unused_if([&data] { return data.gpt2.empty(); }, "without --tokenizer PATH")});
   table.add(
       {Effect::decides, "json-field", "NAME", "JSON lines: field with the document's text", text(data.json_field)},
@@ -343,31 +343,22 @@ void resolve_labels(TrainOptions& options) {
 
 void check_purpose(const TrainOptions& options) {
   const ModelOptions& model = options.model;
-  if (models::tells_classes(model.sizes)) {
-    if (const std::int64_t every = options.trainer.sample.every; every > 0)
-      fail(ErrorCode::usage,
-           "--sample-every {} needs a causal language model, but --model {} classifies; remove --sample-every",
-           every, model.name);
-    if (!options.data.hellaswag.empty())
-      fail(ErrorCode::usage,
-           "--hellaswag {} needs a causal language model, but --model {} classifies; remove --hellaswag",
-           options.data.hellaswag, model.name);
-    return;
-  }
-  if (!models::fills_masks(model.sizes)) {
+  const bool classifies = models::tells_classes(model.sizes);
+  if (!classifies && !models::fills_masks(model.sizes)) {
     if (options.data.documents == Documents::pad)
       fail(ErrorCode::usage, "--documents pad is for BERT and RoBERTa, but --model is {}; use --documents mask",
            model.name);
     return;
   }
+  const char* const purpose = classifies ? "classifies" : "fills masks";
   if (const std::int64_t every = options.trainer.sample.every; every > 0)
     fail(ErrorCode::usage,
-         "--sample-every {} needs a causal language model, but --model {} fills masks; remove --sample-every",
-         every, model.name);
+         "--sample-every {} needs a causal language model, but --model {} {}; remove --sample-every", every,
+         model.name, purpose);
   if (!options.data.hellaswag.empty())
-    fail(ErrorCode::usage,
-         "--hellaswag {} needs a causal language model, but --model {} fills masks; remove --hellaswag",
-         options.data.hellaswag, model.name);
+    fail(ErrorCode::usage, "--hellaswag {} needs a causal language model, but --model {} {}; remove --hellaswag",
+         options.data.hellaswag, model.name, purpose);
+  if (classifies) return;
   if (const std::string& prompts = options.data.prompt_field; !prompts.empty())
     fail(ErrorCode::usage,
          "--prompt-field {} needs a causal language model, but --model {} fills masks; remove --prompt-field",

@@ -23,7 +23,6 @@ struct TrainFlag {
 class TrainTable : public OptionTable {
  public:
   void add(TrainFlag flag, OptionTraits traits = {});
-  void add(OptionEffect effect, Option option, OptionTraits traits = {});
 };
 
 /// Name among resolved options of the fingerprint of --data and --tokenizer (data_content()). Their paths may change,

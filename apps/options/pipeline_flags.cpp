@@ -1,4 +1,4 @@
-#include "apps/options/pipeline_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 
 #include <fmt/format.h>
 

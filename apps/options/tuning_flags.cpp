@@ -1,4 +1,4 @@
-#include "apps/options/tuning_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 
 #include "models/families/adapter_files.hpp"
 #include "runtime/base/error.hpp"

@@ -2,6 +2,7 @@
 
 #include "actors/predict/volume.hpp"
 #include "actors/states/algorithm_choice.hpp"
+#include "apps/memory/shard_table.hpp"
 #include "apps/options/shard_flags.hpp"
 #include "collectives/nccl/nccl_steps.hpp"
 #include "runtime/base/arithmetic.hpp"
@@ -39,15 +40,6 @@ Cut cut_of(int row_samples, int microbatch) {
 
 Cut cut_of(const TrainerOptions& trainer) {
   return cut_of(trainer.batch_size / trainer.grid.g_data, trainer.microbatch_size);
-}
-
-std::vector<int> nodes_of_column(const TrainerOptions& trainer, int stage) {
-  std::vector<int> nodes;
-  for (int row = 0; row < trainer.grid.g_data; ++row) {
-    const auto rank = static_cast<std::size_t>(stage * trainer.grid.g_data + row);
-    nodes.push_back(trainer.node_of.empty() ? 0 : trainer.node_of.at(rank));
-  }
-  return nodes;
 }
 
 /// Algorithms that bound NCCL's traffic: its own are counted as rings, which is never too much. None if NCCL carries
@@ -176,17 +168,7 @@ actors::VolumeCounter& Bounds::counter_of(const PlannedCandidate& trial, const a
                   plan.parameters.options.pulls, fmt::join(nodes, ","), fmt::join(shape.node_of_row, ","));
   for (const collectives::PlanChoice& choice : choices)
     key += fmt::format(" {} {} {}", choice.all_gather, choice.reduce_scatter, choice.all_reduce);
-  return counters_
-      .try_emplace(key, actors::VolumeOptions{.node_of = std::move(nodes),
-                                              .node_of_row = shape.node_of_row,
-                                              .group_size = shape.group_size,
-                                              .algorithms = choices,
-                                              .links = trainer.links,
-                                              .precision = trainer.precision,
-                                              .parameters = trainer.tiers.parameters,
-                                              .trained_parameters = trainer.tiers.trained_parameters,
-                                              .pulls = plan.parameters.options.pulls})
-      .first->second;
+  return counters_.try_emplace(key, volume_options(trainer, plan, std::move(nodes), choices)).first->second;
 }
 
 /// Lower bound of the link time: each node sends on average an equal share of all bytes through one port per direction.

@@ -38,7 +38,9 @@ struct ReportContext {
 /// One line for a search without result: none_runs(), or the memory that the closest candidate lacks.
 [[nodiscard]] std::string why_none(const Ranking& ranking);
 /// Flags that save memory: "use more ranks, …".
-[[nodiscard]] std::string memory_remedy(const ReportContext& context);
+[[nodiscard]] std::string memory_remedy(runtime::DType precision);
+/// Lines about the candidate that exceeds the capacity by the least.
+[[nodiscard]] std::string closest_text(const Closest& closest);
 /// Text for a search in which nothing fits: the closest candidate, and flags that save memory.
 [[nodiscard]] std::string nothing_fits(const Ranking& ranking, const ReportContext& context);
 [[nodiscard]] BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context);

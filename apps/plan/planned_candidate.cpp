@@ -3,6 +3,7 @@
 #include "actors/schedule/slice_order.hpp"
 #include "apps/files/train_job.hpp"
 #include "apps/memory/job_plan.hpp"
+#include "apps/memory/saved_column.hpp"
 #include "apps/program/default_precision.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "runtime/base/error.hpp"
@@ -68,13 +69,6 @@ std::string class_of(const models::Layer& layer, int positions) {
   const auto parts = layer.parts();
   return text +
          fmt::format("; {} {} {}", parts.forward.size(), parts.backward_input.size(), parts.backward_weight.size());
-}
-
-actors::KeptAlgorithms names_of(const actors::PlanChoices& choices) {
-  actors::KeptAlgorithms names;
-  for (std::size_t team = 0; team < names.size(); ++team)
-    names[team] = {choices[team].all_gather, choices[team].reduce_scatter, choices[team].all_reduce};
-  return names;
 }
 
 }  // namespace
@@ -329,6 +323,14 @@ PlannedCandidate Planner::plan(const Candidate& candidate) const {
     if (trial.needs.device == before) break;  // nothing is gathered ahead
   }
   return trial;
+}
+
+Candidate Planner::smallest_like(Candidate candidate) const {
+  if (!is_given("microbatch-size")) candidate.microbatch_size = 1;
+  if (!candidate.recompute.empty()) candidate.recompute = "auto";
+  if (!candidate.policy.empty()) candidate.policy = "1f1b";
+  if (!candidate.algorithms.empty()) candidate.algorithms = "auto";
+  return candidate;
 }
 
 std::vector<GivenFlag> Planner::config_of(const Candidate& candidate, const PlannedCandidate& trial) const {

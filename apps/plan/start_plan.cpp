@@ -119,7 +119,7 @@ std::vector<GivenFlag> changes_of(const std::vector<GivenFlag>& given, std::vect
 }
 
 [[noreturn]] void refuse(const Ranking& ranking, const ReportContext& context) {
-  const std::string remedies = memory_remedy(context);
+  const std::string remedies = memory_remedy(context.precision);
   if (ranking.closest)
     fail(ErrorCode::memory, "--plan auto: nothing fits {} ranks: {} (closest of {} candidates: {}); {}",
          context.world, ranking.closest->lacks, ranking.candidates, ranking.closest->candidate.text(), remedies);

@@ -3,7 +3,6 @@
 #include "apps/program/options.hpp"
 #include "apps/report/report_page.hpp"
 #include "apps/report/run_file.hpp"
-#include "apps/report/timeline.hpp"
 #include "runtime/files/atomic_file.hpp"
 
 #include <algorithm>
@@ -128,19 +127,13 @@ std::string write_report(const ReportOptions& options) {
   std::vector<RunFile> runs;
   for (std::size_t r = 0; r < paths.size(); ++r) runs.push_back(read_run(paths[r], options.names[r]));
   if (!options.timeline.empty()) {
-    const std::string picture = timeline_file(runs.front(), options.title);
-    runtime::AtomicFile file(options.timeline);
-    file.append(picture.data(), picture.size());
-    file.commit();
+    runtime::write_file(options.timeline, timeline_file(runs.front(), options.title));
     return fmt::format("timeline: {}\n", options.timeline);
   }
   std::string title = options.title;
   if (title.empty())
     for (const std::string& name : options.names) title += (title.empty() ? "" : ", ") + name;
-  const std::string page = report_page(runs, title, options.price);
-  runtime::AtomicFile file(options.output);
-  file.append(page.data(), page.size());
-  file.commit();
+  runtime::write_file(options.output, report_page(runs, title, options.price));
   return fmt::format("report: {}\n", options.output);
 }
 

@@ -243,8 +243,8 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     int status = 0;
     std::vector<std::string> missing;
     do {
-      run.emplace(*session, *watch, options, job, signals ? &*signals : nullptr, page ? &page->run() : nullptr,
-                  missing, began);
+      run.emplace(*session, *watch, options, job, build, signals ? &*signals : nullptr,
+                  page ? &page->run() : nullptr, missing, began);
       status = run->execute();
       if (run->rollback()) go_back(options, *run);
     } while (run->rollback());

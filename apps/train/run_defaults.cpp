@@ -2,6 +2,7 @@
 
 #include "apps/program/agreement.hpp"
 #include "apps/program/default_precision.hpp"
+#include "apps/view/history.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/machine/machine_profile.hpp"
@@ -70,12 +71,6 @@ std::optional<RecordedOptions> recorded_options(const std::vector<GivenFlag>& gi
   }
 }
 
-/// Empty if the flag is not recorded.
-std::string text_of(const RecordedOptions& recorded, std::string_view flag) {
-  const auto* const value = recorded.options.if_contains(flag);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
 /// Default for the machine of --profile, if --world simulates ranks.
 std::optional<RunDefaults> imagined_precision(const std::vector<GivenFlag>& given) {
   const std::string profile = text_of(given, "profile");
@@ -103,11 +98,11 @@ RunDefaults run_defaults(runtime::MpiSession& session, const std::vector<GivenFl
         fmt::format("default of this GPU{}{}", all_have_bf16 ? "" : ", which has no bf16", how_to_change);
   if (session.rank() == 0) {
     if (const auto recorded = recorded_options(given)) {
-      const auto precision = dtype_of(text_of(*recorded, "precision"));
+      const auto precision = dtype_of(text_of(recorded->options, "precision"));
       if (precision && *precision != chosen.precision)
         chosen = {*precision, fmt::format("from {}", recorded->checkpoint), {}};
       for (const auto& option : recorded->options)
-        if (const std::string value = text_of(*recorded, option.key()); !value.empty())
+        if (const std::string value = text_of(recorded->options, option.key()); !value.empty())
           chosen.recorded[option.key()] = value;
     } else if (auto imagined = imagined_precision(given); imagined && device == DeviceFlag::cuda) {
       chosen = std::move(*imagined);

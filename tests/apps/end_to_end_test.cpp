@@ -377,7 +377,7 @@ TEST_CASE_FIXTURE(Fixture,
   INFO(outcome.output);
   CHECK(outcome.status == 1);
   CHECK(outcome.output.find("does not fit") != std::string::npos);
-  CHECK(outcome.output.find("these together make ") != std::string::npos);
+  CHECK(outcome.output.find("make the job fit (planned):") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture,
