@@ -1,4 +1,5 @@
-// Timed operations of each kind of work, and matrix multiplications of linear layers, forward and backward. Pure except for queueing; loop thread only.
+// Timed operations of each kind of work, and matrix multiplications of linear layers, forward and backward. Pure
+// except for queueing; loop thread only.
 #pragma once
 
 #include "apps/bench/work_timer.hpp"

@@ -2,7 +2,7 @@
 
 #include "apps/bench/kernel_cases.hpp"
 #include "apps/program/data_sheet.hpp"
-#include "apps/program/default_precision.hpp"
+#include "apps/program/device_flag.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/host/cores.hpp"

@@ -1,5 +1,5 @@
-// Times work on a device stream, on all ranks of a machine at the same time or on one rank, and fits rates to the times.
-// Loop thread only.
+// Times work on a device stream, on all ranks of a machine at the same time or on one rank, and fits rates to the
+// times. Loop thread only.
 #pragma once
 
 #include "apps/bench/bench_rank.hpp"

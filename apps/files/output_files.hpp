@@ -1,5 +1,5 @@
-// Checks of a run's outputs before training: no conflicts with each other or with inputs, writable, enough disk space;
-// and the file of --trace, with spans of all ranks for Chrome or Perfetto. Rank 0.
+// Checks of a run's outputs before training: no conflicts with each other or with inputs, writable, enough disk space.
+// Also the file of --trace, with spans of all ranks for Chrome or Perfetto. Rank 0.
 #pragma once
 
 #include "apps/options/train_options.hpp"

@@ -1,6 +1,6 @@
 #include "apps/files/train_job.hpp"
 
-#include "apps/kernels/attention_flag.hpp"
+#include "apps/kernels/kernel_choice.hpp"
 #include "apps/options/initial_weights.hpp"
 #include "models/families/bert_config.hpp"
 #include "models/families/model.hpp"

@@ -1,6 +1,6 @@
 // ranvier-generate: generates text with a trained model. Text goes to stdout, everything else to stderr.
 #include "apps/generate/generate_options.hpp"
-#include "apps/program/default_precision.hpp"
+#include "apps/program/device_flag.hpp"
 #include "apps/program/print_error.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/families/adapter_files.hpp"

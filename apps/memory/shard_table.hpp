@@ -1,4 +1,5 @@
-// Traffic of a column; cost of the chosen sharding compared with all named ones, for --dry-run. Pure functions, callable from any thread.
+// Traffic of a column; cost of the chosen sharding compared with all named ones, for --dry-run. Pure functions, callable
+// from any thread.
 #pragma once
 
 #include "actors/predict/volume.hpp"

@@ -25,7 +25,6 @@ namespace {
 using models::Documents;
 using models::TokenFormat;
 
-constexpr int most = 1 << 30;
 constexpr int byte_tokens = 256;
 
 OptionBinding tokenizer(DataOptions& data) {
@@ -136,16 +135,17 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
             {.for_text = true});
   table.add({Effect::decides, "document-end", "TOKEN",
              "Last token of each document in token files without an index, for --documents mask and pad",
-             whole(data.document_end, 0, most), "the --tokenizer's end of text"},
+             whole(data.document_end, 0, max_count), "the --tokenizer's end of text"},
             {.for_text = true});
   table.add({Effect::decides, "mlm-probability", "FRACTION",
              "Fraction of tokens selected for masked language modelling (BERT, RoBERTa): 80 % become the mask "
              "token, 10 % a random token, 10 % stay unchanged",
              share(data.mlm_probability)},
             {.for_text = true, .unused = no_masks});
-  table.add({Effect::decides, "mask-token", "N", "Token id of the mask; auto: the tokenizer's, or 256 for bytes",
-             or_word(data.mask_token, "auto", {}, whole(data.mask_token, 0, most), "a token id, or auto"), "auto"},
-            {.for_text = true, .unused = no_masks});
+  table.add(
+      {Effect::decides, "mask-token", "N", "Token id of the mask; auto: the tokenizer's, or 256 for bytes",
+       or_word(data.mask_token, "auto", {}, whole(data.mask_token, 0, max_count), "a token id, or auto"), "auto"},
+      {.for_text = true, .unused = no_masks});
   table.add({Effect::decides, "shuffle", "on|off", "Train on samples in random order, different in each epoch",
              toggle(data.shuffle)});
   table.add({Effect::decides, "augment", "on|off",
@@ -177,7 +177,7 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
              text(data.sample_prompt), "the BOS or end-of-text token; with --tokenizer bytes a newline"},
             {.for_text = true, .unused = no_samples});
   table.add({Effect::tells, "sample-tokens", "N", "Tokens of each text that --sample-every generates",
-             whole(trainer.sample.tokens, 1, most)},
+             whole(trainer.sample.tokens, 1, max_count)},
             {.for_text = true, .unused = no_samples});
 }
 

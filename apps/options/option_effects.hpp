@@ -14,6 +14,9 @@ namespace ranvier::apps {
 
 using Effect = OptionEffect;
 
+/// Largest value of flags for sizes and counts. Keeps products of two of them inside 64 bits.
+inline constexpr int max_count = 1 << 30;
+
 /// An option of ranvier-train. The effect comes first, so that no declaration omits it.
 struct TrainFlag {
   OptionEffect effect;

@@ -15,12 +15,11 @@ namespace {
 
 constexpr int rebalance_steps = 5;
 constexpr int max_chunks = 1 << 10;
-constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 
 OptionBinding recompute(int& interval, bool& automatic) {
   return {.read = [&interval, &automatic](const std::string& given) -> std::optional<std::string> {
             int layers = 0;
-            if (given != "off" && given != "auto" && whole(layers, 1, most).read(given))
+            if (given != "off" && given != "auto" && whole(layers, 1, max_count).read(given))
               return "a number of layers, auto or off";
             interval = layers;
             automatic = given == "auto";
@@ -37,9 +36,9 @@ OptionBinding recompute(int& interval, bool& automatic) {
 /// Reads "7,7,6", or auto as an empty list.
 OptionBinding layers_per_stage(std::vector<int>& field) {
   constexpr const char* valid = "a number of layers above 0 for each stage, as in 7,7,6, or auto";
-  return or_word(field, "auto", {},
-                 list<int>(field, valid, [](const std::string& layers) { return parse_whole(layers, 1, most); }),
-                 valid);
+  return or_word(
+      field, "auto", {},
+      list<int>(field, valid, [](const std::string& layers) { return parse_whole(layers, 1, max_count); }), valid);
 }
 
 /// Reads on as rebalance_steps and off as 0.
@@ -70,7 +69,7 @@ void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer) {
   table.add({Effect::bits, "pipeline-limit", "N",
              "Largest number of microbatches in flight; 0: all with gpipe, what the schedule needs with "
              "--chunks-per-rank (per model chunk), otherwise --g-inter",
-             whole(trainer.pipeline_limit, 0, most)});
+             whole(trainer.pipeline_limit, 0, max_count)});
   table.add({Effect::bits, "policy", "NAME",
              "Pipeline schedule: message-driven, 1f1b or gpipe; zero-bubble and zb-h1 also defer weight gradients "
              "(zb-h1 in a fixed order)",
@@ -87,7 +86,7 @@ void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer) {
   table.add({Effect::bits, "deferred-limit", "N",
              "Largest number of microbatches with deferred weight gradients, per model chunk; 0 defers none; auto: "
              "s + 1 on stage s (the first is 0), s + 2 with several chunks, 1 with --recompute",
-             or_word(trainer.deferred_limit, "auto", {}, whole(trainer.deferred_limit, 0, most),
+             or_word(trainer.deferred_limit, "auto", {}, whole(trainer.deferred_limit, 0, max_count),
                      "a number of microbatches, 0 for none, or auto")},
             {.unused = [=, &trainer]() -> std::string {
               if (one_stage()) return no_bubble;

@@ -18,7 +18,6 @@ using collectives::Collective;
 
 namespace {
 
-constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 constexpr int imagined_node_size = 8;
 constexpr std::string_view as_shard = "same";  // --shard-trained
 
@@ -102,10 +101,10 @@ void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardO
              trained_sharding(trainer.trained_sharding), "same as --shard"},
             {.fixes = "shard", .unused = one_row});
   table.add({Effect::rounding, "group-size", "N", "Rows per group (letter I of --shard); must divide --g-data",
-             whole(trainer.group_size, 0, most), "the rows on one node"},
+             whole(trainer.group_size, 0, max_count), "the rows on one node"},
             {.plan = PlanRole::searched, .unused = one_row});
   table.add({Effect::rounding, "node-size", "N", "Ranks per node, as if rank r were on node r / N; 0 asks MPI",
-             whole(shard.node_size, 0, most), "0; with --world 8, or all ranks if fewer"},
+             whole(shard.node_size, 0, max_count), "0; with --world 8, or all ranks if fewer"},
             {.plan = PlanRole::machine});
   table.add({Effect::rounding, "links", "FILE",
              "JSON file with measured latencies and bandwidths (ranvier-bench --write-links), for the choice of "
@@ -123,7 +122,7 @@ void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardO
   table.add({Effect::bits, "prefetch", "N",
              "Number of units (layers) to gather ahead of use; 0 disables prefetching; auto: 2, or fewer if "
              "--device-memory is short",
-             or_word(shard.prefetch, "auto", {}, whole(shard.prefetch, 0, most),
+             or_word(shard.prefetch, "auto", {}, whole(shard.prefetch, 0, max_count),
                      "a number of units, 0 for none, or auto")},
             {.unused = nothing_moves});
   table.add({Effect::bits, "reuse", "on|off",

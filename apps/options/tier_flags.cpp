@@ -19,8 +19,6 @@ namespace {
 using actors::TierKind;
 using actors::TierOptions;
 
-constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
-
 OptionBinding tier(TierKind& field) {
   return choice<TierKind>(field,
                           {{"device", TierKind::device}, {"host", TierKind::host}, {"nvme", TierKind::nvme}});
@@ -132,11 +130,11 @@ void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::stri
   table.add(
       {Effect::bits, "bucket-size", "N",
        "Elements per optimizer bucket, the unit of transfer and update of offloaded states; at least 512 per shard",
-       whole(tiers.bucket_elements, 1, most)});
-  table.add(
-      {Effect::bits, "chunk-buckets", "N",
-       "Optimizer buckets per gradient chunk, which is reduced as one operation; or all",
-       or_word(tiers.chunk_buckets, "all", 0, whole(tiers.chunk_buckets, 1, most), "a number of buckets, or all")});
+       whole(tiers.bucket_elements, 1, max_count)});
+  table.add({Effect::bits, "chunk-buckets", "N",
+             "Optimizer buckets per gradient chunk, which is reduced as one operation; or all",
+             or_word(tiers.chunk_buckets, "all", 0, whole(tiers.chunk_buckets, 1, max_count),
+                     "a number of buckets, or all")});
   table.add({Effect::bits, "optimizer-step", "NAME",
              "Processor of the AdamW step for states off the device: device or host",
              choice<actors::StepLocation>(

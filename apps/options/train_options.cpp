@@ -7,7 +7,7 @@
 #include "apps/options/initial_weights.hpp"
 #include "apps/options/shard_flags.hpp"
 #include "apps/options/tier_flags.hpp"
-#include "apps/program/default_precision.hpp"
+#include "apps/program/device_flag.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
@@ -23,7 +23,6 @@ using actors::Policy;
 using BadAction = actors::BadStepOptions::Action;
 using Decay = actors::LearningRateOptions::Decay;
 
-constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 constexpr int default_batch_size = 16;
 constexpr int default_microbatch_size = 4;
 constexpr std::string_view no_size = "none";  // value of a size that the model's family lacks
@@ -65,7 +64,7 @@ OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
   return {.read = [&model, which, least](const std::string& given) -> std::optional<std::string> {
             int* const field = models::find_size(model.sizes, which);
             if (field == nullptr && given == no_size) return {};
-            return whole(field != nullptr ? *field : model.other_sizes[which], least, most).read(given);
+            return whole(field != nullptr ? *field : model.other_sizes[which], least, max_count).read(given);
           },
           .write =
               [&model, which] {
@@ -183,13 +182,13 @@ TrainTable declare(AskedOptions& asked) {
 
   table.concern("Grid");
   table.add({Effect::bits, "g-inter", "N", "Number of pipeline stages; at most the number of blocks (--layers)",
-             whole(trainer.grid.g_inter, 1, most)},
+             whole(trainer.grid.g_inter, 1, max_count)},
             {.also = "pipeline-model-parallel-size pipeline-parallel-size num-stages pp",
              .usual = true,
              .plan = PlanRole::sized});
   table.add({Effect::rounding, "g-data", "N",
              "Number of rows (data-parallel pipelines); --g-inter × --g-data must equal the number of ranks",
-             or_word(trainer.grid.g_data, "auto", 0, whole(trainer.grid.g_data, 0, most), "a number, or auto"),
+             or_word(trainer.grid.g_data, "auto", 0, whole(trainer.grid.g_data, 0, max_count), "a number, or auto"),
              "auto: ranks / g-inter"},
             {.also = "data-parallel-size dp", .usual = true, .plan = PlanRole::sized});
 
@@ -198,14 +197,14 @@ TrainTable declare(AskedOptions& asked) {
   table.concern("Batch");
   table.add({Effect::decides, "batch-size", "N",
              "Samples per step over all ranks (global batch size); must be a multiple of --g-data",
-             whole(trainer.batch_size, 1, most), "16, rounded up to a multiple of --g-data"},
+             whole(trainer.batch_size, 1, max_count), "16, rounded up to a multiple of --g-data"},
             {.also = "global-batch-size train-batch-size total-batch-size gradient-accumulation-steps "
                      "grad-accum-steps accumulate-grad-batches",
              .usual = true,
              .plan = PlanRole::required});
   table.add(
-      {Effect::rounding, "microbatch-size", "N", "Samples per microbatch", whole(trainer.microbatch_size, 1, most),
-       "4, at most --batch-size / --g-data"},
+      {Effect::rounding, "microbatch-size", "N", "Samples per microbatch",
+       whole(trainer.microbatch_size, 1, max_count), "4, at most --batch-size / --g-data"},
       {.also =
            "micro-batch-size per-device-train-batch-size per-device-eval-batch-size train-micro-batch-size-per-gpu",
        .usual = true,
@@ -398,8 +397,8 @@ TrainTable declare(AskedOptions& asked) {
   table.add(
       {Effect::run, "dry-run", "", "Print configuration and memory needs, then stop", switch_on(asked.dry_run)},
       {.usual = true, .plan = PlanRole::request});
-  table.add({Effect::run, "world", "N", "Number of ranks to assume with --dry-run", whole(asked.world, 0, most),
-             "the job's"},
+  table.add({Effect::run, "world", "N", "Number of ranks to assume with --dry-run",
+             whole(asked.world, 0, max_count), "the job's"},
             {.plan = PlanRole::machine});
   declare_info(table, run.info);
   return table;

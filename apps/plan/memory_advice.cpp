@@ -45,7 +45,7 @@ std::vector<GivenFlag> flags_of(const TrainOptions& options) {
 
 runtime::MachineProfile machine_of(const TrainOptions& options, const JobCapacity& capacity) {
   runtime::MachineProfile machine;
-  machine.name = "of this job";
+  machine.name = "this job";
   machine.gpu = options.device.device == DeviceFlag::cuda;
   machine.device_memory = capacity.device_bytes.value_or(0);
   if (machine.gpu && capacity.device_bytes) machine.device_memory += runtime::cuda_reserve_bytes;

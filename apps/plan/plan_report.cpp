@@ -110,6 +110,15 @@ std::string links_table(const Ranking& ranking) {
 
 }  // namespace
 
+ReportContext report_context(const Planner& planner, double price_per_hour) {
+  return {.profile = &planner.profile(),
+          .world = planner.world(),
+          .batch_size = planner.batch_size(),
+          .precision = planner.precision(),
+          .price_per_hour = price_per_hour,
+          .item = planner.job().item};
+}
+
 std::optional<double> cost_per_million(const Prediction& prediction, const ReportContext& context) {
   if (context.price_per_hour <= 0 || prediction.tokens_per_second <= 0) return {};
   return context.price_per_hour * context.world / 3600 / prediction.tokens_per_second * 1e6;

@@ -22,6 +22,9 @@ struct ReportContext {
   std::string item = "token";
 };
 
+/// `price_per_hour`: as in ReportContext. The planner's profile outlives the context.
+[[nodiscard]] ReportContext report_context(const Planner& planner, double price_per_hour);
+
 /// Cost per million tokens; none if the price is unknown.
 [[nodiscard]] std::optional<double> cost_per_million(const actors::Prediction& prediction,
                                                      const ReportContext& context);

@@ -38,14 +38,8 @@ std::function<void(const SearchProgress&)> teller(const PlanTools& tools, const 
   };
 }
 
-ReportContext context_of(const PlanOptions& options, const Planner& planner) {
-  const MachineProfile& profile = planner.profile();
-  return {.profile = &profile,
-          .world = planner.world(),
-          .batch_size = planner.batch_size(),
-          .precision = planner.precision(),
-          .price_per_hour = options.price > 0 ? options.price : profile.price_per_hour,
-          .item = planner.job().item};
+double price_of(const PlanOptions& options, const MachineProfile& profile) {
+  return options.price > 0 ? options.price : profile.price_per_hour;
 }
 
 /// Path of the profile's link file, next to --write-config.
@@ -114,8 +108,8 @@ PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchL
     limits.progress = teller(tools, fmt::format("{} ranks", world));
     std::vector<GivenFlag> flags = options.train;
     flags.push_back({"world", std::to_string(world)});
-    points.push_back(scaling_point(flags, profile, options.price > 0 ? options.price : profile.price_per_hour,
-                                   *costs, tools.predict, limits, options.all_rows));
+    points.push_back(
+        scaling_point(flags, profile, price_of(options, profile), *costs, tools.predict, limits, options.all_rows));
     if (!tools.print) continue;
     const ScalingPoint& point = points.back();
     tools.print(point.best
@@ -154,7 +148,7 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
   for (const Scenario& scenario : scenarios) {
     const Planner planner(flags_in(scenario, options.train), scenario.profile);
     check_links(planner);
-    const ReportContext context = context_of(options, planner);
+    const ReportContext context = report_context(planner, price_of(options, scenario.profile));
     actors::PredictionOptions how = usual_prediction(planner.world());
     if (options.all_rows) how.distinct_only = !*options.all_rows;
     how.disturbances = disturbances_of(scenario, planner);

@@ -4,7 +4,7 @@
 #include "apps/files/train_job.hpp"
 #include "apps/memory/job_plan.hpp"
 #include "apps/memory/saved_column.hpp"
-#include "apps/program/default_precision.hpp"
+#include "apps/program/device_flag.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"

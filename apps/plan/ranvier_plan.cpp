@@ -58,11 +58,6 @@ int main(int argc, char** argv) {
     if (const std::string found = apps::add_found_profile(options, apps::profile_search_path()); !found.empty())
       status.print("profile: " + found, true);
     const apps::PlanTools tools{
-        .predict = actors::predict,
-        .costs = [](const runtime::MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
-          return std::make_unique<runtime::ProfileCosts>(profile);
-        },
-        .read_profile = runtime::read_machine_profile,
         .print = [&status](const std::string& text, bool stays) { status.print(text, stays); }};
     const apps::PlanResult result = apps::run_plan(options, tools);
     status.clear();

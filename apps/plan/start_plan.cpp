@@ -209,12 +209,7 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
       rank_candidates(planner, *costs, tools.predict,
                       {.best = 1, .simulations = max_simulations, .threads = runtime::available_cores()},
                       usual_prediction(planner.world()));
-  const ReportContext context{.profile = &profile,
-                              .world = planner.world(),
-                              .batch_size = planner.batch_size(),
-                              .precision = planner.precision(),
-                              .price_per_hour = 0,
-                              .item = planner.job().item};
+  const ReportContext context = report_context(planner, 0);
   if (ranking.best.empty()) refuse(ranking, context);
   const Ranked& best = ranking.best.front();
   StartPlan plan{.candidate = best.candidate,
@@ -269,14 +264,9 @@ std::optional<StartPlan> plan_start(MpiSession& session, const std::vector<Given
   StartPlan plan;
   on_all_ranks(session, [&] {
     if (session.rank() != 0) return;
-    const PlanTools tools{
-        .predict = actors::predict,
-        .costs = [](const MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
-          return std::make_unique<runtime::ProfileCosts>(profile);
-        },
-        .read_profile = runtime::read_machine_profile,
-        .find_profile = [places = profile_search_path()](
-                            const ProfileSubject& subject) { return find_profile(places, subject); }};
+    const PlanTools tools{.find_profile = [places = profile_search_path()](const ProfileSubject& subject) {
+      return find_profile(places, subject);
+    }};
     std::vector<GivenFlag> to_plan = given;
     if (value_of(given, "precision") == nullptr)
       to_plan.push_back({"precision", std::string(to_string(defaults.precision))});

@@ -92,7 +92,10 @@ bool OptionTable::has_usual() const {
 
 void OptionTable::parse(int argc, const char* const* argv) {
   for (auto& declared : options_) declared.origin.clear();
-  read_flags(argc, argv);
+  std::vector<const char*> words(argv, argv + argc);
+  const auto is_short = [](std::string_view word) { return word == "-o"; };
+  if (knows("output")) std::replace_if(words.begin(), words.end(), is_short, "--output");
+  read_flags(argc, words.data());
   if (given("config")) read_file(at("config").text);
   read_values();
 }
@@ -292,8 +295,6 @@ std::vector<OptionInfo> OptionTable::facts() const {
   }
   return all;
 }
-
-std::string OptionTable::help(std::string_view usage) const { return std::string(usage) + help_text(facts()); }
 
 std::vector<ResolvedOption> OptionTable::resolved() const {
   std::vector<ResolvedOption> all;

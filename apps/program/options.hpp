@@ -123,7 +123,8 @@ class OptionTable {
   /// The name is without leading dashes; underscores count as dashes. None: no other program's name.
   [[nodiscard]] std::optional<std::string> advice_on_other_name(std::string_view name, bool is_key) const;
 
-  /// Reads the flags, then the config file if the option "config" was given. -h is short for --help.
+  /// Reads the flags, then the config file if the option "config" was given. -h is short for --help, -o for
+  /// --output.
   void parse(int argc, const char* const* argv);
 
   /// Reads these values instead of a command line.
@@ -140,7 +141,6 @@ class OptionTable {
   /// Throws ErrorCode::internal for an unknown name.
   [[nodiscard]] const OptionTraits& traits(std::string_view name) const { return at(name).traits; }
 
-  [[nodiscard]] std::string help(std::string_view usage) const;
   [[nodiscard]] std::vector<OptionInfo> facts() const;
   [[nodiscard]] std::vector<ResolvedOption> resolved() const;
 

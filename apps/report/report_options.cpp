@@ -5,7 +5,6 @@
 #include "apps/report/run_file.hpp"
 #include "runtime/files/atomic_file.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -64,11 +63,7 @@ void check_output(const ReportOptions& options, const std::vector<RunPaths>& run
 ReportOptions parse_report_options(int argc, const char* const* argv) {
   Asked asked;
   OptionTable table = declare(asked);
-  std::vector<const char*> arguments(argv, argv + argc);
-  std::replace_if(
-      arguments.begin(), arguments.end(), [](const char* each) { return std::string_view(each) == "-o"; },
-      "--output");
-  table.parse(static_cast<int>(arguments.size()), arguments.data());
+  table.parse(argc, argv);
   ReportOptions options = std::move(asked.options);
   if (options.info.any()) return options;
   if (options.runs.empty())

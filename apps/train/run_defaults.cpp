@@ -1,7 +1,7 @@
 #include "apps/train/run_defaults.hpp"
 
 #include "apps/program/agreement.hpp"
-#include "apps/program/default_precision.hpp"
+#include "apps/program/device_flag.hpp"
 #include "apps/view/history.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "runtime/base/error.hpp"
