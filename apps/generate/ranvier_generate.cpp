@@ -32,7 +32,6 @@ using namespace ranvier;
 using apps::GenerateOptions;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* program = "ranvier-generate";
 constexpr const char* separator = "---------------\n";  // between texts
 
 double seconds_since(Clock::time_point begin) {
@@ -185,7 +184,7 @@ Drawn write_text(const GenerateOptions& options, const models::Tokenizer& tokeni
   return drawn;
 }
 
-void generate(const GenerateOptions& options) {
+int generate(const GenerateOptions& options) {
   const std::string given = apps::read_prompt(options);
   Model model = load(options);
   const models::Tokenizer tokenizer = open_tokenizer(options, model);
@@ -222,21 +221,12 @@ void generate(const GenerateOptions& options) {
   fmt::print(stderr, "prompt: {} tokens in {:.1f} ms; then {} tokens in {:.2f} s: {:.1f} tokens/s\n", prompt.size(),
              1e3 * all.prompt_seconds / options.texts, all.tokens, all.seconds,
              all.tokens / std::max(all.seconds, 1e-9));
+  return EXIT_SUCCESS;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    const GenerateOptions options = apps::parse_generate_options(argc, argv);
-    if (options.info.any()) {
-      fmt::print("{}\n", apps::answer(options.info, apps::generate_manual()));
-      return EXIT_SUCCESS;
-    }
-    generate(options);
-    return EXIT_SUCCESS;
-  } catch (const std::exception& error) {
-    apps::print_error(program, error.what());
-    return exit_code(error_code(error));
-  }
+  return apps::run_program("ranvier-generate", argc, argv, apps::parse_generate_options, apps::generate_manual,
+                           generate);
 }

@@ -65,6 +65,12 @@ std::string count_of(std::size_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+/// Cost per million tokens; none if the price is unknown.
+std::optional<double> cost_per_million(const Prediction& prediction, const ReportContext& context) {
+  if (context.price_per_hour <= 0 || prediction.tokens_per_second <= 0) return {};
+  return context.price_per_hour * context.world / 3600 / prediction.tokens_per_second * 1e6;
+}
+
 std::string cost(const Prediction& prediction, const ReportContext& context) {
   const auto cost = cost_per_million(prediction, context);
   return cost ? fmt::format("{:.4g}", *cost) : "–";
@@ -117,11 +123,6 @@ ReportContext report_context(const Planner& planner, double price_per_hour) {
           .precision = planner.precision(),
           .price_per_hour = price_per_hour,
           .item = planner.job().item};
-}
-
-std::optional<double> cost_per_million(const Prediction& prediction, const ReportContext& context) {
-  if (context.price_per_hour <= 0 || prediction.tokens_per_second <= 0) return {};
-  return context.price_per_hour * context.world / 3600 / prediction.tokens_per_second * 1e6;
 }
 
 std::string ranking_table(const Ranking& ranking, const ReportContext& context) {

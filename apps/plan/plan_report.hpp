@@ -25,10 +25,6 @@ struct ReportContext {
 /// `price_per_hour`: as in ReportContext. The planner's profile outlives the context.
 [[nodiscard]] ReportContext report_context(const Planner& planner, double price_per_hour);
 
-/// Cost per million tokens; none if the price is unknown.
-[[nodiscard]] std::optional<double> cost_per_million(const actors::Prediction& prediction,
-                                                     const ReportContext& context);
-
 /// Ranking with one line per row, plus one for the flags in which its alternatives differ; then memory by kind.
 [[nodiscard]] std::string ranking_table(const Ranking& ranking, const ReportContext& context);
 /// Summary of the search: candidates left out and why, and the possible gain of those not simulated.
