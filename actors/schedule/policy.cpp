@@ -7,10 +7,8 @@
 namespace ranvier::actors {
 
 Policy policy_from(std::string_view name) {
-  for (const Policy policy :
-       {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe, Policy::zero_bubble, Policy::zb_h1}) {
+  for (const Policy policy : all_policies)
     if (to_string(policy) == name) return policy;
-  }
   fail(ErrorCode::usage, "`policy` is unknown: {}; use message-driven, 1f1b, gpipe, zero-bubble or zb-h1", name);
 }
 

@@ -2,6 +2,7 @@
 // always run in microbatch order. Pure functions of counts; any thread.
 #pragma once
 
+#include <array>
 #include <string_view>
 
 namespace ranvier::actors {
@@ -14,6 +15,9 @@ enum class Policy {
   zb_h1,  ///< 1F1B with deferred weight gradients in a fixed order (ZB-H1 of "Zero Bubble Pipeline Parallelism"); one
           ///< model chunk per rank
 };
+
+inline constexpr std::array all_policies{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe,
+                                         Policy::zero_bubble, Policy::zb_h1};
 
 /// "message-driven", "1f1b", "gpipe", "zero-bubble", "zb-h1"; throws ErrorCode::usage for anything else.
 [[nodiscard]] Policy policy_from(std::string_view name);

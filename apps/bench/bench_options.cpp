@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 
 namespace ranvier::apps {
@@ -33,38 +34,12 @@ std::vector<std::string> known_algorithms() {
   return names;
 }
 
-/// Comma-separated items. `read(item)` returns nothing if the item is not one of `what`.
-template <typename T>
-OptionBinding list(std::vector<T>& field, std::string what,
-                   std::function<std::optional<T>(const std::string&)> read,
-                   std::function<std::string(const T&)> write, std::vector<std::string> words = {}) {
-  return {.read = [&field, what = std::move(what), read](const std::string& text) -> std::optional<std::string> {
-            field.clear();
-            for (std::size_t begin = 0; begin <= text.size();) {
-              const std::size_t end = std::min(text.find(',', begin), text.size());
-              const auto item = read(text.substr(begin, end - begin));
-              if (!item) return what + ", separated by commas";
-              field.push_back(*item);
-              begin = end + 1;
-            }
-            return {};
-          },
-          .write =
-              [&field, write] {
-                std::vector<std::string> items;
-                for (const T& item : field) items.push_back(write(item));
-                return fmt::format("{}", fmt::join(items, ","));
-              },
-          .words = std::move(words)};
-}
-
 OptionBinding collective_names(std::vector<Collective>& field) {
   return list<Collective>(
-      field, "some of all-gather, reduce-scatter, all-reduce",
+      field, "some of all-gather, reduce-scatter, all-reduce, separated by commas",
       [](const std::string& text) -> std::optional<Collective> {
-        for (const Collective collective : all_collectives) {
+        for (const Collective collective : all_collectives)
           if (text == to_string(collective)) return collective;
-        }
         return {};
       },
       [](Collective collective) { return std::string(to_string(collective)); },
@@ -72,19 +47,19 @@ OptionBinding collective_names(std::vector<Collective>& field) {
 }
 
 OptionBinding algorithm_names(std::vector<std::string>& field) {
+  const std::vector<std::string> known = known_algorithms();
   return list<std::string>(
-      field, fmt::format("some of {}", fmt::join(known_algorithms(), ", ")),
-      [](const std::string& text) -> std::optional<std::string> {
-        const auto known = known_algorithms();
-        if (std::find(known.begin(), known.end(), text) == known.end()) return {};
-        return text;
+      field, fmt::format("some of {}, separated by commas", fmt::join(known, ", ")),
+      [known](const std::string& text) {
+        const bool is_known = std::find(known.begin(), known.end(), text) != known.end();
+        return is_known ? std::optional(text) : std::nullopt;
       },
-      [](const std::string& name) { return name; }, known_algorithms());
+      std::identity(), known);
 }
 
 OptionBinding sizes(std::vector<std::size_t>& field) {
   return list<std::size_t>(
-      field, "sizes such as 64KiB or 16MiB",
+      field, "sizes such as 64KiB or 16MiB, separated by commas",
       [](const std::string& text) {
         const auto bytes = parse_bytes(text);
         return bytes && *bytes > 0 ? bytes : std::nullopt;
@@ -92,19 +67,9 @@ OptionBinding sizes(std::vector<std::size_t>& field) {
       bytes_text);
 }
 
-OptionBinding size(std::size_t& field) {
-  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            const auto bytes = parse_bytes(text);
-            if (!bytes || *bytes == 0) return "a size such as 64KiB or 16MiB";
-            field = *bytes;
-            return {};
-          },
-          .write = [&field] { return bytes_text(field); }};
-}
-
 OptionBinding folders(std::vector<std::filesystem::path>& field) {
   return list<std::filesystem::path>(
-      field, "directories",
+      field, "directories, separated by commas",
       [](const std::string& path) {
         return path.empty() ? std::nullopt : std::optional<std::filesystem::path>(path);
       },
@@ -126,7 +91,7 @@ OptionTable declare(BenchOptions& options) {
              algorithm_names(options.algorithms), "all"});
   table.add({"sizes", "LIST", "Sizes of the complete buffer in bytes", sizes(options.sizes)});
   table.add({"chunk-size", "SIZE", "Size of a collective chunk: bytes that a plan moves at a time",
-             size(options.chunk_bytes)});
+             bytes(options.chunk_bytes)});
   table.add({"depth", "N", "Number of chunks in flight", whole(options.depth, 1)});
   table.add({"repeat", "N", "Number of repetitions; the median is reported", whole(options.repeat, 1)});
   table.add({"links", "FILE", "Links file for predicted durations", text(options.links),

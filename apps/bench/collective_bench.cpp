@@ -1,4 +1,4 @@
-#include "apps/bench/collective_bench.hpp"
+#include "apps/bench/measurements.hpp"
 
 #include "collectives/communicators/mpi_communicator.hpp"
 #include "collectives/communicators/plan_communicator.hpp"

@@ -1,6 +1,6 @@
-#include "apps/bench/file_bench.hpp"
+#include "apps/bench/measurements.hpp"
 
-#include "apps/bench/rate_fit.hpp"
+#include "apps/bench/work_timer.hpp"
 #include "apps/program/agreement.hpp"
 #include "offload/file_system.hpp"
 #include "offload/file_tier.hpp"

@@ -1,4 +1,4 @@
-#include "apps/bench/link_bench.hpp"
+#include "apps/bench/measurements.hpp"
 
 #include "runtime/base/arithmetic.hpp"
 

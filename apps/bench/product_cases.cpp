@@ -1,4 +1,4 @@
-#include "apps/bench/product_cases.hpp"
+#include "apps/bench/kernel_cases.hpp"
 
 #include "models/ops/matmul.hpp"
 #include "runtime/base/arithmetic.hpp"

@@ -1,11 +1,8 @@
-#include "apps/bench/profile_bench.hpp"
+#include "apps/bench/measurements.hpp"
 
-#include "apps/bench/file_bench.hpp"
 #include "apps/bench/kernel_cases.hpp"
-#include "apps/bench/link_bench.hpp"
-#include "apps/bench/product_cases.hpp"
 #include "apps/program/data_sheet.hpp"
-#include "apps/program/default_precision.hpp"
+#include "apps/program/device_flag.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/host/cores.hpp"

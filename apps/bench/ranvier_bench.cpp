@@ -1,9 +1,7 @@
 // ranvier-bench: measures links between the ranks of a job, collectives on them, and profiles of machines.
 #include "apps/bench/bench_options.hpp"
 #include "apps/bench/bench_rank.hpp"
-#include "apps/bench/collective_bench.hpp"
-#include "apps/bench/link_bench.hpp"
-#include "apps/bench/profile_bench.hpp"
+#include "apps/bench/measurements.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/print_error.hpp"
 #include "apps/program/profile_search_path.hpp"
@@ -52,12 +50,6 @@ void check(MpiSession& session, const BenchOptions& options, std::span<const int
   if (options.given_links) collectives::require_classes(*options.given_links, node_of, "--links " + options.links);
 }
 
-void write(const std::string& path, const std::string& text) {
-  runtime::AtomicFile file(path);
-  file.append(text.data(), text.size());
-  file.commit();
-}
-
 void print(const char* of_class, const collectives::Link& link) {
   if (!link.measured()) return;
   fmt::print(R"({{"links":"{}","latency_seconds":{:.3g},"bytes_per_second":{:.4g},"node_bytes_per_second":{:.4g}}})"
@@ -78,7 +70,7 @@ void report(const Links& links, const std::string& path, std::size_t nodes) {
                program, nodes);
   }
   if (path.empty()) return;
-  write(path, collectives::to_json(links));
+  runtime::write_file(path, collectives::to_json(links));
 }
 
 /// Prints the error and ends all ranks, while buffers of messages in flight still exist.
@@ -139,7 +131,7 @@ void profile(apps::BenchRank& rank, const BenchOptions& options, std::span<const
       fmt::print("{}", text);
       return;
     }
-    write(path, text);
+    runtime::write_file(path, text);
     fmt::print("profile: {}\n", path);
     if (!options.write_profile.empty()) return;
     fmt::print("ranvier-train and ranvier-plan use this profile without --profile\n");

@@ -1,6 +1,5 @@
 #include "apps/bench/work_timer.hpp"
 
-#include "apps/bench/cost_recorder.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -8,7 +7,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <memory>
+#include <numeric>
+#include <string>
 
 namespace ranvier::apps {
 
@@ -22,6 +26,54 @@ constexpr std::size_t max_rounds = 9;
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
+
+/// Device without memory and events that records costs of launches.
+class RecordingDevice final : public runtime::Device {
+ public:
+  explicit RecordingDevice(const runtime::Device& device) : device_(device) {}
+
+  [[nodiscard]] runtime::DeviceKind kind() const noexcept override { return runtime::DeviceKind::phantom; }
+  [[nodiscard]] std::string description() const override { return "costs of " + device_.description(); }
+  [[nodiscard]] int threads() const noexcept override { return device_.threads(); }
+  [[nodiscard]] std::size_t used_bytes() const noexcept override { return 0; }
+  [[nodiscard]] std::size_t budget_bytes() const noexcept override { return 0; }
+  [[nodiscard]] bool apart() const noexcept override { return device_.apart(); }
+  [[nodiscard]] bool host_reaches(const void* address) const override { return device_.host_reaches(address); }
+  [[nodiscard]] runtime::Buffer allocate(std::size_t /*bytes*/, runtime::MemorySpace /*space*/) override {
+    refuse();
+  }
+  [[nodiscard]] std::unique_ptr<runtime::Stream> make_stream(std::string /*name*/,
+                                                             runtime::StreamWidth /*width*/) override {
+    refuse();
+  }
+  [[nodiscard]] std::unique_ptr<runtime::Event> make_event() override { refuse(); }
+  void on_failure(std::function<void(std::exception_ptr)> /*handler*/) override {}
+
+ private:
+  [[noreturn]] static void refuse() { fail(ErrorCode::internal, "a cost recorder has only one stream"); }
+
+  const runtime::Device& device_;
+};
+
+class RecordingStream final : public runtime::Stream {
+ public:
+  explicit RecordingStream(const runtime::Device& device) : device_(device) {}
+
+  [[nodiscard]] runtime::Device& device() const noexcept override { return device_; }
+  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
+  void launch(Work /*work*/) override { fail(ErrorCode::internal, "work of a profile states no cost"); }
+  void launch(const runtime::WorkCost& cost, Work /*work*/) override { costs_.push_back(cost); }
+  void call_back(std::function<void()> function) override { function(); }
+  void wait(const runtime::Event& /*event*/) override {}
+  void synchronize() override {}
+
+  [[nodiscard]] const std::vector<runtime::WorkCost>& costs() const { return costs_; }
+
+ private:
+  mutable RecordingDevice device_;
+  const std::string name_ = "costs";
+  std::vector<runtime::WorkCost> costs_;
+};
 
 }  // namespace
 
@@ -98,6 +150,41 @@ double WorkTimer::agree(double seconds) {
     if (each >= 0) all.push_back(static_cast<double>(each) / per_second);
   }
   return runtime::median(all);
+}
+
+std::vector<runtime::WorkCost> costs_of(const runtime::Device& device,
+                                        const std::function<void(runtime::StreamView)>& queue) {
+  RecordingStream stream(device);
+  queue(stream);
+  return stream.costs();
+}
+
+runtime::WorkRate fit_rate(const TimedWork& small, const TimedWork& large) {
+  const auto sum_of = [](const TimedWork& work, double runtime::WorkCost::* field) {
+    return std::accumulate(work.costs.begin(), work.costs.end(), 0.0,
+                           [&](double sum, const runtime::WorkCost& cost) { return sum + cost.*field; });
+  };
+  const bool has_flops = sum_of(large, &runtime::WorkCost::flops) > 0;
+  const auto field = has_flops ? &runtime::WorkCost::flops : &runtime::WorkCost::bytes;
+  const double small_amount = sum_of(small, field), large_amount = sum_of(large, field);
+  const auto small_pieces = static_cast<double>(small.costs.size());
+  const auto large_pieces = static_cast<double>(large.costs.size());
+
+  // Two equations: seconds = pieces · launch + amount / rate.
+  const double determinant = large_amount * small_pieces - small_amount * large_pieces;
+  double launch = (large_amount * small.seconds - small_amount * large.seconds) / determinant;
+  // The clamp handles disturbed measurements, in which the large work took hardly longer.
+  launch = determinant > 0 ? std::clamp(launch, 0.0, 0.5 * large.seconds / large_pieces) : 0.0;
+  const double rate = large_amount / (large.seconds - large_pieces * launch);
+  runtime::WorkRate result{.launch_seconds = launch};
+  (has_flops ? result.flops_per_second : result.bytes_per_second) = rate;
+  return result;
+}
+
+double rounded(double value) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double unit = std::pow(10.0, std::floor(std::log10(std::abs(value))) - 3);
+  return std::round(value / unit) * unit;
 }
 
 }  // namespace ranvier::apps

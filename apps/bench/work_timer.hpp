@@ -1,11 +1,13 @@
-// Times work on a device stream, on all ranks of a machine at the same time or on one rank. Loop thread only.
+// Times work on a device stream, on all ranks of a machine at the same time or on one rank, and fits rates to the
+// times. Loop thread only.
 #pragma once
 
 #include "apps/bench/bench_rank.hpp"
-#include "apps/bench/rate_fit.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/device/stream.hpp"
+#include "runtime/device/work_cost.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +26,12 @@ struct ProfiledWork {
 enum class Caches {
   warm,  ///< same arrays in every repetition
   cold,  ///< other arrays, enough to displace the previous ones from caches
+};
+
+/// Launches of one kind of work, timed together.
+struct TimedWork {
+  std::vector<runtime::WorkCost> costs;
+  double seconds = 0;
 };
 
 class WorkTimer {
@@ -55,5 +63,17 @@ class WorkTimer {
   runtime::Buffer memory_, pattern_;
   runtime::Buffer numbers_;  ///< float source of the pattern
 };
+
+/// Costs of all launches of `queue` on the given stream, which executes nothing. Memory counts as on `device`. Throws
+/// ErrorCode::internal for work without a stated cost.
+[[nodiscard]] std::vector<runtime::WorkCost> costs_of(const runtime::Device& device,
+                                                      const std::function<void(runtime::StreamView)>& queue);
+
+/// Fits the launch time and flops per second (bytes per second for work without flops) to the times of a small and a
+/// large case.
+[[nodiscard]] runtime::WorkRate fit_rate(const TimedWork& small, const TimedWork& large);
+
+/// Rounds to four digits, the precision of a measurement.
+[[nodiscard]] double rounded(double value);
 
 }  // namespace ranvier::apps

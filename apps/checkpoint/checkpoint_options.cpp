@@ -64,11 +64,7 @@ std::string names_of_commands() {
 CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv) {
   CheckpointToolOptions options;
   OptionTable table = declare(options);
-  std::vector<const char*> arguments(argv, argv + argc);
-  std::replace_if(
-      arguments.begin(), arguments.end(), [](const char* each) { return std::string_view(each) == "-o"; },
-      "--output");
-  table.parse(static_cast<int>(arguments.size()), arguments.data());
+  table.parse(argc, argv);
   if (options.info.any()) return options;
   if (options.paths.empty()) fail(ErrorCode::usage, "command is missing; use one of {}", names_of_commands());
   const std::string command = options.paths.front();

@@ -1,8 +1,5 @@
 #include "apps/checkpoint/checkpoint_tool.hpp"
 
-#include "apps/checkpoint/comparison.hpp"
-#include "apps/checkpoint/inspection.hpp"
-#include "apps/checkpoint/weight_export.hpp"
 #include "runtime/base/error.hpp"
 
 namespace ranvier::apps {
@@ -14,19 +11,12 @@ CheckpointToolResult run_checkpoint_tool(const CheckpointToolOptions& options) {
       return {list_checkpoints(path)};
     case CheckpointCommand::show:
       return {show_checkpoint(path)};
-    case CheckpointCommand::verify: {
-      Verification verification = verify_checkpoints(path, options.threads);
-      return {std::move(verification.text), verification.fine ? 0 : exit_code(ErrorCode::data)};
-    }
+    case CheckpointCommand::verify:
+      return verify_checkpoints(path, options.threads);
     case CheckpointCommand::export_weights:
-      return {export_weights(path, {.folder = options.output,
-                                    .file_bytes = options.file_bytes,
-                                    .overwrite = options.overwrite,
-                                    .merge = options.merge})};
-    case CheckpointCommand::diff: {
-      Comparison comparison = compare_checkpoints(path, options.paths.at(1));
-      return {std::move(comparison.text), comparison.equal ? 0 : 1};
-    }
+      return {export_weights(path, options)};
+    case CheckpointCommand::diff:
+      return compare_checkpoints(path, options.paths.at(1));
     case CheckpointCommand::prune:
       return {prune_checkpoints(path, options.keep, options.archive_every, options.dry_run)};
   }

@@ -1,5 +1,4 @@
-#include "apps/checkpoint/comparison.hpp"
-
+#include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/checkpoint/saved_training.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "offload/checkpoint/reader.hpp"
@@ -103,9 +102,9 @@ boost::json::object options_of(const offload::Manifest& manifest) {
 
 }  // namespace
 
-Comparison compare_checkpoints(const std::filesystem::path& path_a, const std::filesystem::path& path_b) {
+CheckpointToolResult compare_checkpoints(const std::filesystem::path& path_a, const std::filesystem::path& path_b) {
   CheckpointReader a(checkpoint_at(path_a)), b(checkpoint_at(path_b));
-  Comparison result;
+  CheckpointToolResult result;
   const auto differ = [&](const std::string& title, const std::string& lines) {
     if (lines.empty()) return false;
     result.text += title + "\n" + lines;
@@ -113,9 +112,9 @@ Comparison compare_checkpoints(const std::filesystem::path& path_a, const std::f
   };
   if (a.manifest().step != b.manifest().step) {
     result.text += fmt::format("step {} | {}\n", a.manifest().step, b.manifest().step);
-    result.equal = false;
+    result.status = 1;
   }
-  if (differ("scalars", differences(a.manifest().training, b.manifest().training, ""))) result.equal = false;
+  if (differ("scalars", differences(a.manifest().training, b.manifest().training, ""))) result.status = 1;
   differ("options", differences(options_of(a.manifest()), options_of(b.manifest()), "--"));
 
   const auto model = saved_model(a.manifest(), a.path());
@@ -128,7 +127,7 @@ Comparison compare_checkpoints(const std::filesystem::path& path_a, const std::f
       lines += fmt::format("  {:<8}{}: {}\n", array.name, array.unit,
                            other == nullptr ? "only in the first"
                                             : fmt::format("{} elements | {}", array.elements, other->elements));
-      result.equal = false;
+      result.status = 1;
       continue;
     }
     std::vector<Section> sections{{array.unit, 0, array.elements}};
@@ -149,7 +148,7 @@ Comparison compare_checkpoints(const std::filesystem::path& path_a, const std::f
   for (const offload::CheckpointArray& array : b.manifest().arrays)
     if (a.find(array.unit, array.name) == nullptr)
       lines += fmt::format("  {:<8}{}: only in the second\n", array.name, array.unit);
-  if (differ("states", lines)) result.equal = false;
+  if (differ("states", lines)) result.status = 1;
   result.text += unequal == 0 && lines.empty()
                      ? fmt::format("all {} tensors and states are bit-identical\n", compared)
                      : fmt::format("{} of {} tensors and states are bit-identical\n", compared - unequal, compared);

@@ -1,11 +1,11 @@
-#include "apps/checkpoint/inspection.hpp"
-
+#include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/checkpoint/saved_training.hpp"
 #include "apps/program/flag_names.hpp"
 #include "models/weights/partial_weights.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/exit_code.hpp"
 #include "runtime/device/arena.hpp"
 
 #include <boost/json/serialize.hpp>
@@ -153,7 +153,7 @@ std::string show_checkpoint(const fs::path& given) {
   return text;
 }
 
-Verification verify_checkpoints(const fs::path& path, int threads) {
+CheckpointToolResult verify_checkpoints(const fs::path& path, int threads) {
   std::vector<fs::path> checkpoints;
   if (is_checkpoint(path)) {
     checkpoints.push_back(path);
@@ -163,7 +163,7 @@ Verification verify_checkpoints(const fs::path& path, int threads) {
     if (checkpoints.empty())
       fail(ErrorCode::data, "no checkpoint in folder: {}; use the folder of --checkpoint", path.string());
   }
-  Verification result;
+  CheckpointToolResult result;
   for (const fs::path& checkpoint : checkpoints) {
     const auto begin = std::chrono::steady_clock::now();
     const auto damages = offload::verify_checkpoint(checkpoint, threads);
@@ -175,7 +175,7 @@ Verification verify_checkpoints(const fs::path& path, int threads) {
                                                  runtime::format_bytes(bytes_in(checkpoint)), seconds)
                                    : fmt::format("{}: damaged in {} place{}\n", checkpoint.string(), damages.size(),
                                                  damages.size() > 1 ? "s" : "");
-    result.fine = result.fine && damages.empty();
+    if (!damages.empty()) result.status = exit_code(ErrorCode::data);
   }
   return result;
 }

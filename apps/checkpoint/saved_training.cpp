@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const boost::json::object& object, std::string_view name) {
+std::string as_text(const boost::json::object& object, std::string_view name) {
   const auto* const value = object.if_contains(name);
   if (value == nullptr) return {};
   if (const auto* const text = value->if_string()) return std::string(*text);
@@ -75,12 +75,12 @@ fs::path checkpoint_at(const fs::path& path) {
 }
 
 std::string said_of_run(const offload::Manifest& manifest, std::string_view name) {
-  return text_of(manifest.about, name);
+  return as_text(manifest.about, name);
 }
 
 std::string option_of_run(const offload::Manifest& manifest, std::string_view flag) {
   const auto* const options = manifest.about.if_contains("options");
-  return options == nullptr || !options->is_object() ? std::string() : text_of(options->get_object(), flag);
+  return options == nullptr || !options->is_object() ? std::string() : as_text(options->get_object(), flag);
 }
 
 std::optional<SavedModel> saved_model(const offload::Manifest& manifest, const fs::path& checkpoint) {

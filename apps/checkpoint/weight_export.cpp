@@ -1,5 +1,4 @@
-#include "apps/checkpoint/weight_export.hpp"
-
+#include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/checkpoint/saved_training.hpp"
 #include "apps/files/file_agreement.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
@@ -97,8 +96,8 @@ std::uint64_t write_adapter(const fs::path& folder, std::vector<models::UnitSpec
 
 }  // namespace
 
-std::string export_weights(const fs::path& given, const ExportOptions& options) {
-  const fs::path path = checkpoint_at(given);
+std::string export_weights(const fs::path& given, const CheckpointToolOptions& options) {
+  const fs::path path = checkpoint_at(given), output = options.output;
   offload::CheckpointReader reader(path);
   const auto model = saved_model(reader.manifest(), path);
   if (!model)
@@ -116,19 +115,18 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
           ? std::vector{models::adapter_weights_name}
           : std::vector{models::WeightLayout::single_name, models::WeightLayout::index_name};
   for (const char* name : names)
-    if (!options.overwrite && fs::exists(options.folder / name, unknown))
-      fail(ErrorCode::usage, "--output {} has a {}; add --overwrite or use another folder", options.folder.string(),
-           name);
+    if (!options.overwrite && fs::exists(output / name, unknown))
+      fail(ErrorCode::usage, "--output {} has a {}; add --overwrite or use another folder", output.string(), name);
   const models::UnitSource read = [&reader](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
     reader.read(unit.name, "weights", begin, out);
   };
   const std::vector<models::UnitSpec> adapters = models::adapter_units(model->units);
   if (lora != nullptr && !options.merge) {
     const std::string base = said_of_run(reader.manifest(), "init-from");
-    const std::uint64_t bytes = write_adapter(options.folder, adapters, read,
-                                              models::adapter_config_json(*lora, base, model->config.sizes));
+    const std::uint64_t bytes =
+        write_adapter(output, adapters, read, models::adapter_config_json(*lora, base, model->config.sizes));
     return fmt::format("adapter of step {}: {}: {}\n", reader.manifest().step, runtime::format_bytes(bytes),
-                       options.folder.string());
+                       output.string());
   }
   std::optional<models::AdapterMerge> merge;
   if (lora != nullptr) merge.emplace(*lora, model->config.sizes, adapters, read);
@@ -141,9 +139,9 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
   models::TensorTypes types = first ? models::untrained_types(*first, units) : models::TensorTypes();
   if (merge) std::erase_if(types, [&](const auto& type) { return merge->changes(type.first); });
   const models::WeightLayout layout(units, options.file_bytes, models::WeightLayout::single_name, types);
-  fs::create_directories(options.folder, unknown);
-  const fs::path partial_folder = models::partial_path(options.folder, "weights", models::random_job());
-  models::PartialWeights partial(options.folder, models::PartialWeights::Kind::folder, partial_folder, layout);
+  fs::create_directories(output, unknown);
+  const fs::path partial_folder = models::partial_path(output, "weights", models::random_job());
+  models::PartialWeights partial(output, models::PartialWeights::Kind::folder, partial_folder, layout);
   write_units(layout, partial_folder, units,
               [&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
                 read(unit, begin, out);
@@ -161,8 +159,7 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
         from);
   return fmt::format("weights of step {}: {} in {} file{}: {}\n{}{}", reader.manifest().step,
                      runtime::format_bytes(layout.bytes()), layout.files().size(),
-                     layout.files().size() > 1 ? "s" : "", options.folder.string(), about_tokenizer,
-                     about_untrained);
+                     layout.files().size() > 1 ? "s" : "", output.string(), about_tokenizer, about_untrained);
 }
 
 }  // namespace ranvier::apps

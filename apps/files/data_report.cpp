@@ -1,4 +1,4 @@
-#include "apps/files/data_report.hpp"
+#include "apps/files/train_job.hpp"
 
 #include "actors/watch/reporter.hpp"
 #include "apps/program/flag_names.hpp"

@@ -1,5 +1,7 @@
 #include "apps/files/output_files.hpp"
 
+#include "apps/files/disk_retry.hpp"
+#include "apps/program/flag_names.hpp"
 #include "models/families/adapter_files.hpp"
 #include "models/text/mixed_source.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
@@ -7,6 +9,7 @@
 #include "models/weights/safetensors.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/files/atomic_file.hpp"
+#include "runtime/trace/trace.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -238,6 +241,25 @@ void check_space(const std::string& save, std::size_t bytes) {
        "--save {0} needs {1} at the end{2}, but {4} has only {3} available; free {5} or use another disk", save,
        runtime::format_bytes(bytes), beside, runtime::format_bytes(free), place_of(path).parent_path().string(),
        runtime::format_bytes(bytes - free));
+}
+
+std::string trace_path(const std::string& path, std::int64_t step) {
+  std::error_code unknown;
+  if (step == 0 || !fs::is_regular_file(path, unknown)) return path;
+  fs::path beside(path);
+  const std::string extension = beside.extension().string();
+  return beside.replace_extension(fmt::format(".from-{}{}", step, extension)).string();
+}
+
+std::string write_trace(const std::string& path, std::span<const std::string> events, runtime::Duration patience) {
+  std::size_t bytes = 0;
+  for (const std::string& rank : events) bytes += rank.size();
+  try {
+    runtime::write_trace_file(path, events, DiskRetry(patience, "the trace takes", bytes));
+  } catch (const Error& error) {
+    return message_of(error);
+  }
+  return {};
 }
 
 }  // namespace ranvier::apps

@@ -1,12 +1,15 @@
 // Checks of a run's outputs before training: no conflicts with each other or with inputs, writable, enough disk space.
-// Rank 0.
+// Also the file of --trace, with spans of all ranks for Chrome or Perfetto. Rank 0.
 #pragma once
 
 #include "apps/options/train_options.hpp"
+#include "runtime/base/clock.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace ranvier::apps {
@@ -33,5 +36,14 @@ void prepare_outputs(const TrainOptions& options);
 
 /// Throws ErrorCode::io, with needed and free space, if `bytes` of weights do not fit next to existing files.
 void check_space(const std::string& save, std::size_t bytes);
+
+/// Path of the trace: `path`, or trace.from-500.json next to it if an earlier run wrote trace.json and this run resumes
+/// after step 500.
+[[nodiscard]] std::string trace_path(const std::string& path, std::int64_t step);
+
+/// Writes the events, one text per rank. On a full disk it waits up to `patience` for space. Returns the error; empty
+/// if the file was written.
+[[nodiscard]] std::string write_trace(const std::string& path, std::span<const std::string> events,
+                                      runtime::Duration patience);
 
 }  // namespace ranvier::apps

@@ -1,7 +1,6 @@
 #include "apps/files/train_job.hpp"
 
-#include "apps/files/data_report.hpp"
-#include "apps/kernels/attention_flag.hpp"
+#include "apps/kernels/kernel_choice.hpp"
 #include "apps/options/initial_weights.hpp"
 #include "models/families/bert.hpp"
 #include "models/families/model.hpp"

@@ -25,6 +25,30 @@ using Kind = models::PartialWeights::Kind;
 constexpr runtime::Tag prepared_tag{runtime::Channel::weights, 0};
 constexpr std::size_t piece_elements = std::size_t{1} << 20;
 
+models::WeightLayout saved_layout(const TrainOptions& options, const Job& job) {
+  const bool one = !config_path(options.run.save);
+  std::vector<models::UnitSpec> units = job.architecture.units();
+  if (options.model.adapts()) {
+    units = models::adapter_units(units);
+    std::transform(units.begin(), units.end(), units.begin(), models::in_peft_names);
+    return models::WeightLayout(units, std::numeric_limits<std::uint64_t>::max(), models::adapter_weights_name);
+  }
+  return models::WeightLayout(
+      units, one ? std::numeric_limits<std::uint64_t>::max() : options.run.save_file_bytes,
+      models::WeightLayout::single_name,
+      job.untrained ? models::untrained_types(*job.untrained, units) : models::TensorTypes());
+}
+
+/// The small files next to the weights. `base`: path of the weights under the adapters.
+models::CompanionFiles saved_beside(const TrainOptions& options, const Job& job, const std::string& base) {
+  if (options.model.adapts())
+    return {
+        {models::adapter_config_name, models::adapter_config_json(options.model.lora, base, options.model.sizes)}};
+  models::CompanionFiles beside = job.beside_weights;
+  if (!job.config.empty()) beside["config.json"] = job.config;
+  return beside;
+}
+
 WeightTarget::Options final_weights(const RankRun& run, const std::string& job, const std::string& base) {
   const std::string& save = run.options.run.save;
   const auto config = config_path(save);
@@ -48,29 +72,6 @@ WeightTarget::Options final_weights(const RankRun& run, const std::string& job, 
 }
 
 }  // namespace
-
-models::WeightLayout saved_layout(const TrainOptions& options, const Job& job) {
-  const bool one = !config_path(options.run.save);
-  std::vector<models::UnitSpec> units = job.architecture.units();
-  if (options.model.adapts()) {
-    units = models::adapter_units(units);
-    std::transform(units.begin(), units.end(), units.begin(), models::in_peft_names);
-    return models::WeightLayout(units, std::numeric_limits<std::uint64_t>::max(), models::adapter_weights_name);
-  }
-  return models::WeightLayout(
-      units, one ? std::numeric_limits<std::uint64_t>::max() : options.run.save_file_bytes,
-      models::WeightLayout::single_name,
-      job.untrained ? models::untrained_types(*job.untrained, units) : models::TensorTypes());
-}
-
-models::CompanionFiles saved_beside(const TrainOptions& options, const Job& job, const std::string& base) {
-  if (options.model.adapts())
-    return {
-        {models::adapter_config_name, models::adapter_config_json(options.model.lora, base, options.model.sizes)}};
-  models::CompanionFiles beside = job.beside_weights;
-  if (!job.config.empty()) beside["config.json"] = job.config;
-  return beside;
-}
 
 std::uint64_t saved_bytes(const TrainOptions& options, const Job& job) {
   const models::CompanionFiles beside = saved_beside(options, job, options.run.init_from);

@@ -15,10 +15,6 @@
 
 namespace ranvier::apps {
 
-/// Layout of the tensors in files, and the small files next to them. `base`: path of the weights under the adapters.
-[[nodiscard]] models::WeightLayout saved_layout(const TrainOptions& options, const Job& job);
-[[nodiscard]] models::CompanionFiles saved_beside(const TrainOptions& options, const Job& job,
-                                                  const std::string& base);
 /// Approximate bytes of all files of a save.
 [[nodiscard]] std::uint64_t saved_bytes(const TrainOptions& options, const Job& job);
 

@@ -1,6 +1,6 @@
 // ranvier-generate: generates text with a trained model. Text goes to stdout, everything else to stderr.
 #include "apps/generate/generate_options.hpp"
-#include "apps/program/default_precision.hpp"
+#include "apps/program/device_flag.hpp"
 #include "apps/program/print_error.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/families/adapter_files.hpp"
@@ -32,7 +32,6 @@ using namespace ranvier;
 using apps::GenerateOptions;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* program = "ranvier-generate";
 constexpr const char* separator = "---------------\n";  // between texts
 
 double seconds_since(Clock::time_point begin) {
@@ -79,18 +78,13 @@ Model load(const GenerateOptions& options) {
          "same folder",
          file.path().string());
   models::ModelSizes sizes = stored->sizes;
-  if (models::fills_masks(sizes))
-    fail(ErrorCode::usage,
-         "--weights {}: {} is a masked language model and cannot generate text; use weights of GPT-2 or LLaMA",
-         options.weights, models::family_name(sizes));
-  if (models::tells_classes(sizes))
-    fail(ErrorCode::usage,
-         "--weights {}: {} is a text classification model and cannot generate text; use weights of GPT-2 or LLaMA",
-         options.weights, models::family_name(sizes));
-  if (models::reads_images(sizes))
-    fail(ErrorCode::usage,
-         "--weights {}: {} is an image model and cannot generate text; use weights of GPT-2 or LLaMA",
-         options.weights, models::family_name(sizes));
+  const char* const other = models::fills_masks(sizes)     ? "a masked language model"
+                            : models::tells_classes(sizes) ? "a text classification model"
+                            : models::reads_images(sizes)  ? "an image model"
+                                                           : nullptr;
+  if (other != nullptr)
+    fail(ErrorCode::usage, "--weights {}: {} is {} and cannot generate text; use weights of GPT-2 or LLaMA",
+         options.weights, models::family_name(sizes), other);
   const runtime::DType precision =
       options.precision_given ? options.precision : apps::default_precision(options.device, options.gpu);
   models::set_precision(sizes, {precision, precision});
@@ -190,7 +184,7 @@ Drawn write_text(const GenerateOptions& options, const models::Tokenizer& tokeni
   return drawn;
 }
 
-void generate(const GenerateOptions& options) {
+int generate(const GenerateOptions& options) {
   const std::string given = apps::read_prompt(options);
   Model model = load(options);
   const models::Tokenizer tokenizer = open_tokenizer(options, model);
@@ -227,21 +221,12 @@ void generate(const GenerateOptions& options) {
   fmt::print(stderr, "prompt: {} tokens in {:.1f} ms; then {} tokens in {:.2f} s: {:.1f} tokens/s\n", prompt.size(),
              1e3 * all.prompt_seconds / options.texts, all.tokens, all.seconds,
              all.tokens / std::max(all.seconds, 1e-9));
+  return EXIT_SUCCESS;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    const GenerateOptions options = apps::parse_generate_options(argc, argv);
-    if (options.info.any()) {
-      fmt::print("{}\n", apps::answer(options.info, apps::generate_manual()));
-      return EXIT_SUCCESS;
-    }
-    generate(options);
-    return EXIT_SUCCESS;
-  } catch (const std::exception& error) {
-    apps::print_error(program, error.what());
-    return exit_code(error_code(error));
-  }
+  return apps::run_program("ranvier-generate", argc, argv, apps::parse_generate_options, apps::generate_manual,
+                           generate);
 }

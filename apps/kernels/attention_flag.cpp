@@ -1,4 +1,4 @@
-#include "apps/kernels/attention_flag.hpp"
+#include "apps/kernels/kernel_choice.hpp"
 
 #include "models/ops/attention_choice.hpp"
 #include "runtime/base/error.hpp"

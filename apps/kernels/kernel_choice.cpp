@@ -1,6 +1,5 @@
 #include "apps/kernels/kernel_choice.hpp"
 
-#include "apps/kernels/attention_flag.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/flag_names.hpp"
 #include "models/ops/kernel_choice_file.hpp"

@@ -1,21 +1,26 @@
 #include "apps/memory/fit.hpp"
 
-#include "apps/memory/job_plan.hpp"
-#include "apps/memory/remedies.hpp"
-#include "runtime/base/error.hpp"
+#include "apps/files/output_files.hpp"
+#include "apps/files/weight_saving.hpp"
 #include "runtime/device/arena.hpp"
+#include "runtime/device/memory_limit.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 #include <fmt/format.h>
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <limits>
 #include <map>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 namespace ranvier::apps {
 
 using actors::RankPlan;
-using actors::TierKind;
 using actors::TrainerOptions;
 using runtime::format_bytes;
 using runtime::MemorySpace;
@@ -51,6 +56,22 @@ MemoryNeeds memory_needs(std::span<const RankPlan* const> stages, const TrainerO
 
 namespace {
 
+namespace fs = std::filesystem;
+
+/// Nearest existing folder: a missing folder will be created on its disk.
+fs::path folder_there(fs::path path) {
+  std::error_code unknown;
+  path = fs::absolute(path, unknown);
+  while (path.has_relative_path() && !fs::is_directory(path, unknown)) path = path.parent_path();
+  return path;
+}
+
+bool on_one_disk(const fs::path& a, const fs::path& b) {
+  struct stat of_a{}, of_b{};
+  return ::stat(folder_there(a).c_str(), &of_a) == 0 && ::stat(folder_there(b).c_str(), &of_b) == 0 &&
+         of_a.st_dev == of_b.st_dev;
+}
+
 MemoryNeeds memory_needs(std::span<const RankPlan> stages, const TrainerOptions& options,
                          const JobCapacity& capacity) {
   std::vector<const RankPlan*> all;
@@ -58,13 +79,8 @@ MemoryNeeds memory_needs(std::span<const RankPlan> stages, const TrainerOptions&
   return apps::memory_needs(all, options, capacity.device_is_host);
 }
 
-constexpr std::size_t max_layers = 2048;  // larger models are not planned repeatedly for advice
-constexpr const char* rather =
-    "more ranks, more stages (--g-inter), states in files (--offload infinity-nvme --nvme DIR), tiles (--tile), or "
-    "a smaller model";
-
 /// Bytes on the disk of --save at the end: weights, and the share of state files that is on the same disk.
-std::size_t saved_bytes(const MemoryNeeds& needs, const JobCapacity& capacity) {
+std::size_t bytes_with_states(const MemoryNeeds& needs, const JobCapacity& capacity) {
   return capacity.saved_bytes +
          static_cast<std::size_t>(capacity.states_beside_save * static_cast<double>(needs.disk));
 }
@@ -80,7 +96,7 @@ bool fit(const MemoryNeeds& needs, const JobCapacity& capacity) {
     return !there || needed <= *there;
   };
   return within(needs.device, capacity.device_bytes) && within(needs.host, capacity.host_bytes) &&
-         within(needs.disk, capacity.disk_bytes) && within(saved_bytes(needs, capacity), capacity.save_bytes);
+         within(needs.disk, capacity.disk_bytes) && within(bytes_with_states(needs, capacity), capacity.save_bytes);
 }
 
 /// "gradients, 1.2 GiB": largest kind of device memory.
@@ -96,99 +112,11 @@ std::string largest_part(const RankPlan& stage) {
   return fmt::format("{}, {}", to_string(largest), format_bytes(most));
 }
 
-/// Command-line text; a later flag replaces an earlier one of its name.
-std::string flags_of(std::span<const Remedy> changes) {
-  std::vector<Remedy::Flag> flags;
-  for (const Remedy& change : changes) flags.insert(flags.end(), change.flags.begin(), change.flags.end());
-  std::string text;
-  for (auto flag = flags.begin(); flag != flags.end(); ++flag) {
-    const auto same = [&](const Remedy::Flag& later) { return later.name == flag->name; };
-    if (std::any_of(flag + 1, flags.end(), same)) continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : " ", flag->name, flag->value);
-  }
-  return text;
-}
-
-/// Remedies that can be planned, except files: the machine may have no suitable disk.
-std::vector<Remedy> changes_of(const TrainerOptions& options, bool part) {
-  std::vector<Remedy> changes = remedies_of(options, part);
-  std::erase_if(changes, [](const Remedy& remedy) { return !remedy.make || remedy.way == Remedy::Way::to_files; });
-  return changes;
-}
-
-/// Plans the job with changed options. If memory is short, reduces --prefetch unless it is given.
-class RemedyTrial {
- public:
-  RemedyTrial(const models::Architecture& architecture, const models::SampleBytes& sample,
-              const JobCapacity& capacity)
-      : architecture_(&architecture), sample_(&sample), capacity_(&capacity) {}
-
-  [[nodiscard]] bool trains_part() const {
-    return architecture_->trained_parameters() < architecture_->parameters();
-  }
-  [[nodiscard]] std::optional<MemoryNeeds> needs(TrainerOptions options) const {
-    try {
-      const auto of = [&] {
-        return memory_needs(plan_stages(*architecture_, *sample_, options), options, *capacity_);
-      };
-      MemoryNeeds needs = of();
-      while (!fit(needs, *capacity_) && capacity_->may_change_prefetch && options.prefetch > 0) {
-        --options.prefetch;
-        needs = of();
-      }
-      return needs;
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::usage) throw;
-      return std::nullopt;  // incompatible flags
-    }
-  }
-
- private:
-  const models::Architecture* architecture_;
-  const models::SampleBytes* sample_;
-  const JobCapacity* capacity_;
-};
-
-std::string advice(const TrainerOptions& options, const RemedyTrial& trial, const JobCapacity& capacity) {
-  const auto line = [](const std::string& flags, const MemoryNeeds& needs) {
-    return fmt::format("  {:<50} {} per rank on the device, {} of memory per node\n", flags,
-                       format_bytes(needs.device), format_bytes(needs.host));
-  };
-  const std::vector<Remedy> changes = changes_of(options, trial.trains_part());
-  std::string alone;
-  for (const Remedy& change : changes) {
-    TrainerOptions changed = options;
-    change.make(changed);
-    const auto needs = trial.needs(changed);
-    if (needs && fit(*needs, capacity)) alone += line(flags_of(std::span(&change, 1)), *needs);
-  }
-  if (!alone.empty()) return "each of these makes the job fit (planned one by one):\n" + alone;
-  // No single change is enough: accumulate changes that reduce memory.
-  TrainerOptions changed = options;
-  std::vector<Remedy> made;
-  std::optional<MemoryNeeds> least = trial.needs(options);
-  for (const Remedy& change : changes) {
-    TrainerOptions next = changed;
-    change.make(next);
-    const auto needs = trial.needs(next);
-    if (!needs || (least && needs->device >= least->device && needs->host >= least->host)) continue;
-    least = needs;
-    changed = next;
-    made.push_back(change);
-    if (fit(*least, capacity)) return "these together make the job fit (planned):\n" + line(flags_of(made), *least);
-  }
-  if (!least || made.empty()) return fmt::format("no tried flag reduces the memory; use {}\n", rather);
-  return fmt::format(
-      "with {} the job still does not fit ({} per rank on the device, {} of memory per node); use {}\n",
-      flags_of(made), format_bytes(least->device), format_bytes(least->host), rather);
-}
-
 }  // namespace
 
-FitResult verdict(const models::Architecture& architecture, const models::SampleBytes& sample,
-                  const TrainerOptions& options, std::span<const RankPlan> stages, const JobCapacity& capacity) {
+FitResult verdict(const TrainerOptions& options, std::span<const RankPlan> stages, const JobCapacity& capacity) {
   const MemoryNeeds needs = memory_needs(stages, options, capacity);
-  FitResult result{.fits = fit(needs, capacity), .text = {}};
+  FitResult result{.fits = fit(needs, capacity), .states_fit = fit(needs, without_saving(capacity)), .text = {}};
   const auto line = [&](const char* where, std::size_t needed, std::optional<std::size_t> there,
                         const char* unknown) {
     const bool fits = !there || needed <= *there;
@@ -203,21 +131,49 @@ FitResult verdict(const models::Architecture& architecture, const models::Sample
        capacity.host_bytes, "(available unknown)");
   if (needs.disk > 0) line("files per node", needs.disk, capacity.disk_bytes, "(available unknown)");
   if (capacity.saved_bytes > 0)
-    line(
-        saved_bytes(needs, capacity) > capacity.saved_bytes ? "weights of --save, with files" : "weights of --save",
-        saved_bytes(needs, capacity), capacity.save_bytes, "(available unknown)");
+    line(bytes_with_states(needs, capacity) > capacity.saved_bytes ? "weights of --save, with files"
+                                                                   : "weights of --save",
+         bytes_with_states(needs, capacity), capacity.save_bytes, "(available unknown)");
   result.text +=
       fmt::format("largest on the device: {} (stage {})\n", largest_part(stages[needs.stage]), needs.stage);
-  if (result.fits) return result;
-  if (capacity.save_bytes && saved_bytes(needs, capacity) > *capacity.save_bytes)
+  if (capacity.save_bytes && bytes_with_states(needs, capacity) > *capacity.save_bytes)
     result.text += fmt::format("free {} more on the disk of --save, or use another disk\n",
-                               format_bytes(saved_bytes(needs, capacity) - *capacity.save_bytes));
-  const JobCapacity states = without_saving(capacity);  // no flag reduces the size of weights
-  if (fit(needs, states)) return result;
-  result.text += architecture.layers.size() <= max_layers
-                     ? advice(options, RemedyTrial(architecture, sample, states), states)
-                     : fmt::format("use {}\n", rather);
+                               format_bytes(bytes_with_states(needs, capacity) - *capacity.save_bytes));
   return result;
+}
+
+JobCapacity capacity_of(runtime::MpiSession& session, const TrainOptions& options, const Job& job) {
+  const auto least = [&session](std::optional<std::size_t> bytes) -> std::optional<std::size_t> {
+    constexpr long long unknown = std::numeric_limits<long long>::max();
+    const auto known = static_cast<long long>(std::min(bytes.value_or(unknown), std::size_t{unknown}));
+    const long long smallest = session.smallest(known);
+    return smallest == unknown ? std::nullopt : std::optional(static_cast<std::size_t>(smallest));
+  };
+  const bool imagined = options.ranks != session.ranks();
+  const std::string& save = options.run.save;
+  const std::size_t to_save = save.empty() ? 0 : saved_bytes(options, job);
+  const auto& directories = options.trainer.tiers.files.directories;
+  std::optional<std::size_t> host, disk, weights;
+  long long beside = 0;  // directories on the disk of --save
+  if (!imagined) {
+    host = runtime::memory_limit().bytes;
+    for (const fs::path& directory : directories)
+      disk = disk.value_or(0) + runtime::free_bytes_beside(directory / "states");
+    if (session.rank() == 0 && to_save > 0) {
+      const fs::path path = weights_path(save);
+      weights = runtime::free_bytes_beside(folder_there(path) / path.filename());
+      beside = std::count_if(directories.begin(), directories.end(),
+                             [&](const fs::path& directory) { return on_one_disk(directory, path); });
+    }
+  }
+  return {.device_bytes = least(options.device.memory_bytes),
+          .host_bytes = least(host),
+          .disk_bytes = least(disk),
+          .save_bytes = least(weights),
+          .saved_bytes = to_save,
+          .states_beside_save = static_cast<double>(session.largest(beside)) /
+                                static_cast<double>(std::max<std::size_t>(directories.size(), 1)),
+          .device_is_host = options.device.device != DeviceFlag::cuda};
 }
 
 }  // namespace ranvier::apps

@@ -1,11 +1,7 @@
 #include "apps/memory/host_memory.hpp"
 
-#include "apps/memory/remedies.hpp"
 #include "apps/program/agreement.hpp"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -21,19 +17,6 @@ std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::Mem
   return bytes;
 }
 
-/// Flags that reduce this kind of memory. Moving it from device to host is not a remedy: the check concerns host
-/// memory.
-std::vector<std::string> advice(const actors::TrainerOptions& options, MemoryKind kind) {
-  std::vector<std::string> all;
-  for (const Remedy& remedy : remedies_of(options, options.trained_sharding.has_value())) {
-    const bool helps = std::find(remedy.kinds.begin(), remedy.kinds.end(), kind) != remedy.kinds.end();
-    if (helps && remedy.way != Remedy::Way::to_host) all.push_back(remedy.words);
-  }
-  all.emplace_back("a smaller model");
-  all.emplace_back("more machines");
-  return all;
-}
-
 }  // namespace
 
 std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::MemoryPlan& plan) {
@@ -43,7 +26,8 @@ std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::Mem
 }
 
 void check_host_memory(const actors::TrainerOptions& options, const runtime::MemoryPlan& plan,
-                       std::size_t needed_bytes, int ranks, const runtime::MemoryLimit& limit) {
+                       std::size_t needed_bytes, int ranks, const runtime::MemoryLimit& limit,
+                       const MemoryAdvice& advice) {
   if (needed_bytes <= limit.bytes) return;
   auto largest = MemoryKind::parameters;
   for (int k = 0; k < runtime::memory_kinds; ++k) {
@@ -51,17 +35,16 @@ void check_host_memory(const actors::TrainerOptions& options, const runtime::Mem
     if (host_bytes(options, plan, kind) > host_bytes(options, plan, largest)) largest = kind;
   }
   fail(ErrorCode::memory,
-       "this machine has too little memory: {} needed by {}, {} available: {}\n{}largest: {}, {} on this rank; use "
-       "one of: {}",
+       "this machine has too little memory: {} needed by {}, {} available: {}\n{}largest: {}, {} on this rank\n{}",
        runtime::format_bytes(needed_bytes),
        ranks == 1 ? std::string("its rank") : fmt::format("its {} ranks", ranks),
        runtime::format_bytes(limit.bytes), limit.reason, plan.table(),
        largest == MemoryKind::optimizer ? "optimizer states" : to_string(largest),
-       runtime::format_bytes(host_bytes(options, plan, largest)), fmt::join(advice(options, largest), ", "));
+       runtime::format_bytes(host_bytes(options, plan, largest)), advice());
 }
 
 void check_host_memory(runtime::MpiSession& session, const actors::TrainerOptions& options,
-                       const runtime::MemoryPlan& plan) {
+                       const runtime::MemoryPlan& plan, const MemoryAdvice& advice) {
   const std::vector<long long> all = session.all(static_cast<long long>(host_bytes(options, plan)));
   const std::vector<int>& nodes = session.nodes();
   std::size_t needed = 0;
@@ -69,8 +52,9 @@ void check_host_memory(runtime::MpiSession& session, const actors::TrainerOption
     if (nodes[rank] == nodes[static_cast<std::size_t>(session.rank())])
       needed += static_cast<std::size_t>(all[rank]);
   }
-  on_all_ranks(session,
-               [&] { check_host_memory(options, plan, needed, session.local_ranks(), runtime::memory_limit()); });
+  on_all_ranks(session, [&] {
+    check_host_memory(options, plan, needed, session.local_ranks(), runtime::memory_limit(), advice);
+  });
 }
 
 }  // namespace ranvier::apps

@@ -1,6 +1,7 @@
 #include "apps/memory/job_memory.hpp"
 
 #include "actors/watch/reporter.hpp"
+#include "apps/program/text_table.hpp"
 
 #include <fmt/format.h>
 
@@ -42,12 +43,6 @@ std::string cell(std::size_t bytes) {
   return bytes == 0 ? "–" : fmt::format("{:.2f}", static_cast<double>(bytes) / 1e9);
 }
 
-/// fmt counts bytes of the dash, not columns.
-std::string right(const std::string& text, std::size_t width) {
-  const std::size_t columns = text == "–" ? 1 : text.size();
-  return std::string(width - std::min(width, columns), ' ') + text;
-}
-
 }  // namespace
 
 JobBytes job_bytes(const std::vector<actors::RankPlan>& stages, int g_data, MemoryKind kind) {
@@ -73,9 +68,9 @@ std::string job_memory_table(const models::Architecture& architecture, const std
       ranks, "", "device", "per param", "host", "nvme");
   JobBytes all;
   const auto line = [&](const std::string& name, const JobBytes& bytes, const std::string& meaning) {
-    text += fmt::format("  {:<12} {} {:>10.2f} {} {}  {}\n", name, right(cell(bytes.device), 9),
-                        static_cast<double>(bytes.device) / parameters, right(cell(bytes.host), 9),
-                        right(cell(bytes.nvme), 9), meaning);
+    text += fmt::format("  {:<12} {} {:>10.2f} {} {}  {}\n", name, right_aligned(cell(bytes.device), 9),
+                        static_cast<double>(bytes.device) / parameters, right_aligned(cell(bytes.host), 9),
+                        right_aligned(cell(bytes.nvme), 9), meaning);
   };
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<MemoryKind>(k);

@@ -1,13 +1,12 @@
 #include "apps/memory/saved_column.hpp"
 
-#include "collectives/plans/algorithms.hpp"
+#include "apps/options/shard_flags.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/value_from.hpp>
 #include <boost/json/value_to.hpp>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
@@ -16,18 +15,15 @@ namespace {
 
 namespace json = boost::json;
 using actors::AlgorithmNames;
-using collectives::Collective;
-
-constexpr std::array names = {std::pair{Collective::all_gather, &AlgorithmNames::all_gather},
-                              std::pair{Collective::reduce_scatter, &AlgorithmNames::reduce_scatter},
-                              std::pair{Collective::all_reduce, &AlgorithmNames::all_reduce}};
-
-bool exists(Collective collective, std::string_view name) {
-  const auto all = collectives::algorithms(collective);
-  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
-}
 
 }  // namespace
+
+actors::KeptAlgorithms names_of(const actors::PlanChoices& choices) {
+  actors::KeptAlgorithms names;
+  for (std::size_t team = 0; team < names.size(); ++team)
+    names[team] = {choices[team].all_gather, choices[team].reduce_scatter, choices[team].all_reduce};
+  return names;
+}
 
 SavedColumn saved_column(const actors::TrainerOptions& trainer, const actors::PlanChoices& choices, bool nccl) {
   const actors::ColumnShape shape = actors::column_shape(trainer);
@@ -37,8 +33,7 @@ SavedColumn saved_column(const actors::TrainerOptions& trainer, const actors::Pl
   std::map<int, int> number_of;
   for (const int node : shape.node_of_row)
     column.nodes.push_back(number_of.try_emplace(node, static_cast<int>(number_of.size())).first->second);
-  for (std::size_t team = 0; team < choices.size(); ++team)
-    column.algorithms[team] = {choices[team].all_gather, choices[team].reduce_scatter, choices[team].all_reduce};
+  column.algorithms = names_of(choices);
   return column;
 }
 
@@ -46,7 +41,7 @@ json::object to_json(const SavedColumn& column) {
   json::array algorithms;
   for (const AlgorithmNames& team : column.algorithms) {
     json::array of_team;
-    for (const auto& [collective, name] : names) of_team.push_back(json::value(team.*name));
+    for (const auto& [collective, name] : algorithm_fields) of_team.push_back(json::value(team.*name));
     algorithms.push_back(std::move(of_team));
   }
   return {{"nodes", json::value_from(column.nodes)},
@@ -65,10 +60,10 @@ std::optional<SavedColumn> column_of_json(const json::value* value) try {
                      .nccl = object.at("nccl").as_bool()};
   for (std::size_t team = 0; team < column.algorithms.size(); ++team) {
     const json::array& of_team = object.at("algorithms").as_array().at(team).as_array();
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      const auto& [collective, name] = names[i];
+    for (std::size_t i = 0; i < algorithm_fields.size(); ++i) {
+      const auto& [collective, name] = algorithm_fields[i];
       column.algorithms[team].*name = json::value_to<std::string>(of_team.at(i));
-      if (!exists(collective, column.algorithms[team].*name)) return std::nullopt;
+      if (!has_algorithm(collective, column.algorithms[team].*name)) return std::nullopt;
     }
   }
   return column;
@@ -83,7 +78,7 @@ ColumnChange column_change(const SavedColumn& before, const SavedColumn& now, co
   if (before.nodes != now.nodes)
     return {.line = "the ranks of a column are on other nodes than before: results are the same within rounding"};
   const auto differs = [&](std::size_t team) {
-    return std::any_of(names.begin(), names.end(), [&](const auto& each) {
+    return std::any_of(algorithm_fields.begin(), algorithm_fields.end(), [&](const auto& each) {
       const auto name = each.second;
       return flags.*name == "auto" && before.algorithms[team].*name != now.algorithms[team].*name;
     });

@@ -22,6 +22,9 @@ struct SavedColumn {
   friend bool operator==(const SavedColumn&, const SavedColumn&) = default;
 };
 
+/// Names of chosen algorithms.
+[[nodiscard]] actors::KeptAlgorithms names_of(const actors::PlanChoices& choices);
+
 /// Column of a run. `choices`: algorithms of its column.
 [[nodiscard]] SavedColumn saved_column(const actors::TrainerOptions& trainer, const actors::PlanChoices& choices,
                                        bool nccl);

@@ -1,7 +1,5 @@
 #include "apps/memory/shard_table.hpp"
 
-#include "actors/predict/volume.hpp"
-#include "actors/rank/rank_plan.hpp"
 #include "actors/watch/reporter.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/device/arena.hpp"
@@ -13,7 +11,7 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <vector>
+#include <utility>
 
 namespace ranvier::apps {
 
@@ -69,15 +67,7 @@ class Column {
         paper_(actors::moves_of(units_, static_cast<std::uint64_t>(micro_steps))),
         plan_(&plan),
         passes_{plan.policy, plan.position.stage, trainer.grid.g_inter, micro_steps, trainer.reuse},
-        counter_({.node_of = nodes_of_column(trainer, plan.position.stage),
-                  .node_of_row = shape.node_of_row,
-                  .group_size = shape.group_size,
-                  .algorithms = algorithms,
-                  .links = trainer.links,
-                  .precision = trainer.precision,
-                  .parameters = trainer.tiers.parameters,
-                  .trained_parameters = trainer.tiers.trained_parameters,
-                  .pulls = plan.parameters.options.pulls}) {}
+        counter_(volume_options(trainer, plan, nodes_of_column(trainer, plan.position.stage), algorithms)) {}
 
   void add_to(Cost& cost, const UnitShardings& sharding) {
     const auto states = actors::state_bytes(units_, sharding, trainer_->grid.g_data, group_size_,
@@ -109,15 +99,6 @@ class Column {
     const auto places = actors::ParameterStore::classes_of(*plan_->stage, elements, plan_->parameters.options);
     known->second = actors::replayed_moves(*plan_->stage, units_, places, passes_);
     return known->second;
-  }
-
-  static std::vector<int> nodes_of_column(const actors::TrainerOptions& trainer, int stage) {
-    std::vector<int> nodes;
-    for (int row = 0; row < trainer.grid.g_data; ++row) {
-      const auto rank = static_cast<std::size_t>(stage * trainer.grid.g_data + row);
-      nodes.push_back(trainer.node_of.empty() ? 0 : trainer.node_of.at(rank));
-    }
-    return nodes;
   }
 
   const actors::TrainerOptions* trainer_;
@@ -171,6 +152,29 @@ class Lines {
 };
 
 }  // namespace
+
+std::vector<int> nodes_of_column(const actors::TrainerOptions& trainer, int stage) {
+  std::vector<int> nodes;
+  for (int row = 0; row < trainer.grid.g_data; ++row) {
+    const auto rank = static_cast<std::size_t>(stage * trainer.grid.g_data + row);
+    nodes.push_back(trainer.node_of.empty() ? 0 : trainer.node_of.at(rank));
+  }
+  return nodes;
+}
+
+actors::VolumeOptions volume_options(const actors::TrainerOptions& trainer, const actors::RankPlan& plan,
+                                     std::vector<int> nodes, const actors::PlanChoices& algorithms) {
+  const actors::ColumnShape shape = actors::column_shape(trainer);
+  return {.node_of = std::move(nodes),
+          .node_of_row = shape.node_of_row,
+          .group_size = shape.group_size,
+          .algorithms = algorithms,
+          .links = trainer.links,
+          .precision = trainer.precision,
+          .parameters = trainer.tiers.parameters,
+          .trained_parameters = trainer.tiers.trained_parameters,
+          .pulls = plan.parameters.options.pulls};
+}
 
 std::string shard_table(const models::Architecture& architecture, const actors::TrainerOptions& trainer,
                         std::span<const actors::RankPlan> stages, const std::string& measured_links) {

@@ -1,13 +1,23 @@
-// Cost of the chosen sharding compared with all named ones, for --dry-run. Pure functions, callable from any thread.
+// Traffic of a column; cost of the chosen sharding compared with all named ones, for --dry-run. Pure functions, callable
+// from any thread.
 #pragma once
 
+#include "actors/predict/volume.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "models/core/architecture.hpp"
 
 #include <span>
 #include <string>
+#include <vector>
 
 namespace ranvier::apps {
+
+/// Nodes of a stage's ranks.
+[[nodiscard]] std::vector<int> nodes_of_column(const actors::TrainerOptions& trainer, int stage);
+/// Counts traffic within a column with this plan, nodes and algorithms.
+[[nodiscard]] actors::VolumeOptions volume_options(const actors::TrainerOptions& trainer,
+                                                   const actors::RankPlan& plan, std::vector<int> nodes,
+                                                   const actors::PlanChoices& algorithms);
 
 /// One line per sharding, chosen and named ones: bytes of states per rank for the stage with most, and bytes that all
 /// ranks send per batch, between and inside nodes. PaRO's Table 2 is printed next to them. It can be larger, because

@@ -36,19 +36,11 @@ OptionBinding steps_or_time(CheckpointOptions& options) {
 
 /// Reads names separated by commas, with or without leading dashes.
 OptionBinding flag_list(std::vector<std::string>& flags) {
-  return {.read = [&flags](const std::string& given) -> std::optional<std::string> {
-            flags.clear();
-            for (std::size_t begin = 0; begin <= given.size();) {
-              const std::size_t end = std::min(given.find(',', begin), given.size());
-              std::string flag = given.substr(begin, end - begin);
-              flag.erase(0, std::min(flag.size(), flag.find_first_not_of('-')));
-              if (flag.empty()) return "flags separated by commas, such as learning-rate,steps";
-              flags.push_back(std::move(flag));
-              begin = end + 1;
-            }
-            return {};
-          },
-          .write = [&flags] { return fmt::format("{}", fmt::join(flags, ",")); }};
+  return list<std::string>(flags, "flags separated by commas, such as learning-rate,steps",
+                           [](std::string flag) -> std::optional<std::string> {
+                             flag.erase(0, std::min(flag.size(), flag.find_first_not_of('-')));
+                             return flag.empty() ? std::nullopt : std::optional(flag);
+                           });
 }
 
 void check_resume(const CheckpointOptions& options) {
@@ -76,9 +68,9 @@ void declare_checkpoints(TrainTable& table, CheckpointOptions& options) {
   table.add({Effect::run, "checkpoint-every", "STEPS|TIME",
              "Interval between checkpoints, as in 500 (steps) or 30m; the run also ends with a checkpoint",
              steps_or_time(options), "30m"},
-            {.unused = no_checkpoints});
+            {.also = "save-interval save-steps", .unused = no_checkpoints});
   table.add({Effect::run, "checkpoint-keep", "N", "Number of newest checkpoints to keep", whole(options.keep, 1)},
-            {.unused = no_checkpoints});
+            {.also = "save-total-limit", .unused = no_checkpoints});
   table.add({Effect::run, "checkpoint-archive-every", "STEPS",
              "Never prune checkpoints whose step is a multiple of N; a run that resumes from an earlier step "
              "replaces them; 0 archives none",
@@ -93,14 +85,14 @@ void declare_checkpoints(TrainTable& table, CheckpointOptions& options) {
              "auto: resume from the newest complete checkpoint in --checkpoint, or start from scratch if none "
              "exists; PATH: resume from this checkpoint; none: start from scratch",
              text(options.resume)},
-            {.usual = true});
+            {.also = "load load-checkpoint resume-from-checkpoint", .usual = true});
   table.add({Effect::run, "resume-with", "FLAG,FLAG", "Flags that may differ from the checkpoint's values",
              flag_list(options.resume_with)},
             {.unused = unused_if([&options] { return !options.resumes(); }, "without --resume")});
   table.add({Effect::run, "time-limit", "TIME",
              "Time at which the scheduler ends the job, counted from the start of the program, as in 4h",
              duration(options.time_limit)},
-            {.usual = true});
+            {.also = "exit-duration-in-mins", .usual = true});
   table.add({Effect::run, "stop-before", "TIME",
              "Write a checkpoint (with --checkpoint) and stop this long before --time-limit",
              duration(options.stop_before), "a tenth of --time-limit, at most 5m"},

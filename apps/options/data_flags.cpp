@@ -1,6 +1,6 @@
 #include "apps/options/data_flags.hpp"
 
-#include "apps/options/image_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 #include "apps/options/initial_weights.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/families/adapter_files.hpp"
@@ -25,7 +25,6 @@ namespace {
 using models::Documents;
 using models::TokenFormat;
 
-constexpr int most = 1 << 30;
 constexpr int byte_tokens = 256;
 
 OptionBinding tokenizer(DataOptions& data) {
@@ -50,18 +49,6 @@ OptionBinding tokenizer(DataOptions& data) {
           .words = {"bytes", "none"}};
 }
 
-/// Reads a token id, or auto as none.
-OptionBinding token_or_auto(std::optional<int>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            int token = 0;
-            if (given != "auto" && whole(token, 0, most).read(given)) return "a token id, or auto";
-            field = given == "auto" ? std::nullopt : std::optional(token);
-            return {};
-          },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); },
-          .words = {"auto"}};
-}
-
 /// Reads a fraction above 0, since every sample needs at least one token to predict.
 OptionBinding share(double& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
@@ -71,16 +58,6 @@ OptionBinding share(double& field) {
             return {};
           },
           .write = real(field, 0, 1).write};
-}
-
-OptionBinding document_end(std::optional<std::int32_t>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            std::int32_t token = 0;
-            if (const auto wanted = whole(token, 0, most).read(given)) return wanted;
-            field = token;
-            return {};
-          },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string(); }};
 }
 
 /// Refuses flags that need training steps.
@@ -114,12 +91,15 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
              "files, or a token file; several: PATH:WEIGHT,PATH:WEIGHT. Image models: a CIFAR-10 or CIFAR-100 "
              "binary file, a folder of such files, or synthetic",
              text(data.data)},
-            {.usual = true});
+            {.also = "data-path data-dir dataset dataset-name dataset-path train-data-path train-file input-bin",
+             .usual = true});
   table.add({Effect::decides, "tokenizer", "bytes|none|PATH",
              "Tokenizer of text: bytes, or a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
              "encoder.json and vocab.bpe, vocab.txt, .tiktoken); none: the data are tokens",
              tokenizer(data), "none for token files, otherwise the tokenizer next to --init-from, or bytes"},
-            {.usual = true, .for_text = true});
+            {.also = "vocab-file merge-file tokenizer-model tokenizer-name tokenizer-path tokenizer-name-or-path",
+             .usual = true,
+             .for_text = true});
   table.add({Effect::decides, "token-format", "NAME",
              "Format of --data: auto, text (any bytes), jsonl (one JSON object per line), llmc (header, then "
              "uint16 or uint32), uint16 (no header, as in nanoGPT), megatron (.bin and .idx)",
@@ -130,7 +110,7 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
                                                {"uint16", TokenFormat::uint16},
                                                {"megatron", TokenFormat::megatron}})},
             {.for_text = true});
-  table.add(Effect::decides, special_tokens(data.specials),
+  table.add({Effect::decides, special_tokens(data.specials)},
             {.unused = unused_if([&data] { return data.gpt2.empty(); }, "without --tokenizer PATH")});
   table.add(
       {Effect::decides, "json-field", "NAME", "JSON lines: field with the document's text", text(data.json_field)},
@@ -155,16 +135,17 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
             {.for_text = true});
   table.add({Effect::decides, "document-end", "TOKEN",
              "Last token of each document in token files without an index, for --documents mask and pad",
-             document_end(data.document_end), "the --tokenizer's end of text"},
+             whole(data.document_end, 0, max_count), "the --tokenizer's end of text"},
             {.for_text = true});
   table.add({Effect::decides, "mlm-probability", "FRACTION",
              "Fraction of tokens selected for masked language modelling (BERT, RoBERTa): 80 % become the mask "
              "token, 10 % a random token, 10 % stay unchanged",
              share(data.mlm_probability)},
             {.for_text = true, .unused = no_masks});
-  table.add({Effect::decides, "mask-token", "N", "Token id of the mask; auto: the tokenizer's, or 256 for bytes",
-             token_or_auto(data.mask_token), "auto"},
-            {.for_text = true, .unused = no_masks});
+  table.add(
+      {Effect::decides, "mask-token", "N", "Token id of the mask; auto: the tokenizer's, or 256 for bytes",
+       or_word(data.mask_token, "auto", {}, whole(data.mask_token, 0, max_count), "a token id, or auto"), "auto"},
+      {.for_text = true, .unused = no_masks});
   table.add({Effect::decides, "shuffle", "on|off", "Train on samples in random order, different in each epoch",
              toggle(data.shuffle)});
   table.add({Effect::decides, "augment", "on|off",
@@ -174,12 +155,13 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
   table.add({Effect::decides, "validation-split", "FRACTION",
              "Fraction of the data, taken from the end, for validation instead of training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"},
-            {.usual = true});
+            {.also = "split val-split", .usual = true});
   table.add({Effect::tells, "eval-every", "STEPS", "Validate every N steps; 0 disables",
              whole(trainer.eval_every, 0), "0, or at the end with --validation-split or --hellaswag"},
-            {.usual = true});
+            {.also = "eval-interval eval-steps", .usual = true});
   table.add({Effect::tells, "eval-samples", "N",
-             "Validate on the first N samples of the validation part; 0: on all", whole(data.eval_samples, 0)});
+             "Validate on the first N samples of the validation part; 0: on all", whole(data.eval_samples, 0)},
+            {.also = "eval-iters"});
   table.add(
       {Effect::run, "eval-only", "",
        "Only evaluate the weights of --init-from: on all data, or on the part that --validation-split selects",
@@ -195,7 +177,7 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
              text(data.sample_prompt), "the BOS or end-of-text token; with --tokenizer bytes a newline"},
             {.for_text = true, .unused = no_samples});
   table.add({Effect::tells, "sample-tokens", "N", "Tokens of each text that --sample-every generates",
-             whole(trainer.sample.tokens, 1, most)},
+             whole(trainer.sample.tokens, 1, max_count)},
             {.for_text = true, .unused = no_samples});
 }
 
@@ -361,31 +343,22 @@ void resolve_labels(TrainOptions& options) {
 
 void check_purpose(const TrainOptions& options) {
   const ModelOptions& model = options.model;
-  if (models::tells_classes(model.sizes)) {
-    if (const std::int64_t every = options.trainer.sample.every; every > 0)
-      fail(ErrorCode::usage,
-           "--sample-every {} needs a causal language model, but --model {} classifies; remove --sample-every",
-           every, model.name);
-    if (!options.data.hellaswag.empty())
-      fail(ErrorCode::usage,
-           "--hellaswag {} needs a causal language model, but --model {} classifies; remove --hellaswag",
-           options.data.hellaswag, model.name);
-    return;
-  }
-  if (!models::fills_masks(model.sizes)) {
+  const bool classifies = models::tells_classes(model.sizes);
+  if (!classifies && !models::fills_masks(model.sizes)) {
     if (options.data.documents == Documents::pad)
       fail(ErrorCode::usage, "--documents pad is for BERT and RoBERTa, but --model is {}; use --documents mask",
            model.name);
     return;
   }
+  const char* const purpose = classifies ? "classifies" : "fills masks";
   if (const std::int64_t every = options.trainer.sample.every; every > 0)
     fail(ErrorCode::usage,
-         "--sample-every {} needs a causal language model, but --model {} fills masks; remove --sample-every",
-         every, model.name);
+         "--sample-every {} needs a causal language model, but --model {} {}; remove --sample-every", every,
+         model.name, purpose);
   if (!options.data.hellaswag.empty())
-    fail(ErrorCode::usage,
-         "--hellaswag {} needs a causal language model, but --model {} fills masks; remove --hellaswag",
-         options.data.hellaswag, model.name);
+    fail(ErrorCode::usage, "--hellaswag {} needs a causal language model, but --model {} {}; remove --hellaswag",
+         options.data.hellaswag, model.name, purpose);
+  if (classifies) return;
   if (const std::string& prompts = options.data.prompt_field; !prompts.empty())
     fail(ErrorCode::usage,
          "--prompt-field {} needs a causal language model, but --model {} fills masks; remove --prompt-field",

@@ -1,14 +1,13 @@
-#include "apps/options/image_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 
 #include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>
 
 #include <array>
-#include <charconv>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <vector>
 
 namespace ranvier::apps {
 namespace {
@@ -16,15 +15,14 @@ namespace {
 using Blocks = std::array<int, models::ResnetOptions::rows>;
 
 /// Parses four positive numbers separated by commas; none for other text.
-std::optional<Blocks> parse_blocks(std::string_view text) {
+std::optional<Blocks> parse_blocks(const std::string& text) {
+  const std::vector<std::string> items = items_of(text);
   Blocks blocks{};
+  if (items.size() != blocks.size()) return {};
   for (std::size_t row = 0; row < blocks.size(); ++row) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), blocks[row]);
-    if (error != std::errc{} || blocks[row] < 1) return std::nullopt;
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    const bool last = row + 1 == blocks.size();
-    if (text.empty() != last || (!last && text.front() != ',')) return std::nullopt;
-    if (!last) text.remove_prefix(1);
+    const auto number = parse_whole(items[row], 1);
+    if (!number) return {};
+    blocks[row] = *number;
   }
   return blocks;
 }

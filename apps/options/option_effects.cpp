@@ -92,12 +92,8 @@ void compare_content(std::vector<ChangedOption>& changes, const boost::json::obj
 }  // namespace
 
 void TrainTable::add(TrainFlag flag, OptionTraits traits) {
-  add(flag.effect, std::move(flag.option), std::move(traits));
-}
-
-void TrainTable::add(OptionEffect effect, Option option, OptionTraits traits) {
-  traits.effect = effect;
-  OptionTable::add(std::move(option), std::move(traits));
+  traits.effect = flag.effect;
+  OptionTable::add(std::move(flag.option), std::move(traits));
 }
 
 boost::json::object options_to_save(const std::vector<ResolvedOption>& options) {

@@ -14,6 +14,9 @@ namespace ranvier::apps {
 
 using Effect = OptionEffect;
 
+/// Largest value of flags for sizes and counts. Keeps products of two of them inside 64 bits.
+inline constexpr int max_count = 1 << 30;
+
 /// An option of ranvier-train. The effect comes first, so that no declaration omits it.
 struct TrainFlag {
   OptionEffect effect;
@@ -23,7 +26,6 @@ struct TrainFlag {
 class TrainTable : public OptionTable {
  public:
   void add(TrainFlag flag, OptionTraits traits = {});
-  void add(OptionEffect effect, Option option, OptionTraits traits = {});
 };
 
 /// Name among resolved options of the fingerprint of --data and --tokenizer (data_content()). Their paths may change,

@@ -1,8 +1,7 @@
-#include "apps/options/pipeline_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,12 +15,11 @@ namespace {
 
 constexpr int rebalance_steps = 5;
 constexpr int max_chunks = 1 << 10;
-constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 
 OptionBinding recompute(int& interval, bool& automatic) {
   return {.read = [&interval, &automatic](const std::string& given) -> std::optional<std::string> {
             int layers = 0;
-            if (given != "off" && given != "auto" && whole(layers, 1, most).read(given))
+            if (given != "off" && given != "auto" && whole(layers, 1, max_count).read(given))
               return "a number of layers, auto or off";
             interval = layers;
             automatic = given == "auto";
@@ -35,38 +33,12 @@ OptionBinding recompute(int& interval, bool& automatic) {
           .words = {"auto", "off"}};
 }
 
-OptionBinding deferred_limit(std::optional<int>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            int microbatches = 0;
-            if (given == "auto") {
-              field.reset();
-            } else if (!whole(microbatches, 0, most).read(given)) {
-              field = microbatches;
-            } else {
-              return "a number of microbatches, 0 for none, or auto";
-            }
-            return {};
-          },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); },
-          .words = {"auto"}};
-}
-
 /// Reads "7,7,6", or auto as an empty list.
 OptionBinding layers_per_stage(std::vector<int>& field) {
-  return {
-      .read = [&field](const std::string& given) -> std::optional<std::string> {
-        std::vector<int> layers;
-        for (std::size_t begin = 0; given != "auto" && begin <= given.size();) {
-          const std::size_t end = std::min(given.find(',', begin), given.size());
-          if (whole(layers.emplace_back(), 1, most).read(given.substr(begin, end - begin)))
-            return "a number of layers above 0 for each stage, as in 7,7,6, or auto";
-          begin = end + 1;
-        }
-        field = std::move(layers);
-        return {};
-      },
-      .write = [&field] { return field.empty() ? std::string("auto") : fmt::format("{}", fmt::join(field, ",")); },
-      .words = {"auto"}};
+  constexpr const char* valid = "a number of layers above 0 for each stage, as in 7,7,6, or auto";
+  return or_word(
+      field, "auto", {},
+      list<int>(field, valid, [](const std::string& layers) { return parse_whole(layers, 1, max_count); }), valid);
 }
 
 /// Reads on as rebalance_steps and off as 0.
@@ -86,23 +58,22 @@ OptionBinding rebalance(int& steps) {
 void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer) {
   const auto one_stage = [&trainer] { return trainer.grid.g_inter == 1; };
   const auto defers = [&trainer] { return actors::defers_weights(trainer.policy); };
+  std::vector<std::pair<std::string, Policy>> policies;
+  for (const Policy policy : actors::all_policies) policies.emplace_back(to_string(policy), policy);
   const char* const no_bubble = "with one stage, which has no bubble to fill";
   table.add(
       {Effect::bits, "chunks-per-rank", "N",
        "Model chunks per rank (interleaved pipeline): 1/N of the bubble, N times the messages; not with zb-h1",
-       whole(trainer.chunks_per_rank, 1, max_chunks)});
+       whole(trainer.chunks_per_rank, 1, max_chunks)},
+      {.also = "num-virtual-stages-per-pipeline-rank"});
   table.add({Effect::bits, "pipeline-limit", "N",
              "Largest number of microbatches in flight; 0: all with gpipe, what the schedule needs with "
              "--chunks-per-rank (per model chunk), otherwise --g-inter",
-             whole(trainer.pipeline_limit, 0, most)});
+             whole(trainer.pipeline_limit, 0, max_count)});
   table.add({Effect::bits, "policy", "NAME",
              "Pipeline schedule: message-driven, 1f1b or gpipe; zero-bubble and zb-h1 also defer weight gradients "
              "(zb-h1 in a fixed order)",
-             choice<Policy>(trainer.policy, {{"message-driven", Policy::message_driven},
-                                             {"1f1b", Policy::one_f_one_b},
-                                             {"gpipe", Policy::gpipe},
-                                             {"zero-bubble", Policy::zero_bubble},
-                                             {"zb-h1", Policy::zb_h1}})},
+             choice<Policy>(trainer.policy, std::move(policies))},
             {.usual = true,
              .plan = PlanRole::searched,
              .unused = unused_if(
@@ -115,7 +86,8 @@ void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer) {
   table.add({Effect::bits, "deferred-limit", "N",
              "Largest number of microbatches with deferred weight gradients, per model chunk; 0 defers none; auto: "
              "s + 1 on stage s (the first is 0), s + 2 with several chunks, 1 with --recompute",
-             deferred_limit(trainer.deferred_limit)},
+             or_word(trainer.deferred_limit, "auto", {}, whole(trainer.deferred_limit, 0, max_count),
+                     "a number of microbatches, 0 for none, or auto")},
             {.unused = [=, &trainer]() -> std::string {
               if (one_stage()) return no_bubble;
               if (trainer.defer_weights || defers()) return {};
@@ -136,7 +108,10 @@ void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer) {
              "Activation checkpointing: keep one activation per N layers and recompute the others; auto: the N "
              "that needs the least memory",
              recompute(trainer.recompute, trainer.recompute_auto)},
-            {.usual = true, .plan = PlanRole::searched});
+            {.also = "gradient-checkpointing=auto activation-checkpointing=auto checkpoint-activations=auto "
+                     "recompute-activations=auto recompute-granularity",
+             .usual = true,
+             .plan = PlanRole::searched});
   using Saved = std::optional<models::SavedActivations>;
   // Bits differ only in half precision on a GPU.
   table.add({Effect::rounding, "saved-activations", "NAME",

@@ -1,6 +1,5 @@
 #include "apps/options/shard_flags.hpp"
 
-#include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "collectives/plans/topology.hpp"
 
@@ -19,7 +18,6 @@ using collectives::Collective;
 
 namespace {
 
-constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 constexpr int imagined_node_size = 8;
 constexpr std::string_view as_shard = "same";  // --shard-trained
 
@@ -65,23 +63,12 @@ std::string algorithm_names(Collective collective) {
   return names;
 }
 
-OptionBinding prefetch(std::optional<int>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            int units = 0;
-            if (given == "auto") {
-              field.reset();
-            } else if (!whole(units, 0, most).read(given)) {
-              field = units;
-            } else {
-              return "a number of units, 0 for none, or auto";
-            }
-            return {};
-          },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); },
-          .words = {"auto"}};
-}
-
 }  // namespace
+
+bool has_algorithm(Collective collective, std::string_view name) {
+  const auto all = collectives::algorithms(collective);
+  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+}
 
 void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {
   const auto is_one_row = [&trainer] { return trainer.grid.g_data == 1; };
@@ -105,36 +92,38 @@ void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardO
              "over a group, G: over all rows), or a name: " +
                  shard_names(),
              sharding(trainer.sharding)},
-            {.usual = true, .plan = PlanRole::searched, .unused = one_row});
+            {.also = "zero-stage stage fsdp=zero3 use-distributed-optimizer=zero1",
+             .usual = true,
+             .plan = PlanRole::searched,
+             .unused = one_row});
   table.add({Effect::rounding, "shard-trained", "NAME",
              "With frozen parameters: sharding of the trained ones; --shard is then for the frozen ones only",
              trained_sharding(trainer.trained_sharding), "same as --shard"},
             {.fixes = "shard", .unused = one_row});
   table.add({Effect::rounding, "group-size", "N", "Rows per group (letter I of --shard); must divide --g-data",
-             whole(trainer.group_size, 0, most), "the rows on one node"},
+             whole(trainer.group_size, 0, max_count), "the rows on one node"},
             {.plan = PlanRole::searched, .unused = one_row});
   table.add({Effect::rounding, "node-size", "N", "Ranks per node, as if rank r were on node r / N; 0 asks MPI",
-             whole(shard.node_size, 0, most), "0; with --world 8, or all ranks if fewer"},
+             whole(shard.node_size, 0, max_count), "0; with --world 8, or all ranks if fewer"},
             {.plan = PlanRole::machine});
   table.add({Effect::rounding, "links", "FILE",
              "JSON file with measured latencies and bandwidths (ranvier-bench --write-links), for the choice of "
              "collective algorithms",
              text(shard.links)},
             {.unused = one_row});
-  for (const auto& [collective, field] : {std::pair{Collective::all_gather, &trainer.algorithms.all_gather},
-                                          {Collective::reduce_scatter, &trainer.algorithms.reduce_scatter},
-                                          {Collective::all_reduce, &trainer.algorithms.all_reduce}}) {
+  for (const auto& [collective, field] : algorithm_fields) {
     table.add(
         {collective == Collective::all_gather ? Effect::bits : Effect::rounding, to_string(collective), "NAME",
          fmt::format("Algorithm of the {}: auto (the fastest for --links){}", to_string(collective),
                      algorithm_names(collective)),
-         algorithm(*field, collective)},
+         algorithm(trainer.algorithms.*field, collective)},
         {.plan = PlanRole::searched, .unused = one_row});
   }
   table.add({Effect::bits, "prefetch", "N",
              "Number of units (layers) to gather ahead of use; 0 disables prefetching; auto: 2, or fewer if "
              "--device-memory is short",
-             prefetch(shard.prefetch)},
+             or_word(shard.prefetch, "auto", {}, whole(shard.prefetch, 0, max_count),
+                     "a number of units, 0 for none, or auto")},
             {.unused = nothing_moves});
   table.add({Effect::bits, "reuse", "on|off",
              "Keep gathered parameters until another unit needs the buffer; off: gather before every use, as ZeRO "

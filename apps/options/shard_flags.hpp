@@ -4,8 +4,21 @@
 
 #include "apps/options/train_options.hpp"
 #include "apps/program/options.hpp"
+#include "collectives/plans/algorithms.hpp"
+
+#include <array>
+#include <string_view>
+#include <utility>
 
 namespace ranvier::apps {
+
+/// Collectives with a flag for their algorithm, and its field.
+inline constexpr std::array algorithm_fields{
+    std::pair{collectives::Collective::all_gather, &actors::AlgorithmNames::all_gather},
+    std::pair{collectives::Collective::reduce_scatter, &actors::AlgorithmNames::reduce_scatter},
+    std::pair{collectives::Collective::all_reduce, &actors::AlgorithmNames::all_reduce}};
+
+[[nodiscard]] bool has_algorithm(collectives::Collective collective, std::string_view name);
 
 /// Adds the concern "Sharding". `trainer` and `shard` outlive the table.
 void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardOptions& shard);

@@ -19,51 +19,23 @@ namespace {
 using actors::TierKind;
 using actors::TierOptions;
 
-constexpr std::string_view as_the_others = "same";  // --parameter-tier-trained
-constexpr int most = 1 << 30;                       // keeps products of two sizes inside 64 bits
-
-OptionBinding number_or_all(std::size_t& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            if (given == "all") {
-              field = 0;
-            } else if (whole(field, 1, most).read(given)) {
-              return "a number of buckets, or all";
-            }
-            return {};
-          },
-          .write = [&field] { return field == 0 ? std::string("all") : fmt::format("{}", field); },
-          .words = {"all"}};
-}
-
-OptionBinding tier(actors::TierKind& field) {
-  return choice<actors::TierKind>(
-      field,
-      {{"device", actors::TierKind::device}, {"host", actors::TierKind::host}, {"nvme", actors::TierKind::nvme}});
-}
-
-OptionBinding trained_tier(std::optional<actors::TierKind>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            field.reset();
-            if (given == as_the_others) return {};
-            if (const auto problem = tier(field.emplace()).read(given)) return *problem + ", or same";
-            return {};
-          },
-          .write = [&field] { return field ? offload::to_string(*field) : std::string(as_the_others); },
-          .words = {"device", "host", "nvme", std::string(as_the_others)}};
+OptionBinding tier(TierKind& field) {
+  return choice<TierKind>(field,
+                          {{"device", TierKind::device}, {"host", TierKind::host}, {"nvme", TierKind::nvme}});
 }
 
 /// A preset of tiers by the name in its paper. `activations` applies only to activation checkpoints.
 struct Offload {
   std::string_view name;
-  actors::TierKind parameters = actors::TierKind::device;
-  actors::TierKind gradients = actors::TierKind::device;
-  actors::TierKind optimizer = actors::TierKind::device;
-  actors::TierKind activations = actors::TierKind::device;
+  TierKind parameters = TierKind::device;
+  TierKind gradients = TierKind::device;
+  TierKind optimizer = TierKind::device;
+  TierKind activations = TierKind::device;
 };
 
 /// Myelin §V-B; ZeRO-Infinity Table 2, with activation checkpoints in host memory (§5.1.2).
 std::span<const Offload> offloads() {
-  using enum actors::TierKind;
+  using enum TierKind;
   static constexpr std::array all{
       Offload{.name = "none"},
       Offload{.name = "myelin", .optimizer = host},
@@ -89,11 +61,8 @@ OptionBinding all_tiers(TierOptions& field, std::string& chosen) {
 OptionBinding directories(std::vector<std::filesystem::path>& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             field.clear();
-            for (std::size_t begin = 0; begin < given.size();) {
-              const std::size_t end = std::min(given.find(',', begin), given.size());
-              if (end > begin) field.emplace_back(given.substr(begin, end - begin));
-              begin = end + 1;
-            }
+            for (std::string& directory : items_of(given))
+              if (!directory.empty()) field.emplace_back(std::move(directory));
             return {};
           },
           .write = [&field] { return paths_text(field); }};
@@ -129,16 +98,20 @@ void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::stri
        "zero-offload: also gradients; infinity-cpu: also parameters and activation checkpoints; infinity-nvme: "
        "activation checkpoints to host memory, the rest to files (--nvme)",
        all_tiers(tiers, offload)},
-      {.usual = true, .plan = PlanRole::searched});
+      {.also = "cpu-offload", .usual = true, .plan = PlanRole::searched});
   table.add({Effect::bits, "optimizer-tier", "NAME", "Tier of optimizer states: device, host or nvme",
              tier(tiers.optimizer)},
-            {.fixes = "offload"});
+            {.also = "offload-optimizer=host", .fixes = "offload"});
   table.add({Effect::bits, "parameter-tier", "NAME", "Tier of parameters between their uses: device, host or nvme",
              tier(tiers.parameters)},
-            {.fixes = "offload"});
+            {.also = "offload-param=host", .fixes = "offload"});
   table.add({Effect::bits, "parameter-tier-trained", "NAME",
              "With frozen parameters: tier of the trained ones: device, host or nvme",
-             trained_tier(tiers.trained_parameters), "same as --parameter-tier"},
+             choice<std::optional<TierKind>>(tiers.trained_parameters, {{"device", TierKind::device},
+                                                                        {"host", TierKind::host},
+                                                                        {"nvme", TierKind::nvme},
+                                                                        {"same", std::nullopt}}),
+             "same as --parameter-tier"},
             {.fixes = "offload"});
   table.add({Effect::bits, "gradient-tier", "NAME", "Tier of accumulated gradients: device, host or nvme",
              tier(tiers.gradients)},
@@ -157,10 +130,11 @@ void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::stri
   table.add(
       {Effect::bits, "bucket-size", "N",
        "Elements per optimizer bucket, the unit of transfer and update of offloaded states; at least 512 per shard",
-       whole(tiers.bucket_elements, 1, most)});
+       whole(tiers.bucket_elements, 1, max_count)});
   table.add({Effect::bits, "chunk-buckets", "N",
              "Optimizer buckets per gradient chunk, which is reduced as one operation; or all",
-             number_or_all(tiers.chunk_buckets)});
+             or_word(tiers.chunk_buckets, "all", 0, whole(tiers.chunk_buckets, 1, max_count),
+                     "a number of buckets, or all")});
   table.add({Effect::bits, "optimizer-step", "NAME",
              "Processor of the AdamW step for states off the device: device or host",
              choice<actors::StepLocation>(
@@ -180,7 +154,7 @@ void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::stri
 void resolve_tiers(TrainOptions& options) {
   TierOptions& tiers = options.trainer.tiers;
   const bool checkpoints = options.trainer.recompute > 0 || options.trainer.recompute_auto;
-  if (!checkpoints && !options.is_given("activation-tier")) tiers.activations = actors::TierKind::device;
+  if (!checkpoints && !options.is_given("activation-tier")) tiers.activations = TierKind::device;
   bool files = false;
   const TierKind trained = tiers.trained_parameters.value_or(TierKind::device);
   for (const auto& [flag, kind] : {std::pair{"parameter-tier", tiers.parameters},
@@ -188,13 +162,13 @@ void resolve_tiers(TrainOptions& options) {
                                    {"gradient-tier", tiers.gradients},
                                    {"optimizer-tier", tiers.optimizer},
                                    {"activation-tier", tiers.activations}}) {
-    if (kind != actors::TierKind::nvme) continue;
+    if (kind != TierKind::nvme) continue;
     files = true;
     if (tiers.files.directories.empty())
       fail(ErrorCode::usage, "{} needs directories; add --nvme DIR, one per disk",
            options.is_given(flag) ? fmt::format("--{} nvme", flag) : "--offload " + options.offload);
   }
-  if (tiers.step == actors::StepLocation::host && tiers.optimizer == actors::TierKind::device)
+  if (tiers.step == actors::StepLocation::host && tiers.optimizer == TierKind::device)
     fail(ErrorCode::usage,
          "--optimizer-step host needs optimizer states off the device; add --optimizer-tier host");
   if (!files && !tiers.files.directories.empty())

@@ -3,16 +3,11 @@
 #include "actors/checkpoint/snapshot.hpp"
 #include "apps/options/collectives_choice.hpp"
 #include "apps/options/data_flags.hpp"
-#include "apps/options/image_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 #include "apps/options/initial_weights.hpp"
-#include "apps/options/other_names.hpp"
-#include "apps/options/pipeline_flags.hpp"
-#include "apps/options/plan_flags.hpp"
 #include "apps/options/shard_flags.hpp"
 #include "apps/options/tier_flags.hpp"
-#include "apps/options/tuning_flags.hpp"
-#include "apps/options/watching_flags.hpp"
-#include "apps/program/default_precision.hpp"
+#include "apps/program/device_flag.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
@@ -28,7 +23,6 @@ using actors::Policy;
 using BadAction = actors::BadStepOptions::Action;
 using Decay = actors::LearningRateOptions::Decay;
 
-constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 constexpr int default_batch_size = 16;
 constexpr int default_microbatch_size = 4;
 constexpr std::string_view no_size = "none";  // value of a size that the model's family lacks
@@ -70,7 +64,7 @@ OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
   return {.read = [&model, which, least](const std::string& given) -> std::optional<std::string> {
             int* const field = models::find_size(model.sizes, which);
             if (field == nullptr && given == no_size) return {};
-            return whole(field != nullptr ? *field : model.other_sizes[which], least, most).read(given);
+            return whole(field != nullptr ? *field : model.other_sizes[which], least, max_count).read(given);
           },
           .write =
               [&model, which] {
@@ -101,18 +95,6 @@ OptionBinding dropout(ModelOptions& model) {
           .write = [&model] { return fmt::format("{}", models::dropout_of(model.sizes)); }};
 }
 
-/// Reads a number, or auto as 0.
-OptionBinding number_or_auto(int& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            int number = 0;
-            if (given != "auto" && whole(number, 0, most).read(given)) return "a number, or auto";
-            field = number;
-            return {};
-          },
-          .write = [&field] { return field == 0 ? std::string("auto") : fmt::format("{}", field); },
-          .words = {"auto"}};
-}
-
 /// Reads 0 or a factor above 1; up to 1, about half of all losses would be spikes.
 OptionBinding spike_factor(double& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
@@ -132,7 +114,19 @@ TrainTable declare(AskedOptions& asked) {
   const NoEffect no_gpu = unused_if([&asked] { return asked.options.device.device != DeviceFlag::cuda; },
                                     "without a GPU (--device cuda)");
   TrainTable table;
-  table.advise(advice_on_other_name);
+  table.lacks("num-train-epochs num-epochs epochs",
+              "training length is set in steps, not epochs: use --steps; the startup output prints the number of "
+              "epochs");
+  table.lacks("optim optimizer", "the optimizer is AdamW: use --beta1, --beta2, --epsilon and --weight-decay");
+  table.lacks(
+      "tensor-model-parallel-size tensor-parallel-size tp",
+      "tensor parallelism is not supported: use --g-inter for pipeline stages, or --tile for large matrices");
+  table.lacks(
+      "context-parallel-size cp sequence-parallel",
+      "context and sequence parallelism are not supported: use --recompute, or a smaller --microbatch-size");
+  table.lacks("expert-model-parallel-size ep", "expert parallelism is not supported: use --g-inter and --g-data");
+  table.lacks("nproc-per-node num-gpus world-size",
+              "use mpirun -n N to start N ranks, or --world N to plan for N ranks");
 
   table.concern("Model");
   using models::Size;
@@ -142,29 +136,34 @@ TrainTable declare(AskedOptions& asked) {
             {.usual = true});
   table.details("families: " + model_names(false) + "; presets: " + model_names(true));
   table.add({Effect::shape, "layers", "L", "Number of transformer blocks", size(model_options, Size::layers)},
-            {.usual = true});
+            {.also = "num-layers num-hidden-layers n-layer n-layers depth", .usual = true});
   table.add({Effect::shape, "hidden", "C", "Model width in channels; for wide-resnet, of the first block group",
              size(model_options, Size::hidden)},
-            {.usual = true});
+            {.also = "hidden-size n-embd d-model dim", .usual = true});
   table.add(
       {Effect::decides, "heads", "H", "Number of attention heads; must divide --hidden unless --head-size is given",
        size(model_options, Size::heads), "the preset's, else the most with at least 64 channels each"},
-      {.usual = true});
+      {.also = "num-attention-heads num-heads n-head n-heads", .usual = true});
   table.add({Effect::shape, "kv-heads", "K", "Number of key/value heads (grouped-query attention); 0 uses --heads",
-             size(model_options, Size::kv_heads, 0), "0, or the preset's"});
+             size(model_options, Size::kv_heads, 0), "0, or the preset's"},
+            {.also = "num-query-groups num-key-value-heads n-kv-heads"});
   table.add({Effect::shape, "head-size", "D", "Channels per attention head; 0 uses --hidden / --heads",
-             size(model_options, Size::head_size, 0), "0, or the preset's"});
+             size(model_options, Size::head_size, 0), "0, or the preset's"},
+            {.also = "kv-channels head-dim"});
   table.add({Effect::shape, "ffn-size", "F", "Inner width of the MLP in channels; GPT always uses 4 times --hidden",
-             size(model_options, Size::ffn_size),
-             "8/3 of --hidden with a gate, 4 times for BERT, or the preset's"});
-  table.add({Effect::decides, "window", "N",
-             "Sliding attention window in tokens, current one included; 0 disables it",
-             size(model_options, Size::window, 0), "0, or the preset's"});
+             size(model_options, Size::ffn_size), "8/3 of --hidden with a gate, 4 times for BERT, or the preset's"},
+            {.also = "ffn-hidden-size intermediate-size d-ff"});
+  table.add(
+      {Effect::decides, "window", "N", "Sliding attention window in tokens, current one included; 0 disables it",
+       size(model_options, Size::window, 0), "0, or the preset's"},
+      {.also = "sliding-window"});
   table.add({Effect::shape, "vocab-size", "V", "Vocabulary size in tokens", size(model_options, Size::vocab_size),
              "256 for bytes (257 with a mask), 50257 for token files, or the preset's"});
   table.add({Effect::shape, "sequence-length", "T", "Sample length in tokens",
              size(model_options, Size::sequence_length)},
-            {.usual = true});
+            {.also = "seq-length seq-len max-seq-length max-seq-len max-length max-position-embeddings block-size "
+                     "context-length",
+             .usual = true});
   table.add({Effect::shape, "blocks", "N,N,N,N", "Number of blocks in each of the four groups of wide-resnet",
              blocks_flag(model_options)});
   table.add({Effect::shape, "width", "N",
@@ -177,52 +176,69 @@ TrainTable declare(AskedOptions& asked) {
              "RoBERTa to fill masks",
              size(model_options, Size::classes, 0), "the number of labels, or the preset's"});
   table.add({Effect::decides, "dropout", "RATE", "Dropout rate", dropout(model_options),
-             "0, or the rate in the config.json of --init-from"});
+             "0, or the rate in the config.json of --init-from"},
+            {.also = "attention-dropout hidden-dropout"});
   declare_tuning(table, model_options);
 
   table.concern("Grid");
   table.add({Effect::bits, "g-inter", "N", "Number of pipeline stages; at most the number of blocks (--layers)",
-             whole(trainer.grid.g_inter, 1, most)},
-            {.usual = true, .plan = PlanRole::sized});
+             whole(trainer.grid.g_inter, 1, max_count)},
+            {.also = "pipeline-model-parallel-size pipeline-parallel-size num-stages pp",
+             .usual = true,
+             .plan = PlanRole::sized});
   table.add({Effect::rounding, "g-data", "N",
              "Number of rows (data-parallel pipelines); --g-inter × --g-data must equal the number of ranks",
-             number_or_auto(trainer.grid.g_data), "auto: ranks / g-inter"},
-            {.usual = true, .plan = PlanRole::sized});
+             or_word(trainer.grid.g_data, "auto", 0, whole(trainer.grid.g_data, 0, max_count), "a number, or auto"),
+             "auto: ranks / g-inter"},
+            {.also = "data-parallel-size dp", .usual = true, .plan = PlanRole::sized});
 
   declare_sharding(table, trainer, shard);
 
   table.concern("Batch");
   table.add({Effect::decides, "batch-size", "N",
              "Samples per step over all ranks (global batch size); must be a multiple of --g-data",
-             whole(trainer.batch_size, 1, most), "16, rounded up to a multiple of --g-data"},
-            {.usual = true, .plan = PlanRole::required});
-  table.add({Effect::rounding, "microbatch-size", "N", "Samples per microbatch",
-             whole(trainer.microbatch_size, 1, most), "4, at most --batch-size / --g-data"},
-            {.usual = true, .plan = PlanRole::sized});
+             whole(trainer.batch_size, 1, max_count), "16, rounded up to a multiple of --g-data"},
+            {.also = "global-batch-size train-batch-size total-batch-size gradient-accumulation-steps "
+                     "grad-accum-steps accumulate-grad-batches",
+             .usual = true,
+             .plan = PlanRole::required});
+  table.add(
+      {Effect::rounding, "microbatch-size", "N", "Samples per microbatch",
+       whole(trainer.microbatch_size, 1, max_count), "4, at most --batch-size / --g-data"},
+      {.also =
+           "micro-batch-size per-device-train-batch-size per-device-eval-batch-size train-micro-batch-size-per-gpu",
+       .usual = true,
+       .plan = PlanRole::sized});
   declare_pipeline(table, trainer);
 
   declare_data(table, data, trainer, model_options);
 
   table.concern("Optimizer");
-  table.add({Effect::decides, "steps", "N", "Number of optimizer steps", whole(trainer.steps, 1)}, {.usual = true});
-  table.add({Effect::decides, "learning-rate", "RATE", "Peak learning rate", real(rate.peak, 0)}, {.usual = true});
+  table.add({Effect::decides, "steps", "N", "Number of optimizer steps", whole(trainer.steps, 1)},
+            {.also = "max-steps max-iters train-iters num-iterations num-train-steps total-steps", .usual = true});
+  table.add({Effect::decides, "learning-rate", "RATE", "Peak learning rate", real(rate.peak, 0)},
+            {.also = "lr max-lr", .usual = true});
   table.add({Effect::decides, "warmup-steps", "N", "Steps of linear learning rate warm-up",
              whole(rate.warmup_steps, 0), "a tenth of --steps, at most 100"},
-            {.usual = true});
+            {.also = "warmup warmup-iters warmup-ratio lr-warmup-iters num-warmup-steps", .usual = true});
   table.add({Effect::decides, "lr-decay", "NAME", "Learning rate decay after warm-up: cosine, linear or constant",
              choice<Decay>(rate.decay,
                            {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}})},
-            {.usual = true});
+            {.also = "lr-decay-style lr-scheduler lr-scheduler-type", .usual = true});
   table.add({Effect::decides, "min-learning-rate", "RATE", "Learning rate at the end of the decay",
              real(rate.least, 0), "a tenth of --learning-rate"},
-            {.unused = unused_if([&rate] { return rate.decay == Decay::constant; }, "with --lr-decay constant")});
-  table.add({Effect::decides, "beta1", "B", "AdamW β1", real(adamw.beta1, 0, 1, true)});
-  table.add({Effect::decides, "beta2", "B", "AdamW β2", real(adamw.beta2, 0, 1, true)});
-  table.add({Effect::decides, "epsilon", "E", "AdamW ε", real(adamw.epsilon, 1e-30)});
+            {.also = "min-lr",
+             .unused = unused_if([&rate] { return rate.decay == Decay::constant; }, "with --lr-decay constant")});
+  table.add({Effect::decides, "beta1", "B", "AdamW β1", real(adamw.beta1, 0, 1, true)}, {.also = "adam-beta1"});
+  table.add({Effect::decides, "beta2", "B", "AdamW β2", real(adamw.beta2, 0, 1, true)}, {.also = "adam-beta2"});
+  table.add({Effect::decides, "epsilon", "E", "AdamW ε", real(adamw.epsilon, 1e-30)},
+            {.also = "adam-eps adam-epsilon eps"});
   table.add({Effect::decides, "weight-decay", "RATE", "AdamW weight decay of matrices and embeddings",
-             real(adamw.weight_decay, 0)});
+             real(adamw.weight_decay, 0)},
+            {.also = "wd"});
   table.add({Effect::decides, "clip", "NORM", "Clip the global gradient norm to this value; 0 disables clipping",
-             real(trainer.clip, 0)});
+             real(trainer.clip, 0)},
+            {.also = "clip-grad grad-clip gradient-clipping max-grad-norm"});
   auto& bad = trainer.bad_steps;
   table.add(
       {Effect::judges, "bad-steps", "ACTION",
@@ -256,13 +272,14 @@ TrainTable declare(AskedOptions& asked) {
                  trainer.precision.compute,
                  {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"fp16", runtime::DType::f16}}),
              fmt::format("{}; a resumed run: the checkpoint's", default_precision_text)},
-            {.usual = true});
+            {.also = "bf16=bf16 fp16=fp16 half=bf16 amp=bf16 dtype torch-dtype mixed-precision", .usual = true});
   table.add({Effect::decides, "gradient-dtype", "TYPE",
              "Type of accumulated gradients: fp32, or half (the type of --precision)",
              choice<bool>(asked.half_gradients, {{"fp32", false}, {"half", true}})});
   // The checkpoint has the current loss scale.
   table.add({Effect::run, "loss-scale", "X", "Initial loss scale with fp16", real(trainer.loss_scale.scale, 1),
-             "65536 with fp16, otherwise 1"});
+             "65536 with fp16, otherwise 1"},
+            {.also = "initial-loss-scale"});
 
   table.concern("Device");
   table.add({Effect::rounding, "device", "NAME",
@@ -300,7 +317,7 @@ TrainTable declare(AskedOptions& asked) {
        choice<models::AttentionKernels>(device_options.attention, {{"auto", models::AttentionKernels::measured},
                                                                    {"cudnn", models::AttentionKernels::cudnn},
                                                                    {"ranvier", models::AttentionKernels::own}})},
-      {.unused = no_gpu});
+      {.also = "use-flash-attn flash-attention", .unused = no_gpu});
   table.add({Effect::rounding, "attention-backward", "MODE",
              "cuDNN's attention backward pass: deterministic (same bits in every run), or fast with less memory",
              choice<bool>(device_options.fast_attention_backward, {{"deterministic", false}, {"fast", true}})});
@@ -339,7 +356,7 @@ TrainTable declare(AskedOptions& asked) {
   table.add({Effect::run, "init-from", "PATH",
              "Initial weights: a safetensors file, or a folder with config.json and tokenizer (Hugging Face)",
              text(run.init_from)},
-            {.usual = true});
+            {.also = "model-name-or-path pretrained-checkpoint", .usual = true});
   table.add({Effect::run, "ignore-tensors", "REGEX", "Skip tensors of --init-from whose name contains a match",
              text(run.ignored_tensors)});
   table.add({Effect::run, "init-adapter", "FOLDER",
@@ -350,7 +367,7 @@ TrainTable declare(AskedOptions& asked) {
              "Write the final weights to this safetensors file or folder; a folder also gets config.json and the "
              "tokenizer",
              text(run.save)},
-            {.usual = true, .plan = PlanRole::output});
+            {.also = "output-dir out-dir", .usual = true, .plan = PlanRole::output});
   table.add({Effect::run, "save-every", "STEPS",
              "Write weights every N steps, not only at the end, to SAVE/weights-STEP (such as weights-00000500); 0 "
              "disables",
@@ -380,8 +397,8 @@ TrainTable declare(AskedOptions& asked) {
   table.add(
       {Effect::run, "dry-run", "", "Print configuration and memory needs, then stop", switch_on(asked.dry_run)},
       {.usual = true, .plan = PlanRole::request});
-  table.add({Effect::run, "world", "N", "Number of ranks to assume with --dry-run", whole(asked.world, 0, most),
-             "the job's"},
+  table.add({Effect::run, "world", "N", "Number of ranks to assume with --dry-run",
+             whole(asked.world, 0, max_count), "the job's"},
             {.plan = PlanRole::machine});
   declare_info(table, run.info);
   return table;
@@ -529,7 +546,8 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& run_defaults) {
     trainer.checkpoint_staging = actors::Snapshot::Options().staging_bytes;
 }
 
-TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, const RunDefaults& run_defaults) {
+TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, const RunDefaults& run_defaults,
+                                 const std::function<void(TrainOptions&)>& choose) {
   AskedOptions asked = defaults();
   TrainOptions& options = asked.options;
   options.trainer.precision.compute = run_defaults.precision;
@@ -540,6 +558,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, c
     options.run.request = Request::info;
     return options;
   }
+  if (choose) choose(options);
   resolve(asked, ranks, run_defaults);
   for (const std::string& note : table.unused()) options.notes.push_back("note: " + note);
   const std::int64_t steps = options.trainer.steps;
@@ -590,16 +609,15 @@ std::vector<ResolvedOption> resolved(const TrainOptions& options) {
   return all;
 }
 
-const OptionTraits& traits_of(std::string_view flag) {
+const TrainTable& train_table() {
   static AskedOptions asked = defaults();
   static const TrainTable table = declare(asked);
-  return table.traits(flag);
+  return table;
 }
 
-std::vector<ResolvedOption> default_flags() {
-  AskedOptions asked = defaults();
-  return declare(asked).resolved();
-}
+const OptionTraits& traits_of(std::string_view flag) { return train_table().traits(flag); }
+
+std::vector<ResolvedOption> default_flags() { return train_table().resolved(); }
 
 std::uint64_t options_hash(const TrainOptions& options) { return hash_of(resolved(options)); }
 

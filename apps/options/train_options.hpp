@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -176,9 +177,10 @@ struct RunDefaults {
 void resolve(AskedOptions& asked, int ranks, const RunDefaults& defaults = {});
 
 /// Parses, resolves and checks all options for a job of `ranks` ranks. Throws ErrorCode::usage, naming flag, value and
-/// remedy. With Request::info nothing else is resolved or checked.
+/// remedy. With Request::info nothing else is resolved or checked. `choose`: sets values before they are resolved.
 [[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks,
-                                               const RunDefaults& defaults = {});
+                                               const RunDefaults& defaults = {},
+                                               const std::function<void(TrainOptions&)>& choose = {});
 
 /// Manual of `program`, since every program that trains with launch() has these flags.
 [[nodiscard]] Manual train_manual(const char* program);
@@ -189,6 +191,9 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& defaults = {});
 
 /// All options with resolved values, in the order of the help text.
 [[nodiscard]] std::vector<ResolvedOption> resolved(const TrainOptions& options);
+
+/// Table of all flags with their plain defaults. Any thread.
+[[nodiscard]] const TrainTable& train_table();
 
 /// Facts about a flag, given without dashes. Any thread. Throws ErrorCode::internal for an unknown flag.
 [[nodiscard]] const OptionTraits& traits_of(std::string_view flag);

@@ -1,4 +1,4 @@
-#include "apps/options/tuning_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 
 #include "models/families/adapter_files.hpp"
 #include "runtime/base/error.hpp"
@@ -50,7 +50,7 @@ void declare_tuning(TrainTable& table, ModelOptions& model) {
   table.add({Effect::shape, "lora-rank", "R",
              "Rank of LoRA adapters on a frozen model, saved in PEFT's format; 0 disables adapters",
              whole(model.lora.rank, 0, models::max_lora_rank)},
-            {.usual = true});
+            {.also = "lora-r", .usual = true});
   table.add({Effect::decides, "lora-alpha", "X", "LoRA scaling: the adapters' output is multiplied by X / R",
              real(model.lora.alpha, 0, 1e6)},
             {.unused = no_adapters});
@@ -60,7 +60,7 @@ void declare_tuning(TrainTable& table, ModelOptions& model) {
   table.add({Effect::shape, "lora-targets", "NAMES", "Modules that get adapters, by the last part of the name",
              targets(model.lora.targets),
              "q_proj,v_proj; for GPT-2 c_attn, for Phi-3 qkv_proj, for BERT and RoBERTa query,value"},
-            {.unused = no_adapters});
+            {.also = "target-modules", .unused = no_adapters});
   table.add({Effect::shape, "lora-whole", "NAMES",
              "With --lora-rank: modules of a classification head to train in full and save with the adapters "
              "(PEFT's modules_to_save)",

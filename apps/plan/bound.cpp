@@ -2,6 +2,8 @@
 
 #include "actors/predict/volume.hpp"
 #include "actors/states/algorithm_choice.hpp"
+#include "apps/memory/shard_table.hpp"
+#include "apps/options/shard_flags.hpp"
 #include "collectives/nccl/nccl_steps.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/simulation/phantom_device.hpp"
@@ -40,24 +42,15 @@ Cut cut_of(const TrainerOptions& trainer) {
   return cut_of(trainer.batch_size / trainer.grid.g_data, trainer.microbatch_size);
 }
 
-std::vector<int> nodes_of_column(const TrainerOptions& trainer, int stage) {
-  std::vector<int> nodes;
-  for (int row = 0; row < trainer.grid.g_data; ++row) {
-    const auto rank = static_cast<std::size_t>(stage * trainer.grid.g_data + row);
-    nodes.push_back(trainer.node_of.empty() ? 0 : trainer.node_of.at(rank));
-  }
-  return nodes;
-}
-
 /// Algorithms that bound NCCL's traffic: its own are counted as rings, which is never too much. None if NCCL carries
 /// out plans, which do not share links in a simulation.
 std::optional<actors::PlanChoices> nccl_choices(const models::Architecture& architecture,
                                                 const TrainerOptions& trainer) {
   actors::AlgorithmNames names = trainer.algorithms;
-  for (std::string* const name : {&names.all_gather, &names.reduce_scatter, &names.all_reduce}) {
-    switch (collectives::nccl_mode(*name)) {
+  for (const auto& [collective, name] : algorithm_fields) {
+    switch (collectives::nccl_mode(names.*name)) {
       case collectives::NcclMode::own:
-        *name = "ring";
+        names.*name = "ring";
         break;
       case collectives::NcclMode::hierarchical:
         break;
@@ -111,13 +104,12 @@ Bound Bounds::of(const Candidate& candidate) {
   const models::Architecture& architecture = planner_->job().architecture;
   // The schedule is given for all candidates or chosen by this one. If it defers weight gradients, any number may be
   // deferred.
-  const bool waits =
-      candidate.policy != "message-driven" && candidate.policy != "1f1b" && candidate.policy != "gpipe";
+  const bool waits = candidate.policy.empty() || actors::defers_weights(actors::policy_from(candidate.policy));
   const auto [place, is_new] =
       computes_.try_emplace({candidate.g_inter, candidate.microbatch_size, candidate.recompute, waits});
   if (is_new) {
-    int recompute = 0;  // for auto and for given values, the lower bound: no recomputation
-    if (whole(recompute, 1).read(candidate.recompute)) recompute = 0;
+    // For auto and for given values, the lower bound: no recomputation.
+    const int recompute = parse_whole(candidate.recompute, 1).value_or(0);
     const int chunks = planner_->chunks_per_rank();
     const auto slices = actors::slice_layers(architecture, {.stages = candidate.g_inter, .chunks = chunks},
                                              planner_->layers_per_stage());
@@ -176,17 +168,7 @@ actors::VolumeCounter& Bounds::counter_of(const PlannedCandidate& trial, const a
                   plan.parameters.options.pulls, fmt::join(nodes, ","), fmt::join(shape.node_of_row, ","));
   for (const collectives::PlanChoice& choice : choices)
     key += fmt::format(" {} {} {}", choice.all_gather, choice.reduce_scatter, choice.all_reduce);
-  return counters_
-      .try_emplace(key, actors::VolumeOptions{.node_of = std::move(nodes),
-                                              .node_of_row = shape.node_of_row,
-                                              .group_size = shape.group_size,
-                                              .algorithms = choices,
-                                              .links = trainer.links,
-                                              .precision = trainer.precision,
-                                              .parameters = trainer.tiers.parameters,
-                                              .trained_parameters = trainer.tiers.trained_parameters,
-                                              .pulls = plan.parameters.options.pulls})
-      .first->second;
+  return counters_.try_emplace(key, volume_options(trainer, plan, std::move(nodes), choices)).first->second;
 }
 
 /// Lower bound of the link time: each node sends on average an equal share of all bytes through one port per direction.

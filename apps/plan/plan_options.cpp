@@ -1,6 +1,5 @@
 #include "apps/plan/plan_options.hpp"
 
-#include "apps/options/other_names.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/names.hpp"
 #include "runtime/host/cores.hpp"
@@ -9,8 +8,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,123 +18,68 @@ namespace ranvier::apps {
 
 namespace {
 
-std::vector<std::string> items_of(const std::string& text) {
-  std::vector<std::string> items;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    items.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return items;
+/// Number above 0, or none.
+std::optional<double> parse_factor(const std::string& text) {
+  double factor = 0;
+  return !real(factor, 0, 1e6).read(text) && factor > 0 ? std::optional(factor) : std::nullopt;
 }
 
-bool read_factor(const std::string& text, double& factor) { return !real(factor, 0, 1e6).read(text) && factor > 0; }
+OptionBinding factors(std::vector<double>& field, const char* valid) {
+  return list<double>(field, valid, parse_factor);
+}
+
+/// Reads A of "A:F" by `first`, and F, a factor of 1 or more.
+bool read_slow(const std::string& text, const OptionBinding& first, double& factor) {
+  const std::size_t colon = text.find(':');
+  return colon != std::string::npos && !first.read(text.substr(0, colon)) &&
+         !real(factor, 1, 1e6).read(text.substr(colon + 1));
+}
 
 OptionBinding names(std::vector<std::string>& field) {
-  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            field = items_of(text);
-            if (std::any_of(field.begin(), field.end(), [](const auto& name) { return name.empty(); }))
-              return "comma-separated names or paths";
-            return {};
-          },
-          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); },
-          .words = runtime::shipped_profiles()};
-}
-
-OptionBinding factors(std::vector<double>& field) {
-  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            field.clear();
-            for (const std::string& item : items_of(text))
-              if (!read_factor(item, field.emplace_back())) return "factors above 0, such as 2 or 0.5,2";
-            return {};
-          },
-          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
-}
-
-OptionBinding deviations(std::vector<double>& field) {
-  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            field.clear();
-            for (const std::string& item : items_of(text))
-              if (!read_factor(item, field.emplace_back())) return "numbers above 0, such as 0.1 or 0.05,0.2";
-            return {};
-          },
-          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
+  return list<std::string>(
+      field, "comma-separated names or paths",
+      [](const std::string& name) { return name.empty() ? std::nullopt : std::optional(name); }, std::identity(),
+      runtime::shipped_profiles());
 }
 
 OptionBinding slow_nodes(std::vector<SlowNode>& field) {
-  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            field.clear();
-            for (const std::string& item : items_of(text)) {
-              const std::size_t colon = std::min(item.find(':'), item.size());
-              SlowNode& slow = field.emplace_back();
-              if (colon == item.size() || whole(slow.node, 0).read(item.substr(0, colon)) ||
-                  !read_factor(item.substr(colon + 1), slow.factor) || slow.factor < 1)
-                return "a node and a factor of 1 or more, such as 3:1.5";
-            }
-            return {};
-          },
-          .write =
-              [&field] {
-                std::vector<std::string> items;
-                for (const SlowNode& slow : field) items.push_back(fmt::format("{}:{}", slow.node, slow.factor));
-                return fmt::format("{}", fmt::join(items, ","));
-              }};
+  return list<SlowNode>(
+      field, "a node and a factor of 1 or more, such as 3:1.5",
+      [](const std::string& text) {
+        SlowNode slow;
+        return read_slow(text, whole(slow.node, 0), slow.factor) ? std::optional(slow) : std::nullopt;
+      },
+      [](const SlowNode& slow) { return fmt::format("{}:{}", slow.node, slow.factor); });
 }
 
 OptionBinding slow_shares(std::vector<SlowShare>& field) {
-  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            field.clear();
-            for (const std::string& item : items_of(text)) {
-              const std::size_t colon = std::min(item.find(':'), item.size());
-              SlowShare& slow = field.emplace_back();
-              if (colon == item.size() || real(slow.share, 0, 1).read(item.substr(0, colon)) || slow.share <= 0 ||
-                  !read_factor(item.substr(colon + 1), slow.factor) || slow.factor < 1)
-                return "a fraction above 0, at most 1, and a factor of 1 or more, such as 0.1:1.5";
-            }
-            return {};
-          },
-          .write =
-              [&field] {
-                std::vector<std::string> items;
-                for (const SlowShare& slow : field) items.push_back(fmt::format("{}:{}", slow.share, slow.factor));
-                return fmt::format("{}", fmt::join(items, ","));
-              }};
+  return list<SlowShare>(
+      field, "a fraction above 0, at most 1, and a factor of 1 or more, such as 0.1:1.5",
+      [](const std::string& text) {
+        SlowShare slow;
+        const bool valid = read_slow(text, real(slow.share, 0, 1), slow.factor) && slow.share > 0;
+        return valid ? std::optional(slow) : std::nullopt;
+      },
+      [](const SlowShare& slow) { return fmt::format("{}:{}", slow.share, slow.factor); });
 }
 
-OptionBinding counts(std::vector<int>& field) {
-  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            field.clear();
-            for (const std::string& item : items_of(text))
-              if (whole(field.emplace_back(), 1, 1 << 20).read(item)) return "numbers above 0, such as 1,8";
-            return {};
-          },
-          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
+OptionBinding counts(std::vector<int>& field, const char* valid) {
+  return list<int>(field, valid, [](const std::string& text) { return parse_whole(text, 1, 1 << 20); });
 }
 
 OptionBinding rank_numbers(std::vector<int>& field) {
-  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            field.clear();
-            for (const std::string& item : items_of(text))
-              if (whole(field.emplace_back(), 1, 1 << 20).read(item) ||
-                  (field.size() > 1 && field.back() <= field[field.size() - 2]))
-                return "increasing numbers of ranks, such as 8,16,32";
-            return {};
-          },
-          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
-}
-
-OptionBinding all_or_distinct(std::optional<bool>& field) {
-  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            if (text != "all" && text != "distinct" && text != "auto") return "all, distinct or auto";
-            field = text == "auto" ? std::optional<bool>() : text == "all";
-            return {};
-          },
-          .write = [&field] { return std::string(!field   ? "auto"
-                                                 : *field ? "all"
-                                                          : "distinct"); }};
+  constexpr const char* valid = "increasing numbers of ranks, such as 8,16,32";
+  OptionBinding binding = counts(field, valid);
+  binding.read = [&field, read = binding.read](const std::string& text) -> std::optional<std::string> {
+    if (read(text) || std::adjacent_find(field.begin(), field.end(), std::greater_equal()) != field.end())
+      return valid;
+    return {};
+  };
+  return binding;
 }
 
 OptionTable declare(PlanOptions& options) {
+  constexpr const char* some_factors = "factors above 0, such as 2 or 0.5,2";
   OptionTable table;
   table.concern("Machines");
   table.add(
@@ -145,10 +89,10 @@ OptionTable declare(PlanOptions& options) {
   table.add({"price", "X", "Price per device and hour, for the cost of a million tokens", real(options.price, 0),
              "the profile's"});
   table.concern("What if");
-  table.add({"bandwidth-times", "X[,X]", "Multiply the bandwidth of links by X", factors(options.bandwidth_times),
-             "none"});
-  table.add(
-      {"memory-times", "X[,X]", "Multiply the memory of devices by X", factors(options.memory_times), "none"});
+  table.add({"bandwidth-times", "X[,X]", "Multiply the bandwidth of links by X",
+             factors(options.bandwidth_times, some_factors), "none"});
+  table.add({"memory-times", "X[,X]", "Multiply the memory of devices by X",
+             factors(options.memory_times, some_factors), "none"});
   table.add({"slow-node", "N:F", "Slow node N down: computation and messages take F times as long",
              slow_nodes(options.slow_nodes), "none"});
   table.add({"slow-ranks", "FRACTION:F",
@@ -160,11 +104,11 @@ OptionTable declare(PlanOptions& options) {
   table.add({"jitter", "X[,X]",
              "Vary the durations of all work on devices and hosts, not of messages and files; X is standard "
              "deviation divided by mean",
-             deviations(options.jitter), "none"});
+             factors(options.jitter, "numbers above 0, such as 0.1 or 0.05,0.2"), "none"});
   table.add({"no-overlap", "", "Assume that GPUs compute nothing during an NCCL collective",
              switch_on(options.no_overlap)});
   table.add({"dead-ranks", "N[,N]", "Remove N ranks, chosen at random, with their nodes, and plan for the others",
-             counts(options.dead_ranks), "none"});
+             counts(options.dead_ranks, "numbers above 0, such as 1,8"), "none"});
   table.add({"draw", "N", "Random seed for --slow-ranks, --slow-links, --jitter and --dead-ranks",
              whole(options.draw, 0)});
   table.add({"scale", "N[,N]",
@@ -189,7 +133,8 @@ OptionTable declare(PlanOptions& options) {
   table.add({"rows", "all|distinct|auto",
              "Rows to simulate: all; distinct: one row per kind, with small errors if equal rows use different "
              "nodes; auto: distinct from 256 ranks on; without NCCL, all rows are simulated",
-             all_or_distinct(options.all_rows)});
+             choice<std::optional<bool>>(options.all_rows,
+                                         {{"all", true}, {"distinct", false}, {"auto", std::nullopt}})});
   table.add({"jobs", "N", "Number of concurrent simulations; 0: one per core", whole(options.jobs, 0, 1024)});
   table.concern("Output");
   table.add({"write-config", "FILE", "Write the best plan for ranvier-train --config", text(options.write_config),
@@ -234,7 +179,7 @@ Split split(int argc, const char* const* argv, const std::vector<std::string>& o
         std::vector<std::string> all = ours;
         all.insert(all.end(), theirs.begin(), theirs.end());
         const auto nearest = runtime::nearest_name(name, all);
-        if (const auto advice = advice_on_other_name(name, false))
+        if (const auto advice = train_table().advice_on_other_name(name, false))
           fail(ErrorCode::usage, "unknown flag --{}: {}", name, *advice);
         fail(ErrorCode::usage, "unknown flag --{}; {}", name,
              nearest ? fmt::format("did you mean --{}?", *nearest)

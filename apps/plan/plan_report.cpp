@@ -2,6 +2,7 @@
 
 #include "actors/watch/reporter.hpp"
 #include "apps/plan/rows.hpp"
+#include "apps/program/text_table.hpp"
 
 #include <boost/json/array.hpp>
 #include <fmt/format.h>
@@ -46,18 +47,6 @@ constexpr LinkColumn link_columns[] = {
 
 std::string amount(double bytes) { return bytes < 0.5 ? "–" : format_bytes(static_cast<std::size_t>(bytes)); }
 
-/// Pads by characters; fmt would count the bytes of UTF-8.
-std::string right(const std::string& text, std::size_t columns) {
-  std::size_t characters = 0;
-  for (const char c : text) characters += (static_cast<unsigned char>(c) & 0xc0) != 0x80 ? 1 : 0;
-  return std::string(columns - std::min(columns, characters), ' ') + text;
-}
-
-std::string left(const std::string& text, std::size_t columns) {
-  const std::size_t blanks = right(text, columns).size() - text.size();
-  return text + std::string(blanks, ' ');
-}
-
 std::string rate(const Prediction& prediction, const ReportContext& context) {
   return fmt::format("{} {}/s", format_count(prediction.tokens_per_second),
                      context.item == "token" ? "tok" : context.item + "s");
@@ -74,6 +63,12 @@ std::string bubble(const Prediction& prediction) {
 
 std::string count_of(std::size_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+/// Cost per million tokens; none if the price is unknown.
+std::optional<double> cost_per_million(const Prediction& prediction, const ReportContext& context) {
+  if (context.price_per_hour <= 0 || prediction.tokens_per_second <= 0) return {};
+  return context.price_per_hour * context.world / 3600 / prediction.tokens_per_second * 1e6;
 }
 
 std::string cost(const Prediction& prediction, const ReportContext& context) {
@@ -108,11 +103,12 @@ std::string links_table(const Ranking& ranking) {
   }
   if (used.empty()) return {};
   std::string text = fmt::format("\nbytes per step by link, maximum over ranks\n{:>3} ", "");
-  for (const LinkColumn& column : used) text += right(column.title, 15);
+  for (const LinkColumn& column : used) text += right_aligned(column.title, 15);
   text += '\n';
   for (std::size_t i = 0; i < ranking.best.size(); ++i) {
     text += fmt::format("{:>3} ", i + 1);
-    for (const LinkColumn& column : used) text += right(amount(column.most(ranking.best[i].prediction)), 15);
+    for (const LinkColumn& column : used)
+      text += right_aligned(amount(column.most(ranking.best[i].prediction)), 15);
     text += '\n';
   }
   return text;
@@ -120,9 +116,13 @@ std::string links_table(const Ranking& ranking) {
 
 }  // namespace
 
-std::optional<double> cost_per_million(const Prediction& prediction, const ReportContext& context) {
-  if (context.price_per_hour <= 0 || prediction.tokens_per_second <= 0) return {};
-  return context.price_per_hour * context.world / 3600 / prediction.tokens_per_second * 1e6;
+ReportContext report_context(const Planner& planner, double price_per_hour) {
+  return {.profile = &planner.profile(),
+          .world = planner.world(),
+          .batch_size = planner.batch_size(),
+          .precision = planner.precision(),
+          .price_per_hour = price_per_hour,
+          .item = planner.job().item};
 }
 
 std::string ranking_table(const Ranking& ranking, const ReportContext& context) {
@@ -134,32 +134,34 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
       "{} {} {} {} {} {} {}\n",
       count_of(static_cast<std::size_t>(context.world), "rank"), context.profile->name,
       to_string(context.precision), count_of(static_cast<std::size_t>(context.batch_size), "sample"), "",
-      left("candidate", widest), right("rate", 13), right("step", 12), right("MFU", 7), right("bubble", 7),
-      right("device", 11), right("host", 11), right("disk", 11),
-      right(fmt::format("cost/M {}s", context.item), 14));
+      left_aligned("candidate", widest), right_aligned("rate", 13), right_aligned("step", 12),
+      right_aligned("MFU", 7), right_aligned("bubble", 7), right_aligned("device", 11), right_aligned("host", 11),
+      right_aligned("disk", 11), right_aligned(fmt::format("cost/M {}s", context.item), 14));
   for (std::size_t i = 0; i < ranking.best.size(); ++i) {
     const Ranked& ranked = ranking.best[i];
     const Prediction& p = ranked.prediction;
-    text += fmt::format("{:>3}  {} {} {} {} {} {} {} {} {}\n", i + 1, left(ranked.candidate.text(), widest),
-                        right(rate(p, context), 13), right(milliseconds(p.step_seconds), 12), right(mfu(p), 7),
-                        right(bubble(p), 7), right(amount(static_cast<double>(p.device_bytes)), 11),
-                        right(amount(static_cast<double>(p.host_bytes)), 11),
-                        right(amount(static_cast<double>(p.file_bytes)), 11), right(cost(p, context), 14));
+    text += fmt::format("{:>3}  {} {} {} {} {} {} {} {} {}\n", i + 1, left_aligned(ranked.candidate.text(), widest),
+                        right_aligned(rate(p, context), 13), right_aligned(milliseconds(p.step_seconds), 12),
+                        right_aligned(mfu(p), 7), right_aligned(bubble(p), 7),
+                        right_aligned(amount(static_cast<double>(p.device_bytes)), 11),
+                        right_aligned(amount(static_cast<double>(p.host_bytes)), 11),
+                        right_aligned(amount(static_cast<double>(p.file_bytes)), 11),
+                        right_aligned(cost(p, context), 14));
     text += switches_line(ranked);
   }
   text += links_table(ranking);
   text += fmt::format("\nmemory by kind on the device of the rank with the most (+ off the device)\n{:>3} ", "");
-  for (int k = 0; k < runtime::memory_kinds; ++k) text += right(to_string(static_cast<MemoryKind>(k)), 23);
-  text += right("saved activations", 23) + '\n';
+  for (int k = 0; k < runtime::memory_kinds; ++k) text += right_aligned(to_string(static_cast<MemoryKind>(k)), 23);
+  text += right_aligned("saved activations", 23) + '\n';
   for (std::size_t i = 0; i < ranking.best.size(); ++i) {
     const KindBytes& kinds = ranking.best[i].trial.kinds;
     text += fmt::format("{:>3} ", i + 1);
     for (std::size_t k = 0; k < kinds.device.size(); ++k) {
       std::string cell = amount(static_cast<double>(kinds.device[k]));
       if (kinds.elsewhere[k] > 0) cell += fmt::format(" + {}", amount(static_cast<double>(kinds.elsewhere[k])));
-      text += right(cell, 23);
+      text += right_aligned(cell, 23);
     }
-    text += right(ranking.best[i].trial.saved_activations, 23) + '\n';
+    text += right_aligned(ranking.best[i].trial.saved_activations, 23) + '\n';
   }
   return text;
 }
@@ -181,16 +183,17 @@ std::string stages_table(const Ranked& ranked) {
     lines.emplace_back(fmt::format("{}, busiest", busiest - stages.begin()), *busiest);
     lines.emplace_back(fmt::format("{}, idlest", idlest - stages.begin()), *idlest);
   }
-  std::string text = fmt::format("\ntime per step of one rank per stage, best plan\n{}", right("stage", 13));
+  std::string text =
+      fmt::format("\ntime per step of one rank per stage, best plan\n{}", right_aligned("stage", 13));
   for (const char* const column : {"forward", "backward", "weights", "optimizer", "other work", "waiting"})
-    text += right(column, 14);
+    text += right_aligned(column, 14);
   text += '\n';
   for (const auto& [name, stage] : lines) {
     const double waiting = std::max(0.0, stage.step_seconds * (1 - stage.busy()));
-    text += right(name, 13);
+    text += right_aligned(name, 13);
     for (const double seconds : {stage.forward_seconds, stage.backward_seconds, stage.weights_seconds,
                                  stage.optimizer_seconds, stage.other_seconds, waiting})
-      text += right(seconds > 0 ? milliseconds(seconds) : "–", 14);
+      text += right_aligned(seconds > 0 ? milliseconds(seconds) : "–", 14);
     text += '\n';
   }
   return text;
@@ -226,10 +229,15 @@ std::optional<std::string> none_runs(const Ranking& ranking) {
   return fmt::format("none of {} candidates can run: {}", ranking.candidates, reasons);
 }
 
-std::string memory_remedy(const ReportContext& context) {
+std::string memory_remedy(runtime::DType precision) {
   return fmt::format(
       "use more ranks, {}--offload infinity-nvme with --nvme DIR, --tile, or a smaller --batch-size or model",
-      context.precision == runtime::DType::f32 ? "--precision bf16, " : "");
+      precision == runtime::DType::f32 ? "--precision bf16, " : "");
+}
+
+std::string closest_text(const Closest& closest) {
+  return fmt::format("closest: {}\n  {} ({:.1f}% of the capacity)\n", closest.candidate.text(), closest.lacks,
+                     100 * closest.fullness);
 }
 
 std::string why_none(const Ranking& ranking) {
@@ -239,11 +247,8 @@ std::string why_none(const Ranking& ranking) {
 
 std::string nothing_fits(const Ranking& ranking, const ReportContext& context) {
   std::string text = fmt::format("nothing fits {} ranks of {}\n", context.world, context.profile->name);
-  if (ranking.closest) {
-    text += fmt::format("closest: {}\n  {} ({:.1f}% of the capacity)\n", ranking.closest->candidate.text(),
-                        ranking.closest->lacks, 100 * ranking.closest->fullness);
-  }
-  return text + memory_remedy(context) + '\n';
+  if (ranking.closest) text += closest_text(*ranking.closest);
+  return text + memory_remedy(context.precision) + '\n';
 }
 
 BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context) {
@@ -345,22 +350,24 @@ std::string cases_table(const std::vector<Case>& cases) {
     if (one.best) candidate = std::max(candidate, one.best->candidate.text().size() - 1);
   }
   const double first = cases.front().best ? cases.front().best->prediction.tokens_per_second : 0;
-  std::string text = fmt::format("{}  {} {} {} {} {} {} {}  {}\n", left("what if", label), right("dtype", 5),
-                                 right("rate", 13), right("×", 6), right("MFU", 7), right("bubble", 7),
-                                 right(fmt::format("cost/M {}s", cases.front().context.item), 14),
-                                 right("unchanged", 13), "best candidate");
+  std::string text = fmt::format("{}  {} {} {} {} {} {} {}  {}\n", left_aligned("what if", label),
+                                 right_aligned("dtype", 5), right_aligned("rate", 13), right_aligned("×", 6),
+                                 right_aligned("MFU", 7), right_aligned("bubble", 7),
+                                 right_aligned(fmt::format("cost/M {}s", cases.front().context.item), 14),
+                                 right_aligned("unchanged", 13), "best candidate");
   for (const Case& one : cases) {
     const std::string kept = one.kept ? rate(one.kept->prediction, one.context) : "does not fit";
     if (!one.best) {
-      text += fmt::format("{}  {}\n", left(one.label, label), one.why_none);
+      text += fmt::format("{}  {}\n", left_aligned(one.label, label), one.why_none);
       continue;
     }
     const Prediction& p = one.best->prediction;
-    text += fmt::format("{}  {} {} {} {} {} {} {}  {}\n", left(one.label, label),
-                        right(std::string(to_string(one.context.precision)), 5), right(rate(p, one.context), 13),
-                        right(first > 0 ? fmt::format("{:.2f}", p.tokens_per_second / first) : "–", 6),
-                        right(mfu(p), 7), right(bubble(p), 7), right(cost(p, one.context), 14), right(kept, 13),
-                        one.best->candidate.text());
+    text += fmt::format(
+        "{}  {} {} {} {} {} {} {}  {}\n", left_aligned(one.label, label),
+        right_aligned(std::string(to_string(one.context.precision)), 5), right_aligned(rate(p, one.context), 13),
+        right_aligned(first > 0 ? fmt::format("{:.2f}", p.tokens_per_second / first) : "–", 6),
+        right_aligned(mfu(p), 7), right_aligned(bubble(p), 7), right_aligned(cost(p, one.context), 14),
+        right_aligned(kept, 13), one.best->candidate.text());
   }
   return text + "unchanged: the best plan of the first case, predicted for this case\n";
 }

@@ -22,9 +22,8 @@ struct ReportContext {
   std::string item = "token";
 };
 
-/// Cost per million tokens; none if the price is unknown.
-[[nodiscard]] std::optional<double> cost_per_million(const actors::Prediction& prediction,
-                                                     const ReportContext& context);
+/// `price_per_hour`: as in ReportContext. The planner's profile outlives the context.
+[[nodiscard]] ReportContext report_context(const Planner& planner, double price_per_hour);
 
 /// Ranking with one line per row, plus one for the flags in which its alternatives differ; then memory by kind.
 [[nodiscard]] std::string ranking_table(const Ranking& ranking, const ReportContext& context);
@@ -38,7 +37,9 @@ struct ReportContext {
 /// One line for a search without result: none_runs(), or the memory that the closest candidate lacks.
 [[nodiscard]] std::string why_none(const Ranking& ranking);
 /// Flags that save memory: "use more ranks, …".
-[[nodiscard]] std::string memory_remedy(const ReportContext& context);
+[[nodiscard]] std::string memory_remedy(runtime::DType precision);
+/// Lines about the candidate that exceeds the capacity by the least.
+[[nodiscard]] std::string closest_text(const Closest& closest);
 /// Text for a search in which nothing fits: the closest candidate, and flags that save memory.
 [[nodiscard]] std::string nothing_fits(const Ranking& ranking, const ReportContext& context);
 [[nodiscard]] BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context);

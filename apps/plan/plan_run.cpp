@@ -38,20 +38,8 @@ std::function<void(const SearchProgress&)> teller(const PlanTools& tools, const 
   };
 }
 
-ReportContext context_of(const PlanOptions& options, const Planner& planner) {
-  const MachineProfile& profile = planner.profile();
-  return {.profile = &profile,
-          .world = planner.world(),
-          .batch_size = planner.batch_size(),
-          .precision = planner.precision(),
-          .price_per_hour = options.price > 0 ? options.price : profile.price_per_hour,
-          .item = planner.job().item};
-}
-
-void write(const std::string& path, const std::string& text) {
-  runtime::AtomicFile file(path);
-  file.append(text.data(), text.size());
-  file.commit();
+double price_of(const PlanOptions& options, const MachineProfile& profile) {
+  return options.price > 0 ? options.price : profile.price_per_hour;
 }
 
 /// Path of the profile's link file, next to --write-config.
@@ -82,10 +70,10 @@ void write_config(const std::string& path, Ranked& best, const Planner& planner,
   const bool by_links = best.candidate.g_data > 1 && !planner.is_given("links");
   if (by_links) {
     const std::string links = links_path(path);
-    write(links, collectives::to_json(planner.profile().links));
+    runtime::write_file(links, collectives::to_json(planner.profile().links));
     best.config.push_back({"links", links});
   }
-  write(path, config_text(best, context));
+  runtime::write_file(path, config_text(best, context));
 }
 
 /// Simulates the candidate again, all ranks, and writes the trace of case `number`.
@@ -120,8 +108,8 @@ PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchL
     limits.progress = teller(tools, fmt::format("{} ranks", world));
     std::vector<GivenFlag> flags = options.train;
     flags.push_back({"world", std::to_string(world)});
-    points.push_back(scaling_point(flags, profile, options.price > 0 ? options.price : profile.price_per_hour,
-                                   *costs, tools.predict, limits, options.all_rows));
+    points.push_back(
+        scaling_point(flags, profile, price_of(options, profile), *costs, tools.predict, limits, options.all_rows));
     if (!tools.print) continue;
     const ScalingPoint& point = points.back();
     tools.print(point.best
@@ -130,7 +118,7 @@ PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchL
                     : fmt::format("{} ranks: {}", world, point.why_none),
                 true);
   }
-  if (!options.plot.empty()) write(options.plot, svg(scaling_plot(points)));
+  if (!options.plot.empty()) runtime::write_file(options.plot, svg(scaling_plot(points)));
   const bool any =
       std::any_of(points.begin(), points.end(), [](const auto& point) { return point.best.has_value(); });
   return {.status = any ? 0 : nothing_fits_exit_code,
@@ -160,7 +148,7 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
   for (const Scenario& scenario : scenarios) {
     const Planner planner(flags_in(scenario, options.train), scenario.profile);
     check_links(planner);
-    const ReportContext context = context_of(options, planner);
+    const ReportContext context = report_context(planner, price_of(options, scenario.profile));
     actors::PredictionOptions how = usual_prediction(planner.world());
     if (options.all_rows) how.distinct_only = !*options.all_rows;
     how.disturbances = disturbances_of(scenario, planner);
@@ -189,7 +177,8 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
           result.text += "\nnot simulated: times are estimates without waiting for other ranks\n";
       }
       report = to_json(ranking, context);
-      if (!options.plot.empty() && !options.compares()) write(options.plot, svg(ranking_plot(ranking, context)));
+      if (!options.plot.empty() && !options.compares())
+        runtime::write_file(options.plot, svg(ranking_plot(ranking, context)));
       if (!options.write_config.empty() && first_best) {
         write_config(options.write_config, ranking.best.front(), planner, context);
         result.text += fmt::format("\nwritten: {}; use mpirun -n {} ranvier-train --config {} --data …\n",
@@ -211,7 +200,7 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
   if (!cases.empty()) {
     result.text += '\n' + cases_table(cases);
     report["what_if"] = std::move(cases_json);
-    if (!options.plot.empty()) write(options.plot, svg(cases_plot(cases)));
+    if (!options.plot.empty()) runtime::write_file(options.plot, svg(cases_plot(cases)));
   }
   if (options.json) result.text = json::serialize(report) + '\n';
   return result;

@@ -15,9 +15,11 @@ namespace ranvier::apps {
 
 /// Sources of predictions and profiles; tests replace them.
 struct PlanTools {
-  Predictor predict;
-  std::function<std::unique_ptr<runtime::CostModel>(const runtime::MachineProfile&)> costs;
-  std::function<runtime::MachineProfile(const std::string& path_or_name)> read_profile;
+  Predictor predict = actors::predict;
+  std::function<std::unique_ptr<runtime::CostModel>(const runtime::MachineProfile&)> costs =
+      [](const runtime::MachineProfile& profile) { return std::make_unique<runtime::ProfileCosts>(profile); };
+  std::function<runtime::MachineProfile(const std::string& path_or_name)> read_profile =
+      runtime::read_machine_profile;
   /// find_profile() of this machine; empty: --profile is required.
   std::function<std::optional<std::string>(const ProfileSubject&)> find_profile = {};
   /// Prints a progress line; the next call replaces it unless it stays. Empty: no progress is printed.

@@ -3,7 +3,8 @@
 #include "actors/schedule/slice_order.hpp"
 #include "apps/files/train_job.hpp"
 #include "apps/memory/job_plan.hpp"
-#include "apps/program/default_precision.hpp"
+#include "apps/memory/saved_column.hpp"
+#include "apps/program/device_flag.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
@@ -70,13 +71,6 @@ std::string class_of(const models::Layer& layer, int positions) {
          fmt::format("; {} {} {}", parts.forward.size(), parts.backward_input.size(), parts.backward_weight.size());
 }
 
-actors::KeptAlgorithms names_of(const actors::PlanChoices& choices) {
-  actors::KeptAlgorithms names;
-  for (std::size_t team = 0; team < names.size(); ++team)
-    names[team] = {choices[team].all_gather, choices[team].reduce_scatter, choices[team].all_reduce};
-  return names;
-}
-
 }  // namespace
 
 Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile,
@@ -86,12 +80,11 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   if (!world && !here_) fail(ErrorCode::usage, "--world is missing; add the number of ranks, such as --world 64");
   world_ = here_ ? static_cast<int>(here_->nodes.size()) : number_of(*world);
   std::erase_if(given_, [](const GivenFlag& flag) { return traits_of(flag.name).plan == PlanRole::request; });
-  const auto batch =
-      std::find_if(given_.begin(), given_.end(), [](const GivenFlag& f) { return f.name == "batch-size"; });
-  if (batch == given_.end())
+  const std::string* const batch = value_of(given_, "batch-size");
+  if (batch == nullptr)
     fail(ErrorCode::usage,
          "--batch-size is missing; add the samples per step of all plans, such as --batch-size {}", 8 * world_);
-  batch_size_ = number_of(*batch);
+  batch_size_ = number_of({"batch-size", *batch});
   const auto node_size = taken(given_, "node-size");
   const bool counted = node_size && node_size->value != "0";  // instead of the actual nodes
   if (counted && here_) here_->nodes.clear();
@@ -171,9 +164,7 @@ std::int64_t Planner::items_of_sample() const {
   return architecture.targets > 0 ? architecture.targets : architecture.positions;
 }
 
-bool Planner::is_given(std::string_view flag) const {
-  return std::any_of(given_.begin(), given_.end(), [&](const GivenFlag& each) { return each.name == flag; });
-}
+bool Planner::is_given(std::string_view flag) const { return value_of(given_, flag) != nullptr; }
 
 std::vector<GivenFlag> Planner::flags_of(const Candidate& candidate) const {
   std::vector<GivenFlag> flags = given_;
@@ -193,7 +184,6 @@ TrainOptions Planner::options_of(const Candidate& candidate) const {
   AskedOptions asked = asked_;
   TrainOptions& options = asked.options;
   candidate.apply(options);
-  if (!candidate.may_have_files()) options.trainer.tiers.files.directories.clear();
   if (!here_) asked.world = world_;
   if (!here_ || here_->nodes.empty()) options.shard.node_size = node_size_;
   resolve(asked, world_);
@@ -335,6 +325,14 @@ PlannedCandidate Planner::plan(const Candidate& candidate) const {
   return trial;
 }
 
+Candidate Planner::smallest_like(Candidate candidate) const {
+  if (!is_given("microbatch-size")) candidate.microbatch_size = 1;
+  if (!candidate.recompute.empty()) candidate.recompute = "auto";
+  if (!candidate.policy.empty()) candidate.policy = "1f1b";
+  if (!candidate.algorithms.empty()) candidate.algorithms = "auto";
+  return candidate;
+}
+
 std::vector<GivenFlag> Planner::config_of(const Candidate& candidate, const PlannedCandidate& trial) const {
   std::vector<GivenFlag> flags = flags_of(candidate);
   if (!candidate.may_have_files()) taken(flags, "nvme");
@@ -345,7 +343,7 @@ std::vector<GivenFlag> Planner::config_of(const Candidate& candidate, const Plan
   if (!is_given("prefetch")) flags.push_back({"prefetch", std::to_string(trial.trainer.prefetch)});
   // Order of the help text.
   std::vector<GivenFlag> ordered;
-  for (const ResolvedOption& option : resolved(TrainOptions()))
+  for (const ResolvedOption& option : default_flags())
     if (auto flag = taken(flags, option.name)) ordered.push_back(std::move(*flag));
   return ordered;
 }

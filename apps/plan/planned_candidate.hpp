@@ -59,6 +59,10 @@ struct PlannedCandidate {
   std::string lacking;  ///< "device", "host" or "disk"; empty: fits
 };
 
+/// PlannedCandidate::fullness above which smaller microbatches and the like do not help; the estimate of the smallest
+/// memory is not exact.
+inline constexpr double hopeless_fullness = 1.1;
+
 class Planner {
  public:
   /// `given`: flags of ranvier-train, with --batch-size, and with --world unless `here` has the ranks. --precision
@@ -97,6 +101,10 @@ class Planner {
   /// Plans a candidate. Without --prefetch, reduces the prefetched units until it fits. Throws like options_of() and
   /// plans_of().
   [[nodiscard]] PlannedCandidate plan(const Candidate& candidate) const;
+
+  /// Candidate that needs the least memory among those that differ only in microbatches, recomputation, schedule and
+  /// algorithms. If its fullness is above hopeless_fullness, none of them fits.
+  [[nodiscard]] Candidate smallest_like(Candidate candidate) const;
 
   /// Flags of a candidate planned as `trial` for `ranvier-train --config`, in help order. For the current job's ranks,
   /// without flags that describe the machines.

@@ -1,6 +1,7 @@
 #include "apps/plan/plot.hpp"
 
 #include "apps/program/markup.hpp"
+#include "apps/program/text_table.hpp"
 
 #include <fmt/format.h>
 
@@ -15,16 +16,6 @@ namespace {
 constexpr int width = 960, left = 400, right = 170, bar_height = 18, group_gap = 14, head = 76, letter = 7;
 // Distinguishable with colour blindness, on white and on black.
 constexpr std::array colours = {"#3b82c4", "#d98032", "#4b9e6a", "#a06cc0"};
-
-/// Cuts UTF-8 text after `most` characters and appends an ellipsis.
-std::string shortened(const std::string& text, std::size_t most) {
-  std::size_t characters = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool begins = (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80;
-    if (begins && characters++ == most) return text.substr(0, i) + "…";
-  }
-  return text;
-}
 
 const char* colour(int series) { return colours[static_cast<std::size_t>(series) % colours.size()]; }
 
@@ -67,7 +58,7 @@ std::string svg(const BarPlot& plot) {
   const double scale = most > 0 ? (width - left - right) / most : 0;
   for (const BarGroup& group : plot.groups) {
     const double middle = y + bar_height * static_cast<double>(group.bars.size()) / 2 + 4;
-    text += words(left - 10, middle, R"( text-anchor="end")", shortened(group.label, 58));
+    text += words(left - 10, middle, R"( text-anchor="end")", shortened(group.label, 59));
     for (const Bar& bar : group.bars) {
       double x = left;
       const auto draw = [&](double value, int series) {

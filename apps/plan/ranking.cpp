@@ -1,6 +1,7 @@
 #include "apps/plan/ranking.hpp"
 
 #include "apps/memory/job_plan.hpp"
+#include "apps/options/shard_flags.hpp"
 #include "apps/plan/rows.hpp"
 #include "apps/program/flag_names.hpp"
 #include "runtime/base/error.hpp"
@@ -61,10 +62,9 @@ std::string signature(const PlannedCandidate& trial) {
                                &flow->reduce_batch, &flow->gather_gradient, &flow->refresh}) {
         for (const collectives::Hop& hop : *hops) {
           const auto& choice = plan.column->choices[static_cast<std::size_t>(hop.team)];
-          const std::string& asked = hop.collective == collectives::Collective::all_gather ? t.algorithms.all_gather
-                                     : hop.collective == collectives::Collective::reduce_scatter
-                                         ? t.algorithms.reduce_scatter
-                                         : t.algorithms.all_reduce;
+          const auto* const field = std::find_if(algorithm_fields.begin(), algorithm_fields.end(),
+                                                 [&](const auto& each) { return each.first == hop.collective; });
+          const std::string& asked = t.algorithms.*field->second;
           names.insert(fmt::format("{} {} {}", to_string(hop.team), to_string(hop.collective),
                                    nccl && asked == "auto" ? "nccl" : choice.algorithm_of(hop.collective).name));
         }
@@ -142,7 +142,7 @@ class Ranker {
   }
 
  private:
-  /// Candidate of a family with the smallest memory.
+  /// Planner::smallest_like().
   struct Least {
     Candidate candidate;
     std::optional<PlannedCandidate> trial;  ///< none: its flags are incompatible
@@ -166,19 +166,13 @@ class Ranker {
     ranking_.closest = Closest{candidate, trial.fullness, trial.lacks};
   }
 
-  /// Smallest memory among candidates that differ only in microbatches, recomputation, schedule and algorithms. If it
-  /// is far too large, no candidate of the family fits.
   const Least& smallest(const Candidate& candidate) {
-    const auto [place, is_new] = families_.try_emplace(
-        {candidate.g_inter, candidate.shard, candidate.group_size, candidate.offload}, Least{candidate, {}});
+    const auto [place, is_new] =
+        families_.try_emplace({candidate.g_inter, candidate.shard, candidate.group_size, candidate.offload},
+                              Least{planner_->smallest_like(candidate), {}});
     if (is_new) {
-      Candidate& least = place->second.candidate;
-      if (!planner_->is_given("microbatch-size")) least.microbatch_size = 1;
-      if (!least.recompute.empty()) least.recompute = "auto";
-      if (!least.policy.empty()) least.policy = "1f1b";
-      if (!least.algorithms.empty()) least.algorithms = "auto";
       try {
-        place->second.trial = planner_->plan(least);
+        place->second.trial = planner_->plan(place->second.candidate);
         place->second.trial->plans = {};
       } catch (const Error& error) {
         if (error.code() != ErrorCode::usage) throw;  // each candidate records its own reason
@@ -188,9 +182,8 @@ class Ranker {
   }
 
   std::optional<Bound> plan(std::size_t i) {
-    constexpr double by_far = 1.1;
     const Candidate& candidate = candidates_[i];
-    if (const Least& least = smallest(candidate); least.trial && least.trial->fullness > by_far) {
+    if (const Least& least = smallest(candidate); least.trial && least.trial->fullness > hopeless_fullness) {
       leave_out_for_memory(least.candidate, *least.trial);
       return {};
     }

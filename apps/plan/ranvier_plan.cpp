@@ -17,8 +17,6 @@
 
 namespace {
 
-constexpr const char* program = "ranvier-plan";
-
 /// Progress on standard error: one updated line on a terminal, otherwise a line at most every 10 s.
 class StatusLine {
  public:
@@ -47,29 +45,15 @@ class StatusLine {
 }  // namespace
 
 int main(int argc, char** argv) {
-  using namespace ranvier;
-  try {
-    apps::PlanOptions options = apps::parse_plan_options(argc, argv);
-    if (options.info.any()) {
-      fmt::print("{}\n", apps::answer(options.info, apps::plan_manual()));
-      return EXIT_SUCCESS;
-    }
+  using namespace ranvier::apps;
+  return run_program("ranvier-plan", argc, argv, parse_plan_options, plan_manual, [](PlanOptions& options) {
     StatusLine status;
-    if (const std::string found = apps::add_found_profile(options, apps::profile_search_path()); !found.empty())
+    if (const std::string found = add_found_profile(options, profile_search_path()); !found.empty())
       status.print("profile: " + found, true);
-    const apps::PlanTools tools{
-        .predict = actors::predict,
-        .costs = [](const runtime::MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
-          return std::make_unique<runtime::ProfileCosts>(profile);
-        },
-        .read_profile = runtime::read_machine_profile,
-        .print = [&status](const std::string& text, bool stays) { status.print(text, stays); }};
-    const apps::PlanResult result = apps::run_plan(options, tools);
+    const PlanTools tools{.print = [&status](const std::string& text, bool stays) { status.print(text, stays); }};
+    const PlanResult result = run_plan(options, tools);
     status.clear();
     fmt::print("{}", result.text);
     return result.status;
-  } catch (const std::exception& error) {
-    apps::print_error(program, error.what());
-    return exit_code(error_code(error));
-  }
+  });
 }

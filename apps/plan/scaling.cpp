@@ -68,15 +68,7 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
                            double price_per_hour, const runtime::CostModel& costs, const Predictor& predict,
                            const SearchLimits& limits, const std::optional<bool>& all_rows) {
   const Planner planner(flags, profile);
-  ScalingPoint point{.context = {.profile = &profile,
-                                 .world = planner.world(),
-                                 .batch_size = planner.batch_size(),
-                                 .precision = planner.precision(),
-                                 .price_per_hour = price_per_hour,
-                                 .item = planner.job().item},
-                     .best = {},
-                     .why_none = {},
-                     .shares = {}};
+  ScalingPoint point{.context = report_context(planner, price_per_hour), .best = {}, .why_none = {}, .shares = {}};
   actors::PredictionOptions how = usual_prediction(planner.world());
   if (all_rows) how.distinct_only = !*all_rows;
   check_links(planner);

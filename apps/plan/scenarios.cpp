@@ -61,15 +61,9 @@ int left_of(const PlanOptions& options, const MachineProfile& profile, int dead)
   return left;
 }
 
-const std::string* given_value(const PlanOptions& options, std::string_view name) {
-  const auto found = std::find_if(options.train.begin(), options.train.end(),
-                                  [&](const GivenFlag& flag) { return flag.name == name; });
-  return found == options.train.end() ? nullptr : &found->value;
-}
-
 /// Refuses --threads other than the profile's, since a CPU's rates depend on it.
 void check_threads(const PlanOptions& options, const MachineProfile& profile) {
-  const std::string* given = given_value(options, "threads");
+  const std::string* given = value_of(options.train, "threads");
   int threads = 0;  // the profile's
   if (given == nullptr || profile.gpu || whole(threads, 0).read(*given) || threads == 0 ||
       threads == profile.threads)
@@ -84,7 +78,8 @@ void check_overlap(const PlanOptions& options, const MachineProfile& profile) {
   if (!profile.gpu)
     fail(ErrorCode::usage,
          "--no-overlap applies to GPUs with NCCL, but profile {} is for CPUs; remove --no-overlap", profile.name);
-  if (const std::string* backend = given_value(options, "collectives"); backend != nullptr && *backend == "plans")
+  if (const std::string* backend = value_of(options.train, "collectives");
+      backend != nullptr && *backend == "plans")
     fail(ErrorCode::usage,
          "--no-overlap applies to NCCL and cannot be combined with --collectives plans; remove one of the flags");
 }

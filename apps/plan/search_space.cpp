@@ -1,8 +1,8 @@
 #include "apps/plan/search_space.hpp"
 
 #include "actors/schedule/slice_balance.hpp"
+#include "apps/options/shard_flags.hpp"
 #include "apps/options/tier_flags.hpp"
-#include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/shard.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
@@ -11,26 +11,67 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <functional>
 #include <set>
 #include <string>
 
 namespace ranvier::apps {
 
-using collectives::Collective;
+using actors::Policy;
 using collectives::Scope;
 using collectives::Sharding;
 
 namespace {
 
-constexpr std::array collectives_with_flags = {Collective::all_gather, Collective::reduce_scatter,
-                                               Collective::all_reduce};
 constexpr int largest_microbatch = 64;
 
-/// `name`, or "auto" if the collective has no algorithm of this name.
-std::string algorithm_of(Collective collective, const std::string& name) {
-  const auto all = collectives::algorithms(collective);
-  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; }) ? name : "auto";
+/// A flag that candidates set.
+struct SearchedFlag {
+  std::string name;
+  std::function<std::string(const Candidate&)>
+      value;  ///< empty: the candidate keeps the given value or the default
+  std::function<void(const Candidate&, TrainOptions&)> apply;
+};
+
+/// In the order of the help text.
+std::vector<SearchedFlag> make_searched_flags() {
+  std::vector<SearchedFlag> flags{
+      {"g-inter", [](const Candidate& c) { return std::to_string(c.g_inter); },
+       [](const Candidate& c, TrainOptions& o) { o.trainer.grid.g_inter = c.g_inter; }},
+      {"g-data", [](const Candidate& c) { return std::to_string(c.g_data); },
+       [](const Candidate& c, TrainOptions& o) { o.trainer.grid.g_data = c.g_data; }},
+      {"shard", [](const Candidate& c) { return c.shard; },
+       [](const Candidate& c, TrainOptions& o) { o.trainer.sharding = collectives::parse_sharding(c.shard); }},
+      {"group-size", [](const Candidate& c) { return c.group_size > 0 ? std::to_string(c.group_size) : ""; },
+       [](const Candidate& c, TrainOptions& o) { o.trainer.group_size = c.group_size; }},
+      {"offload", [](const Candidate& c) { return c.offload; },
+       [](const Candidate& c, TrainOptions& o) {
+         expect(set_offload(o.trainer.tiers, o.offload, c.offload), "offload {}", c.offload);
+       }},
+      {"microbatch-size", [](const Candidate& c) { return std::to_string(c.microbatch_size); },
+       [](const Candidate& c, TrainOptions& o) { o.trainer.microbatch_size = c.microbatch_size; }},
+      {"recompute", [](const Candidate& c) { return c.recompute; },
+       [](const Candidate& c, TrainOptions& o) {
+         o.trainer.recompute = parse_whole(c.recompute, 1).value_or(0);
+         o.trainer.recompute_auto = c.recompute == "auto";
+       }},
+      {"policy", [](const Candidate& c) { return c.policy; },
+       [](const Candidate& c, TrainOptions& o) { o.trainer.policy = actors::policy_from(c.policy); }}};
+  for (const auto& [collective, field] : algorithm_fields) {
+    // A collective without an algorithm of this name chooses its own.
+    const auto name = [of = collective](const Candidate& c) -> std::string {
+      return c.algorithms.empty() || has_algorithm(of, c.algorithms) ? c.algorithms : "auto";
+    };
+    flags.push_back({to_string(collective), name, [name, field = field](const Candidate& c, TrainOptions& o) {
+                       o.trainer.algorithms.*field = name(c);
+                     }});
+  }
+  return flags;
+}
+
+const std::vector<SearchedFlag>& searched_flags() {
+  static const std::vector<SearchedFlag> all = make_searched_flags();
+  return all;
 }
 
 /// A sharding in groups of some rows.
@@ -182,28 +223,28 @@ class Enumeration {
   }
 
   void policies(Candidate candidate) {
-    std::vector<std::string> all{"message-driven", "1f1b", "gpipe"};
+    if (candidate.g_inter == 1 || given("policy")) {
+      candidate.policy = "";
+      algorithms(candidate);
+      return;
+    }
     const int row = options_->batch_size / candidate.g_data;
     const int microbatches = runtime::ceil_divide(row, candidate.microbatch_size);
-    all.emplace_back("zero-bubble");
-    if (chunks_ == 1) {
-      all.emplace_back("zb-h1");
-    } else if (microbatches % candidate.g_inter != 0 && !given("policy")) {
-      std::erase(all, "1f1b");
-      leave_out("policies: with --chunks-per-rank, 1f1b needs microbatches in multiples of --g-inter");
-    }
-    if (candidate.g_inter == 1 || given("policy")) all = {""};
-    for (const std::string& each : all) {
-      candidate.policy = each;
+    for (const Policy policy : actors::all_policies) {
+      if (chunks_ > 1 && policy == Policy::zb_h1) continue;
+      if (chunks_ > 1 && policy == Policy::one_f_one_b && microbatches % candidate.g_inter != 0) {
+        leave_out("policies: with --chunks-per-rank, 1f1b needs microbatches in multiples of --g-inter");
+        continue;
+      }
+      candidate.policy = to_string(policy);
       algorithms(candidate);
     }
   }
 
   void algorithms(Candidate candidate) {
     std::vector<std::string> names{"auto"};
-    const bool all_given =
-        std::all_of(collectives_with_flags.begin(), collectives_with_flags.end(),
-                    [&](Collective collective) { return given(collectives::to_string(collective)); });
+    const bool all_given = std::all_of(algorithm_fields.begin(), algorithm_fields.end(),
+                                       [&](const auto& each) { return given(to_string(each.first)); });
     if (candidate.g_data == 1 || all_given) {
       names = {""};
     } else if (options_->nccl) {
@@ -213,7 +254,7 @@ class Enumeration {
           "algorithms: with NCCL, only NCCL's algorithm and hierarchical are compared (all with --collectives "
           "plans)");
     } else {
-      for (const Collective collective : collectives_with_flags) {
+      for (const auto& [collective, field] : algorithm_fields) {
         for (const auto& each : collectives::algorithms(collective)) {
           const std::string name(each.name);
           if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
@@ -259,43 +300,18 @@ bool is_default(const GivenFlag& flag) {
 }
 
 void Candidate::apply(TrainOptions& options) const {
-  actors::TrainerOptions& trainer = options.trainer;
-  trainer.grid = {.g_inter = g_inter, .g_data = g_data};
-  trainer.microbatch_size = microbatch_size;
-  if (!shard.empty()) trainer.sharding = collectives::parse_sharding(shard);
-  if (group_size > 0) trainer.group_size = group_size;
-  if (!offload.empty()) expect(set_offload(trainer.tiers, options.offload, offload), "offload {}", offload);
-  if (!recompute.empty()) {
-    expect(recompute == "off" || recompute == "1" || recompute == "auto", "recompute {}", recompute);
-    trainer.recompute = recompute == "1" ? 1 : 0;
-    trainer.recompute_auto = recompute == "auto";
+  for (const SearchedFlag& flag : searched_flags()) {
+    const bool stays = options.is_given(flag.name) && traits_of(flag.name).plan != PlanRole::sized;
+    if (!stays && !flag.value(*this).empty()) flag.apply(*this, options);
   }
-  if (!policy.empty()) trainer.policy = actors::policy_from(policy);
+  if (!may_have_files()) options.trainer.tiers.files.directories.clear();
   options.given.emplace_back("microbatch-size");  // resolve() keeps the value
-  const auto set = [&](Collective collective, std::string& name) {
-    if (!algorithms.empty() && !options.is_given(collectives::to_string(collective)))
-      name = algorithm_of(collective, algorithms);
-  };
-  set(Collective::all_gather, trainer.algorithms.all_gather);
-  set(Collective::reduce_scatter, trainer.algorithms.reduce_scatter);
-  set(Collective::all_reduce, trainer.algorithms.all_reduce);
 }
 
 std::vector<GivenFlag> Candidate::flags() const {
-  std::vector<GivenFlag> all{{"g-inter", std::to_string(g_inter)}, {"g-data", std::to_string(g_data)}};
-  const auto add = [&all](const char* name, const std::string& value) {
-    if (!value.empty()) all.push_back({name, value});
-  };
-  add("shard", shard);
-  add("group-size", group_size > 0 ? std::to_string(group_size) : "");
-  add("offload", offload);
-  add("microbatch-size", std::to_string(microbatch_size));
-  add("recompute", recompute);
-  add("policy", policy);
-  for (const Collective collective : collectives_with_flags) {
-    if (algorithms.empty()) continue;
-    add(collectives::to_string(collective), algorithm_of(collective, algorithms));
-  }
+  std::vector<GivenFlag> all;
+  for (const SearchedFlag& flag : searched_flags())
+    if (const std::string value = flag.value(*this); !value.empty()) all.push_back({flag.name, value});
   return all;
 }
 

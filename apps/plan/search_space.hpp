@@ -24,7 +24,8 @@ struct Candidate {
   std::string policy;
   std::string algorithms;  ///< name for all three collectives; "auto" for one without an algorithm of that name
 
-  /// Sets the candidate's values. Given flags keep theirs, except grid and microbatch size, which respect them.
+  /// Sets the candidate's values, and removes directories for states that it does not use. Given flags keep their
+  /// values, except grid and microbatch size, which respect them.
   void apply(TrainOptions& options) const;
   /// Whether states may be stored in files; ranvier-train refuses --nvme otherwise.
   [[nodiscard]] bool may_have_files() const { return offload.empty() || offload == "infinity-nvme"; }

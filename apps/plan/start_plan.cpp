@@ -11,9 +11,6 @@
 #include "runtime/files/atomic_file.hpp"
 #include "runtime/host/cores.hpp"
 
-#include <boost/json/array.hpp>
-#include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -34,16 +31,9 @@ using runtime::MpiSession;
 namespace {
 
 namespace fs = std::filesystem;
-namespace json = boost::json;
 
 constexpr std::size_t max_simulations = 64;
 constexpr int min_batch_size = 16;  // default of --batch-size
-
-const std::string* value_of(const std::vector<GivenFlag>& given, std::string_view name) {
-  const auto found =
-      std::find_if(given.begin(), given.end(), [&](const GivenFlag& flag) { return flag.name == name; });
-  return found == given.end() ? nullptr : &found->value;
-}
 
 bool is(const std::vector<GivenFlag>& given, std::string_view name, std::string_view value) {
   const std::string* found = value_of(given, name);
@@ -118,23 +108,18 @@ void fit_to(MachineProfile& profile, const CurrentMachines& here) {
 /// Default batch size: the smallest multiple of `ranks` that is at least min_batch_size.
 int default_batch_size(int ranks) { return runtime::round_up(min_batch_size, ranks); }
 
-/// Flags to change from the given values to the values of the best candidate.
-std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const std::vector<GivenFlag>& chosen) {
-  std::vector<FlagChange> changes;
-  for (const GivenFlag& flag : chosen) {
+/// Flags of the best candidate whose values are neither given nor the default.
+std::vector<GivenFlag> changes_of(const std::vector<GivenFlag>& given, std::vector<GivenFlag> chosen) {
+  std::erase_if(chosen, [&](const GivenFlag& flag) {
     const std::string* before = value_of(given, flag.name);
-    if (traits_of(flag.name).plan == PlanRole::machine ||
-        (before != nullptr ? *before == flag.value : is_default(flag)))
-      continue;
-    changes.push_back({flag.name, flag.value});
-  }
-  // ranvier-train refuses --nvme if no state is stored there.
-  if (value_of(given, "nvme") != nullptr && value_of(chosen, "nvme") == nullptr) changes.push_back({"nvme", {}});
-  return changes;
+    return traits_of(flag.name).plan == PlanRole::machine ||
+           (before != nullptr ? *before == flag.value : is_default(flag));
+  });
+  return chosen;
 }
 
 [[noreturn]] void refuse(const Ranking& ranking, const ReportContext& context) {
-  const std::string remedies = memory_remedy(context);
+  const std::string remedies = memory_remedy(context.precision);
   if (ranking.closest)
     fail(ErrorCode::memory, "--plan auto: nothing fits {} ranks: {} (closest of {} candidates: {}); {}",
          context.world, ranking.closest->lacks, ranking.candidates, ranking.closest->candidate.text(), remedies);
@@ -144,39 +129,17 @@ std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const st
        ranking.candidates, context.world, remedies);
 }
 
-std::string lines_of(const Ranking& ranking, const ReportContext& context, const std::vector<FlagChange>& changes,
-                     double seconds) {
+std::string lines_of(const Ranking& ranking, const ReportContext& context, const std::vector<GivenFlag>& changes,
+                     bool no_files, double seconds) {
   const Ranked& best = ranking.best.front();
   std::vector<std::string> flags;
-  for (const FlagChange& change : changes)
-    flags.push_back(change.value ? fmt::format("--{} {}", change.name, *change.value)
-                                 : fmt::format("and no --{}", change.name));
+  for (const GivenFlag& change : changes) flags.push_back(fmt::format("--{} {}", change.name, change.value));
+  if (no_files) flags.emplace_back("and no --nvme");
   if (flags.empty()) flags.emplace_back("as given");
   return fmt::format(
       "plan: {}: {} predicted for {} ({} candidates, {} simulated, {:.1f} s)\nequivalent flags: {}\n",
       best.candidate.text(), prediction_text(best, context), context.profile->name, ranking.candidates,
       ranking.search.simulated, seconds, fmt::join(flags, " "));
-}
-
-json::array to_json(const std::vector<FlagChange>& changes) {
-  json::array all;
-  for (const FlagChange& change : changes) {
-    json::value value;
-    if (change.value) value = *change.value;
-    all.push_back(json::array{change.name, std::move(value)});
-  }
-  return all;
-}
-
-std::vector<FlagChange> changes_of_json(const std::string& text) {
-  std::vector<FlagChange> changes;
-  const json::value read = json::parse(text);
-  for (const json::value& each : read.as_array()) {
-    const json::array& pair = each.as_array();
-    FlagChange& change = changes.emplace_back(FlagChange{std::string(pair[0].as_string()), {}});
-    if (pair[1].is_string()) change.value = std::string(pair[1].as_string());
-  }
-  return changes;
 }
 
 /// Device memory available to this rank in bytes; none: unlimited.
@@ -191,24 +154,10 @@ std::optional<std::size_t> device_bytes(const MpiSession& session, const std::ve
 
 std::size_t disk_bytes(const std::vector<GivenFlag>& given) {
   std::size_t bytes = 0;
-  const std::string* nvme = value_of(given, "nvme");
-  for (std::size_t begin = 0; nvme != nullptr && begin <= nvme->size();) {
-    const std::size_t end = std::min(nvme->find(',', begin), nvme->size());
-    bytes += runtime::free_bytes_beside(fs::path(nvme->substr(begin, end - begin)) / "states");
-    begin = end + 1;
-  }
+  if (const std::string* nvme = value_of(given, "nvme"))
+    for (const std::string& directory : items_of(*nvme))
+      bytes += runtime::free_bytes_beside(fs::path(directory) / "states");
   return bytes;
-}
-
-/// Value of --config; empty without the flag. The arguments are valid.
-std::string config_of(int argc, const char* const* argv) {
-  constexpr std::string_view flag = "--config", with_value = "--config=";
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word.starts_with(with_value)) return std::string(word.substr(with_value.size()));
-    if (word == flag && i + 1 < argc) return argv[i + 1];
-  }
-  return {};
 }
 
 /// Minimum of each resource over ranks. Collective: all ranks call it.
@@ -260,16 +209,18 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
       rank_candidates(planner, *costs, tools.predict,
                       {.best = 1, .simulations = max_simulations, .threads = runtime::available_cores()},
                       usual_prediction(planner.world()));
-  const ReportContext context{.profile = &profile,
-                              .world = planner.world(),
-                              .batch_size = planner.batch_size(),
-                              .precision = planner.precision(),
-                              .price_per_hour = 0,
-                              .item = planner.job().item};
+  const ReportContext context = report_context(planner, 0);
   if (ranking.best.empty()) refuse(ranking, context);
-  StartPlan plan{.changes = changes_of(given, ranking.best.front().config), .text = {}};
+  const Ranked& best = ranking.best.front();
+  StartPlan plan{.candidate = best.candidate,
+                 .batch_size = value_of(given, "batch-size") == nullptr ? planner.batch_size() : 0,
+                 .prefetch = best.trial.trainer.prefetch,
+                 .flags = changes_of(given, best.config),
+                 .text = {}};
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
-  plan.text = lines_of(ranking, context, plan.changes, seconds.count());
+  // ranvier-train refuses --nvme if no state is stored there.
+  const bool no_files = value_of(given, "nvme") != nullptr && !plan.candidate.may_have_files();
+  plan.text = lines_of(ranking, context, plan.flags, no_files, seconds.count());
   if (value_of(given, "profile") == nullptr) plan.text += fmt::format("profile: {}\n", name);
   if (!profile.gpu && !imagined && value_of(given, "threads") == nullptr && here.threads != profile.threads)
     plan.text += fmt::format(
@@ -279,27 +230,27 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
   return plan;
 }
 
-std::vector<std::string> changed_arguments(const std::string& program, const std::vector<GivenFlag>& given,
-                                           const std::vector<FlagChange>& changes) {
-  std::vector<std::string> words{program};
-  const auto change_of = [&](const std::string& name) {
-    return std::find_if(changes.begin(), changes.end(), [&](const FlagChange& each) { return each.name == name; });
-  };
-  for (const GivenFlag& flag : given)
-    if (change_of(flag.name) == changes.end()) words.push_back(fmt::format("--{}={}", flag.name, flag.value));
-  for (const FlagChange& change : changes)
-    if (change.value) words.push_back(fmt::format("--{}={}", change.name, *change.value));
-  return words;
+void StartPlan::apply(TrainOptions& options) const {
+  candidate.apply(options);
+  for (const GivenFlag& flag : candidate.flags())
+    if (!is_default(flag)) options.given.push_back(flag.name);
+  if (!candidate.may_have_files()) std::erase(options.given, "nvme");
+  if (batch_size > 0) {
+    options.trainer.batch_size = batch_size;
+    options.given.emplace_back("batch-size");
+  }
+  if (!options.is_given("prefetch") && prefetch != actors::TrainerOptions().prefetch) {
+    options.shard.prefetch = prefetch;
+    options.given.emplace_back("prefetch");
+  }
 }
 
-PlannedArguments planned_arguments(MpiSession& session, int argc, const char* const* argv,
-                                   const std::vector<GivenFlag>& given, const RunDefaults& defaults,
-                                   const JobBuilder& build) {
+std::optional<StartPlan> plan_start(MpiSession& session, const std::vector<GivenFlag>& given,
+                                    const RunDefaults& defaults, const JobBuilder& build) {
   const bool inquires =
       std::any_of(given.begin(), given.end(), [](const GivenFlag& flag) { return is_info_request(flag.name); });
   const bool asked = is(given, "plan", "auto") && !inquires;
-  const bool all = session.smallest(asked ? 1 : 0) == 1;
-  if (!all) {
+  if (session.smallest(asked ? 1 : 0) == 0) {
     on_all_ranks(session, [&] {
       if (asked)
         fail(
@@ -307,20 +258,15 @@ PlannedArguments planned_arguments(MpiSession& session, int argc, const char* co
             "options differ between ranks: only some have --plan auto; use the same flags and the same --config on "
             "every rank");
     });
-    return {{argv, argv + argc}, {}};
+    return {};
   }
   const CurrentMachines here = current_machines(session, given);
   StartPlan plan;
   on_all_ranks(session, [&] {
     if (session.rank() != 0) return;
-    const PlanTools tools{
-        .predict = actors::predict,
-        .costs = [](const MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
-          return std::make_unique<runtime::ProfileCosts>(profile);
-        },
-        .read_profile = runtime::read_machine_profile,
-        .find_profile = [places = profile_search_path()](
-                            const ProfileSubject& subject) { return find_profile(places, subject); }};
+    const PlanTools tools{.find_profile = [places = profile_search_path()](const ProfileSubject& subject) {
+      return find_profile(places, subject);
+    }};
     std::vector<GivenFlag> to_plan = given;
     if (value_of(given, "precision") == nullptr)
       to_plan.push_back({"precision", std::string(to_string(defaults.precision))});
@@ -328,13 +274,16 @@ PlannedArguments planned_arguments(MpiSession& session, int argc, const char* co
         recorded != defaults.recorded.end() && value_of(given, "batch-size") == nullptr)
       to_plan.push_back({"batch-size", recorded->second});
     plan = plan_start(to_plan, here, tools, build);
-  });
-  if (session.rank() == 0) {
     fmt::print("{}\n", plan.text);
     std::fflush(stdout);
-  }
-  const std::string changes = broadcast_text(session, json::serialize(to_json(plan.changes)));
-  return {changed_arguments(argv[0], given, changes_of_json(changes)), config_of(argc, argv)};
+  });
+  Candidate& best = plan.candidate;
+  for (int* const number :
+       {&best.g_inter, &best.g_data, &best.group_size, &best.microbatch_size, &plan.batch_size, &plan.prefetch})
+    *number = std::stoi(broadcast_text(session, std::to_string(*number)));
+  for (std::string* const text : {&best.shard, &best.offload, &best.recompute, &best.policy, &best.algorithms})
+    *text = broadcast_text(session, *text);
+  return plan;
 }
 
 }  // namespace ranvier::apps

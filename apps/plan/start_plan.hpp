@@ -1,5 +1,5 @@
-// --plan auto of ranvier-train: chooses the flags that were not given, by predictions for the current ranks and their
-// memory. Rank 0 chooses before the first step and broadcasts the flags.
+// --plan auto of ranvier-train: chooses values of flags that were not given, by predictions for the current ranks and
+// their memory. Rank 0 chooses before the first step and broadcasts the plan; every rank applies it to its options.
 #pragma once
 
 #include "apps/job/job.hpp"
@@ -23,17 +23,15 @@ struct CurrentMachines {
   std::size_t disk_bytes = 0;               ///< free bytes per node in the directories of --nvme
 };
 
-/// New value of a flag; none: the flag is removed.
-struct FlagChange {
-  std::string name;
-  std::optional<std::string> value;
-
-  friend bool operator==(const FlagChange&, const FlagChange&) = default;
-};
-
 struct StartPlan {
-  std::vector<FlagChange> changes;
-  std::string text;  ///< printed lines: the candidate, its prediction, equivalent flags
+  Candidate candidate;
+  int batch_size = 0;  ///< 0: the given value, or its default
+  int prefetch = actors::TrainerOptions().prefetch;
+  std::vector<GivenFlag> flags;  ///< flags with other values than given or by default; on rank 0
+  std::string text;              ///< printed lines: the candidate, its prediction, equivalent flags; on rank 0
+
+  /// Sets the chosen values as if their flags were given. `options`: as parsed, before resolve().
+  void apply(TrainOptions& options) const;
 };
 
 /// Plans the flags that were not given. With --world, the profile supplies the machines. Throws ErrorCode::usage if
@@ -41,21 +39,9 @@ struct StartPlan {
 [[nodiscard]] StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines& here,
                                    const PlanTools& tools, const JobBuilder& build);
 
-/// Arguments of a run with these flags, starting with the program name.
-[[nodiscard]] std::vector<std::string> changed_arguments(const std::string& program,
-                                                         const std::vector<GivenFlag>& given,
-                                                         const std::vector<FlagChange>& changes);
-
-/// Arguments of this rank's run.
-struct PlannedArguments {
-  std::vector<std::string> words;
-  std::string config;  ///< config file whose keys `words` contains; empty: none, or `words` names it
-};
-
-/// Returns the arguments unchanged or, with --plan auto, those that rank 0 chose and printed. `given`: flags of the
-/// arguments and their config file; `defaults`: values of others. Collective; throws FailedTogether on all ranks.
-[[nodiscard]] PlannedArguments planned_arguments(runtime::MpiSession& session, int argc, const char* const* argv,
-                                                 const std::vector<GivenFlag>& given, const RunDefaults& defaults,
-                                                 const JobBuilder& build);
+/// The plan that rank 0 chose and printed; none without --plan auto. `given`: flags of this rank and its config file;
+/// `defaults`: values of others. Collective; throws FailedTogether on all ranks.
+[[nodiscard]] std::optional<StartPlan> plan_start(runtime::MpiSession& session, const std::vector<GivenFlag>& given,
+                                                  const RunDefaults& defaults, const JobBuilder& build);
 
 }  // namespace ranvier::apps

@@ -1,6 +1,5 @@
-#include "apps/program/completion.hpp"
-
 #include "apps/program/build_info.hpp"
+#include "apps/program/manual.hpp"
 
 #include <fmt/ranges.h>
 

@@ -1,6 +1,5 @@
-#include "apps/program/man_page.hpp"
-
 #include "apps/program/build_info.hpp"
+#include "apps/program/manual.hpp"
 #include "runtime/base/error.hpp"
 
 #include <fmt/core.h>

@@ -1,8 +1,6 @@
 #include "apps/program/manual.hpp"
 
-#include "apps/program/completion.hpp"
-#include "apps/program/man_page.hpp"
-#include "apps/program/version.hpp"
+#include "apps/program/build_info.hpp"
 
 #include <fmt/core.h>
 
@@ -28,6 +26,16 @@ void declare_info(OptionTable& table, InfoRequest& info) {
       {"man", "", "Print the manual page's source; view it with PROGRAM --man | man -l -", switch_on(info.man)},
       seldom);
 }
+
+namespace {
+
+/// "ranvier-train 0.1.0", then lines with commit, devices and libraries of the build.
+std::string version_text(const std::string& program, const std::string& mpi) {
+  return fmt::format("{} {}\ncommit: {}\ndevices: {}\nlibraries: {}{}{}", program, build_info.version,
+                     build_info.commit, build_info.devices, mpi, mpi.empty() ? "" : ", ", build_info.libraries);
+}
+
+}  // namespace
 
 bool is_info_request(std::string_view name) {
   constexpr std::array names{"help", "version", "completion", "man"};

@@ -51,4 +51,13 @@ struct Manual {
 /// Requested text without a final newline. `mpi`: name of the MPI library; empty: a program without MPI.
 [[nodiscard]] std::string answer(const InfoRequest& info, const Manual& manual, const std::string& mpi = {});
 
+/// Manual page for section 1, with the macros of man(7), in ASCII.
+[[nodiscard]] std::string man_page(const Manual& manual);
+
+/// Completion script for bash 4.1 or later, with or without the package bash-completion. Also completes programs after
+/// mpirun, mpiexec and srun, unless these have completions of their own.
+[[nodiscard]] std::string bash_completion(const Manual& manual);
+/// Completion script for zsh 5, for use in fpath or with source.
+[[nodiscard]] std::string zsh_completion(const Manual& manual);
+
 }  // namespace ranvier::apps

@@ -31,6 +31,16 @@ std::vector<std::string> words_of_placeholder(const std::string& placeholder) {
   return words;
 }
 
+/// Value of `name` in names such as "half=bf16 dtype": empty without a value. None: not one of the names.
+std::optional<std::string> value_of_name(std::string_view names, std::string_view name) {
+  std::istringstream words{std::string(names)};
+  for (std::string word; words >> word;) {
+    const std::size_t equals = std::min(word.find('='), word.size());
+    if (word.substr(0, equals) == name) return word.substr(std::min(equals + 1, word.size()));
+  }
+  return {};
+}
+
 /// Value of a config file without enclosing quotes.
 std::string without_quotes(const std::string& value) {
   const bool begins = !value.empty() && (value.front() == '"' || value.front() == '\'');
@@ -57,6 +67,12 @@ void expect_keys_and_values(const std::string& lines, const std::string& path) {
 
 }  // namespace
 
+const std::string* value_of(const std::vector<GivenFlag>& flags, std::string_view name) {
+  const auto found =
+      std::find_if(flags.begin(), flags.end(), [&](const GivenFlag& flag) { return flag.name == name; });
+  return found == flags.end() ? nullptr : &found->value;
+}
+
 NoEffect unused_if(std::function<bool()> condition, std::string reason) {
   return [condition = std::move(condition), reason = std::move(reason)] {
     return condition() ? reason : std::string();
@@ -76,7 +92,10 @@ bool OptionTable::has_usual() const {
 
 void OptionTable::parse(int argc, const char* const* argv) {
   for (auto& declared : options_) declared.origin.clear();
-  read_flags(argc, argv);
+  std::vector<const char*> words(argv, argv + argc);
+  const auto is_short = [](std::string_view word) { return word == "-o"; };
+  if (knows("output")) std::replace_if(words.begin(), words.end(), is_short, "--output");
+  read_flags(argc, words.data());
   if (given("config")) read_file(at("config").text);
   read_values();
 }
@@ -190,13 +209,27 @@ void OptionTable::set(std::string_view name, std::string text, std::string origi
 
 std::string OptionTable::advice(std::string_view unknown) const {
   const bool is_key = !unknown.starts_with("-");
-  if (advise_)
-    if (auto known = advise_(without_dashes(unknown), is_key)) return *known;
+  if (auto other = advice_on_other_name(without_dashes(unknown), is_key)) return *other;
   std::vector<std::string> names;
   for (const auto& declared : options_) names.push_back(declared.option.name);
   const auto nearest = runtime::nearest_name(without_dashes(unknown), names);
   if (!nearest) return "--help lists the flags";
   return fmt::format("did you mean {}{}?", is_key ? "" : "--", *nearest);
+}
+
+std::optional<std::string> OptionTable::advice_on_other_name(std::string_view name, bool is_key) const {
+  std::string wanted(name);
+  std::replace(wanted.begin(), wanted.end(), '_', '-');
+  for (const auto& [names, remedy] : lacking_)
+    if (value_of_name(names, wanted)) return std::string(remedy);
+  for (const Declared& declared : options_)
+    if (const auto value = value_of_name(declared.traits.also, wanted))
+      return fmt::format("did you mean {}{}{}{}?", is_key ? "" : "--", declared.option.name,
+                         value->empty() ? ""
+                         : is_key       ? " = "
+                                        : " ",
+                         *value);
+  return {};
 }
 
 std::string OptionTable::advice_for_key(std::string_view unknown) const {
@@ -262,8 +295,6 @@ std::vector<OptionInfo> OptionTable::facts() const {
   }
   return all;
 }
-
-std::string OptionTable::help(std::string_view usage) const { return std::string(usage) + help_text(facts()); }
 
 std::vector<ResolvedOption> OptionTable::resolved() const {
   std::vector<ResolvedOption> all;
@@ -348,6 +379,16 @@ std::string duration_text(std::chrono::seconds duration) {
     left %= unit_seconds;
   }
   return text.empty() ? "0s" : text;
+}
+
+std::vector<std::string> items_of(std::string_view text) {
+  std::vector<std::string> items;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    items.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
 }
 
 OptionBinding text(std::string& field) {

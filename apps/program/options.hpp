@@ -67,8 +67,9 @@ using NoEffect = std::function<std::string()>;
 
 /// Facts about an option that its text and binding do not show.
 struct OptionTraits {
-  bool usual = false;     ///< most runs use it: part of the help text without a heading
-  bool for_text = false;  ///< an error with models that read images
+  std::string_view also = {};  ///< names in other programs, separated by blanks; NAME=VALUE also gives the value
+  bool usual = false;          ///< most runs use it: part of the help text without a heading
+  bool for_text = false;       ///< an error with models that read images
   PlanRole plan = PlanRole::passed;
   std::string_view fixes = {};  ///< name of a searched option that the search leaves alone if this one is given
   NoEffect unused = {};         ///< null: the option always has an effect
@@ -92,6 +93,8 @@ struct GivenFlag {
 
   friend bool operator==(const GivenFlag&, const GivenFlag&) = default;
 };
+/// Value of the flag in the list; null if it is not given.
+[[nodiscard]] const std::string* value_of(const std::vector<GivenFlag>& flags, std::string_view name);
 
 /// Value of one option after parsing.
 struct ResolvedOption {
@@ -114,11 +117,14 @@ class OptionTable {
   /// Appends arguments without a flag to `field`, in order. Without this call they are errors.
   void rest(std::vector<std::string>& field) { rest_ = &field; }
 
-  /// Remedy for an unknown name, given without leading dashes. Nothing: the error suggests the nearest option.
-  using Advice = std::function<std::optional<std::string>(std::string_view name, bool is_key)>;
-  void advise(Advice advice) { advise_ = std::move(advice); }
+  /// Sets the remedy for names of other programs, separated by blanks, for which there is no option.
+  void lacks(std::string_view names, std::string_view remedy) { lacking_.emplace_back(names, remedy); }
+  /// "did you mean --precision bf16?" for "bf16", or "did you mean precision = bf16?" if it is a key of a config file.
+  /// The name is without leading dashes; underscores count as dashes. None: no other program's name.
+  [[nodiscard]] std::optional<std::string> advice_on_other_name(std::string_view name, bool is_key) const;
 
-  /// Reads the flags, then the config file if the option "config" was given. -h is short for --help.
+  /// Reads the flags, then the config file if the option "config" was given. -h is short for --help, -o for
+  /// --output.
   void parse(int argc, const char* const* argv);
 
   /// Reads these values instead of a command line.
@@ -135,7 +141,6 @@ class OptionTable {
   /// Throws ErrorCode::internal for an unknown name.
   [[nodiscard]] const OptionTraits& traits(std::string_view name) const { return at(name).traits; }
 
-  [[nodiscard]] std::string help(std::string_view usage) const;
   [[nodiscard]] std::vector<OptionInfo> facts() const;
   [[nodiscard]] std::vector<ResolvedOption> resolved() const;
 
@@ -162,7 +167,7 @@ class OptionTable {
   std::vector<Declared> options_;
   std::string concern_;
   std::vector<std::string>* rest_ = nullptr;
-  Advice advise_;
+  std::vector<std::pair<std::string_view, std::string_view>> lacking_;  // names, remedy
 };
 
 /// FNV-1a hash of names and values, without options that may differ between ranks.
@@ -196,6 +201,28 @@ template <std::integral T>
             return fmt::format("a whole number from {} to {}", low, high);
           },
           .write = [&field] { return fmt::format("{}", field); }};
+}
+
+/// The same for a field that may be none, which is written as empty text.
+template <std::integral T>
+[[nodiscard]] OptionBinding whole(std::optional<T>& field, std::type_identity_t<T> low,
+                                  std::type_identity_t<T> high = std::numeric_limits<T>::max()) {
+  return {.read = [&field, low, high](const std::string& text) -> std::optional<std::string> {
+            T value{};
+            auto problem = whole(value, low, high).read(text);
+            if (!problem) field = value;
+            return problem;
+          },
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string(); }};
+}
+
+/// Integer from `low` to `high`; none for other text.
+template <std::integral T>
+[[nodiscard]] std::optional<T> parse_whole(const std::string& text, T low,
+                                           std::type_identity_t<T> high = std::numeric_limits<T>::max()) {
+  std::optional<T> value;
+  static_cast<void>(whole(value, low, high).read(text));
+  return value;
 }
 
 /// Number from `low` to `high`; `high` itself may be excluded.
@@ -242,6 +269,48 @@ template <typename T>
                 return std::string("?");
               },
           .words = std::move(names)};
+}
+
+/// `word` for the value `special`, or text that `other` reads. `valid` describes both.
+template <typename T>
+[[nodiscard]] OptionBinding or_word(T& field, std::string word, std::type_identity_t<T> special,
+                                    OptionBinding other, std::string valid) {
+  return {.read = [=, &field, read = other.read](const std::string& text) -> std::optional<std::string> {
+            if (text != word) return read(text) ? std::optional(valid) : std::nullopt;
+            field = special;
+            return {};
+          },
+          .write = [=, &field, write = other.write] { return field == special ? word : write(); },
+          .words = {word}};
+}
+
+/// Items of "a,b,c". Empty text is one empty item.
+[[nodiscard]] std::vector<std::string> items_of(std::string_view text);
+
+/// Items separated by commas. `read` returns none for an invalid item; `valid` describes valid lists.
+template <typename T>
+[[nodiscard]] OptionBinding list(
+    std::vector<T>& field, std::string valid, std::function<std::optional<T>(const std::string&)> read,
+    std::function<std::string(const T&)> write = [](const T& item) { return fmt::format("{}", item); },
+    std::vector<std::string> words = {}) {
+  return {.read = [&field, valid = std::move(valid),
+                   read = std::move(read)](const std::string& text) -> std::optional<std::string> {
+            std::vector<T> items;
+            for (const std::string& item : items_of(text)) {
+              std::optional<T> value = read(item);
+              if (!value) return valid;
+              items.push_back(std::move(*value));
+            }
+            field = std::move(items);
+            return {};
+          },
+          .write =
+              [&field, write = std::move(write)] {
+                std::string text;
+                for (const T& item : field) text += (text.empty() ? "" : ",") + write(item);
+                return text;
+              },
+          .words = std::move(words)};
 }
 
 [[nodiscard]] OptionBinding text(std::string& field);

@@ -7,24 +7,11 @@
 
 #include <cstdlib>
 
-namespace {
-
-constexpr const char* program = "ranvier-report";
-
-}  // namespace
-
 int main(int argc, char** argv) {
-  using namespace ranvier;
-  try {
-    const apps::ReportOptions options = apps::parse_report_options(argc, argv);
-    if (options.info.any()) {
-      fmt::print("{}\n", apps::answer(options.info, apps::report_manual()));
-      return EXIT_SUCCESS;
-    }
-    fmt::print("{}", apps::write_report(options));
-    return EXIT_SUCCESS;
-  } catch (const std::exception& error) {
-    apps::print_error(program, error.what());
-    return exit_code(error_code(error));
-  }
+  using namespace ranvier::apps;
+  return run_program("ranvier-report", argc, argv, parse_report_options, report_manual,
+                     [](const ReportOptions& options) {
+                       fmt::print("{}", write_report(options));
+                       return EXIT_SUCCESS;
+                     });
 }

@@ -3,10 +3,8 @@
 #include "apps/program/options.hpp"
 #include "apps/report/report_page.hpp"
 #include "apps/report/run_file.hpp"
-#include "apps/report/timeline.hpp"
 #include "runtime/files/atomic_file.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -42,16 +40,6 @@ OptionTable declare(Asked& asked) {
   return table;
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 /// Flag and path of the output.
 std::pair<const char*, const std::string&> target_of(const ReportOptions& options) {
   if (!options.csv.empty()) return {"--csv", options.csv};
@@ -75,16 +63,12 @@ void check_output(const ReportOptions& options, const std::vector<RunPaths>& run
 ReportOptions parse_report_options(int argc, const char* const* argv) {
   Asked asked;
   OptionTable table = declare(asked);
-  std::vector<const char*> arguments(argv, argv + argc);
-  std::replace_if(
-      arguments.begin(), arguments.end(), [](const char* each) { return std::string_view(each) == "-o"; },
-      "--output");
-  table.parse(static_cast<int>(arguments.size()), arguments.data());
+  table.parse(argc, argv);
   ReportOptions options = std::move(asked.options);
   if (options.info.any()) return options;
   if (options.runs.empty())
     fail(ErrorCode::usage, "run is missing; add the --metrics file of ranvier-train or its folder");
-  options.names = asked.names.empty() ? options.runs : split(asked.names);
+  options.names = asked.names.empty() ? options.runs : items_of(asked.names);
   if (options.names.size() != options.runs.size())
     fail(ErrorCode::usage, "--names {} has {} names for {} run{}; use one name per run", asked.names,
          options.names.size(), options.runs.size(), options.runs.size() == 1 ? "" : "s");
@@ -138,19 +122,13 @@ std::string write_report(const ReportOptions& options) {
   std::vector<RunFile> runs;
   for (std::size_t r = 0; r < paths.size(); ++r) runs.push_back(read_run(paths[r], options.names[r]));
   if (!options.timeline.empty()) {
-    const std::string picture = timeline_file(runs.front(), options.title);
-    runtime::AtomicFile file(options.timeline);
-    file.append(picture.data(), picture.size());
-    file.commit();
+    runtime::write_file(options.timeline, timeline_file(runs.front(), options.title));
     return fmt::format("timeline: {}\n", options.timeline);
   }
   std::string title = options.title;
   if (title.empty())
     for (const std::string& name : options.names) title += (title.empty() ? "" : ", ") + name;
-  const std::string page = report_page(runs, title, options.price);
-  runtime::AtomicFile file(options.output);
-  file.append(page.data(), page.size());
-  file.commit();
+  runtime::write_file(options.output, report_page(runs, title, options.price));
   return fmt::format("report: {}\n", options.output);
 }
 

@@ -24,7 +24,6 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t max_points = 1500;
 constexpr const char* none = "–";
 
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.5g}", value) : none; }

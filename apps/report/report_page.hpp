@@ -22,4 +22,9 @@ struct SummaryRow {
 [[nodiscard]] std::string report_page(const std::vector<RunFile>& runs, const std::string& title,
                                       double price_per_hour = 0);
 
+/// One step of all ranks as a picture, one row per rank: text of an SVG file for light and dark background, with
+/// microbatch numbers in wide spans. `title`: heading; empty: step, duration and grid. Throws ErrorCode::data
+/// if the trace has no complete step.
+[[nodiscard]] std::string timeline_file(const RunFile& run, const std::string& title);
+
 }  // namespace ranvier::apps

@@ -1,5 +1,6 @@
 #include "apps/report/run_file.hpp"
 
+#include "apps/program/options.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/trace/trace.hpp"
 
@@ -25,13 +26,6 @@ namespace json = boost::json;
 
 constexpr std::size_t max_spans = 200;  // per rank
 constexpr double max_ranks = 1 << 16;   // a trace with larger rank numbers is not one of Ranvier
-
-void for_each_line(const fs::path& path, const std::function<void(std::string_view)>& take) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(ErrorCode::io, "{} cannot be read", path.string());
-  for (std::string line; std::getline(file, line);) take(line);
-  if (file.bad()) fail(ErrorCode::io, "{} cannot be read to its end", path.string());
-}
 
 struct Event {
   std::size_t rank = 0;
@@ -64,16 +58,12 @@ std::optional<Event> event_of(std::string_view line) {
   const json::value value = json::parse(line, failed);
   if (failed || !value.is_object()) return std::nullopt;
   const json::object& object = value.get_object();
-  const auto text = [&](std::string_view name) {
-    const json::value* found = object.if_contains(name);
-    return found != nullptr && found->is_string() ? std::string(found->get_string()) : std::string();
-  };
   const double rank = number_of(object, "pid");
-  const auto kind = kind_of(text("cat"));
+  const auto kind = kind_of(text_of(object, "cat"));
   if (!(rank >= 0 && rank < max_ranks) || !kind) return std::nullopt;
   Event event{.rank = static_cast<std::size_t>(rank),
               .kind = *kind,
-              .name = text("name"),
+              .name = text_of(object, "name"),
               .begin_ms = number_of(object, "ts") * 1e-3,
               .length_ms = number_of(object, "dur") * 1e-3};
   if (!std::isfinite(event.begin_ms) || !std::isfinite(event.length_ms)) return std::nullopt;
@@ -119,8 +109,11 @@ RunPaths run_paths(const std::string& given) {
   return paths;
 }
 
-void for_each_record(const fs::path& metrics, const std::function<void(std::string_view)>& take) {
-  for_each_line(metrics, take);
+void for_each_record(const fs::path& path, const std::function<void(std::string_view)>& take) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(ErrorCode::io, "{} cannot be read", path.string());
+  for (std::string line; std::getline(file, line);) take(line);
+  if (file.bad()) fail(ErrorCode::io, "{} cannot be read to its end", path.string());
 }
 
 RunFile read_run(const RunPaths& paths, const std::string& name) {
@@ -139,11 +132,7 @@ RunFile read_run(const RunPaths& paths, const std::string& name) {
 
 std::optional<runtime::GridShape> grid_of(const RunFile& run) {
   const auto flag = [&](std::string_view name) {
-    const json::value* value = run.history.configuration().if_contains(name);
-    const std::string_view text = value != nullptr && value->is_string() ? value->get_string() : std::string_view();
-    int number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    return error == std::errc{} && end == text.data() + text.size() ? number : 0;
+    return parse_whole(text_of(run.history.configuration(), name), 1).value_or(0);
   };
   const runtime::GridShape shape{.g_inter = flag("g-inter"), .g_data = flag("g-data")};
   const std::int64_t ranks = std::int64_t{shape.g_inter} * shape.g_data;
@@ -158,7 +147,7 @@ RankSnapshot read_trace(const fs::path& path) {
   std::vector<double> began;  // start of a rank's spans; a trace keeps only the last ones, so it differs by rank
   double first = std::numeric_limits<double>::infinity(), last = 0;
   std::optional<Event> step;  // last step of rank 0
-  for_each_line(path, [&](std::string_view line) {
+  for_each_record(path, [&](std::string_view line) {
     const auto event = event_of(line);
     if (!event) return;
     const auto [rank, kind] = std::pair(event->rank, static_cast<std::size_t>(event->kind));
@@ -189,7 +178,7 @@ RankSnapshot read_trace(const fs::path& path) {
   if (!step) return result;
   result.step = step->step;
   result.step_ms = step->length_ms;
-  for_each_line(path, [&](std::string_view line) {
+  for_each_record(path, [&](std::string_view line) {
     const auto event = event_of(line);
     if (!event || event->kind == runtime::SpanKind::step || event->kind == runtime::SpanKind::load) return;
     const double begin = std::max(event->begin_ms, step->begin_ms) - step->begin_ms;

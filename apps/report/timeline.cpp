@@ -1,4 +1,4 @@
-#include "apps/report/timeline.hpp"
+#include "apps/report/report_page.hpp"
 
 #include "apps/program/markup.hpp"
 #include "runtime/base/error.hpp"

@@ -16,8 +16,6 @@ namespace {
 using namespace ranvier;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* program = "ranvier-tokenize";
-
 /// Progress bar on a terminal; prints nothing elsewhere.
 class ProgressBar {
  public:
@@ -44,7 +42,7 @@ class ProgressBar {
   std::optional<std::uint64_t> first_;
 };
 
-void run(const apps::TokenizeOptions& options) {
+int run(const apps::TokenizeOptions& options) {
   const auto begin = Clock::now();
   const apps::TokenizeInput input = apps::find_input(options);
   for (const std::string& remark : input.remarks) fmt::print("{}\n", apps::with_flags(remark));
@@ -60,20 +58,12 @@ void run(const apps::TokenizeOptions& options) {
   fmt::print("{} documents in {} files of {} bytes: {} tokens in {:.1f} s, {:.1f} MB/s\n", result.documents,
              input.files.size(), input.bytes, result.tokens, seconds,
              static_cast<double>(input.bytes - result.skipped_bytes) / seconds * 1e-6);
+  return EXIT_SUCCESS;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    const apps::TokenizeOptions options = apps::parse_tokenize_options(argc, argv);
-    if (options.info.any())
-      fmt::print("{}\n", apps::answer(options.info, apps::tokenize_manual()));
-    else
-      run(options);
-    return EXIT_SUCCESS;
-  } catch (const std::exception& error) {
-    apps::print_error(program, error.what());
-    return exit_code(error_code(error));
-  }
+  return apps::run_program("ranvier-tokenize", argc, argv, apps::parse_tokenize_options, apps::tokenize_manual,
+                           run);
 }

@@ -49,8 +49,8 @@ OptionTable declare(TokenizeOptions& options) {
                  options.specials, {{"text", SpecialTokenPolicy::none}, {"token", SpecialTokenPolicy::tokenizer}}),
              "as --special-tokens"});
   table.concern("Output");
-  table.add({"output", "FILE", "Token file to write: FILE.bin, and FILE.idx with megatron", text(options.output),
-             "none"});
+  table.add({"output", "FILE", "Token file to write: FILE.bin, and FILE.idx with megatron (-o for short)",
+             text(options.output), "none"});
   table.add({"output-format", "NAME",
              "Format of the token file: llmc (.bin with a header, uint16) or megatron (.bin and .idx)",
              choice<TokenOutputFormat>(

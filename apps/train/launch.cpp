@@ -39,14 +39,6 @@ namespace {
 using runtime::MpiSession;
 using runtime::ThreadWatchdog;
 
-TrainOptions parse(const PlannedArguments& given, int ranks, const RunDefaults& defaults) {
-  std::vector<const char*> arguments;
-  for (const std::string& word : given.words) arguments.push_back(word.c_str());
-  TrainOptions options = parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks, defaults);
-  if (!given.config.empty()) options.run.config = given.config;  // outputs must not replace this file
-  return options;
-}
-
 /// Throws FailedTogether if options differ between ranks, with the first flag that differs.
 void compare_options(MpiSession& session, const TrainOptions& options) {
   const auto equal_everywhere = [&](std::uint64_t value) {
@@ -197,8 +189,12 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     std::vector<GivenFlag> given;
     on_all_ranks(*session, [&] { given = given_train_flags(argc, argv); });
     const RunDefaults defaults = run_defaults(*session, given);
-    const PlannedArguments arguments = planned_arguments(*session, argc, argv, given, defaults, build);
-    on_all_ranks(*session, [&] { options = parse(arguments, session->ranks(), defaults); });
+    const std::optional<StartPlan> plan = plan_start(*session, given, defaults, build);
+    on_all_ranks(*session, [&] {
+      options = parse_train_options(argc, argv, session->ranks(), defaults, [&plan](TrainOptions& parsed) {
+        if (plan) plan->apply(parsed);
+      });
+    });
     compare_options(*session, options);
     if (options.run.request == Request::info) {
       if (session->rank() == 0)
@@ -232,8 +228,8 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     int status = 0;
     std::vector<std::string> missing;
     do {
-      run.emplace(*session, *watch, options, job, signals ? &*signals : nullptr, page ? &page->run() : nullptr,
-                  missing, began);
+      run.emplace(*session, *watch, options, job, build, signals ? &*signals : nullptr,
+                  page ? &page->run() : nullptr, missing, began);
       status = run->execute();
       if (run->rollback()) go_back(options, *run);
     } while (run->rollback());

@@ -1,6 +1,7 @@
 #include "apps/train/live_page.hpp"
 
 #include "actors/watch/reporter.hpp"
+#include "apps/train/report.hpp"
 #include "apps/view/serve_address.hpp"
 #include "runtime/base/error.hpp"
 
@@ -75,10 +76,8 @@ LiveRun::About about_run(const TrainOptions& options, const Job& job, const JobP
   for (const actors::RankPlan& stage : plan.stages) {
     LiveRun::Stage one;
     for (const models::LayerRange& slice : stage.layers) {
-      const std::string& first = architecture.layers[slice.begin]->name();
-      const std::string& last = architecture.layers[slice.end - 1]->name();
       if (!one.layers.empty()) one.layers += ", ";
-      one.layers += first == last ? first : fmt::format("{} … {}", first, last);
+      one.layers += layer_names(architecture, slice);
     }
     using runtime::MemorySpace;
     for (const MemorySpace space :

@@ -29,15 +29,9 @@ constexpr std::size_t max_given_lines = 5, max_chosen_lines = 2, max_stage_lines
 constexpr std::size_t min_layers_columns = 8;
 constexpr std::size_t recompute_cell = 2;  // index in stage_cells()
 
-std::string layer_names(const models::Architecture& architecture, models::LayerRange range) {
-  const std::string& first = architecture.layers[range.begin]->name();
-  const std::string& last = architecture.layers[range.end - 1]->name();
-  return range.end - range.begin == 1 ? first : fmt::format("{} … {}", first, last);
-}
-
 /// Layers of consecutive stages, slice by slice.
-std::string layer_names(const models::Architecture& architecture, const actors::RankPlan& first,
-                        const actors::RankPlan& last) {
+std::string names_of_stages(const models::Architecture& architecture, const actors::RankPlan& first,
+                            const actors::RankPlan& last) {
   std::string names;
   for (std::size_t s = 0; s < first.layers.size(); ++s)
     names += (s > 0 ? ", " : "") + layer_names(architecture, {first.layers[s].begin, last.layers[s].end});
@@ -120,7 +114,7 @@ std::string stage_table(const models::Architecture& architecture, const std::vec
     for (const StageLine& line : lines) {
       TextTable::Row row{
           line.last > line.first ? fmt::format("{}-{}", line.first, line.last) : fmt::format("{}", line.first),
-          shortened(layer_names(architecture, stages[line.first], stages[line.last]), layers_columns)};
+          shortened(names_of_stages(architecture, stages[line.first], stages[line.last]), layers_columns)};
       for (std::size_t c = 0; c < line.cells.size(); ++c)
         if (recomputes || c != recompute_cell) row.push_back(line.cells[c]);
       table.add(std::move(row));
@@ -301,6 +295,12 @@ std::string bucket_line(std::size_t asked, const std::vector<actors::RankPlan>& 
 }
 
 }  // namespace
+
+std::string layer_names(const models::Architecture& architecture, models::LayerRange range) {
+  const std::string& first = architecture.layers[range.begin]->name();
+  const std::string& last = architecture.layers[range.end - 1]->name();
+  return range.end - range.begin == 1 ? first : fmt::format("{} … {}", first, last);
+}
 
 std::string start_table(const TrainOptions& options, const models::Architecture& architecture,
                         const std::vector<actors::RankPlan>& stages) {

@@ -11,6 +11,9 @@
 
 namespace ranvier::apps {
 
+/// "embedding … h.1".
+[[nodiscard]] std::string layer_names(const models::Architecture& architecture, models::LayerRange range);
+
 /// Given and derived flags, model, grid, and per stage layers and memory by kind. At most 24 lines of 120 columns,
 /// unless a value or note is longer. A dry run lists all flags and stages.
 [[nodiscard]] std::string start_table(const TrainOptions& options, const models::Architecture& architecture,

@@ -6,6 +6,7 @@
 #include "apps/program/agreement.hpp"
 #include "apps/program/build_info.hpp"
 #include "apps/program/flag_names.hpp"
+#include "apps/view/history.hpp"
 #include "models/families/model.hpp"
 #include "runtime/base/console.hpp"
 #include "runtime/device/arena.hpp"
@@ -26,14 +27,7 @@ namespace ranvier::apps {
 namespace {
 
 namespace fs = std::filesystem;
-namespace json = boost::json;
 using offload::CheckpointEntry;
-
-/// Text of a key of a manifest's `about`; empty if it is missing.
-std::string text_of(const json::object& about, std::string_view name) {
-  const json::value* const value = about.if_contains(name);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
-}
 
 }  // namespace
 
@@ -66,11 +60,7 @@ void ResumePoint::name_training() {
     std::getline(std::ifstream(file), begun);
     // A job that was killed before its first checkpoint starts from scratch under the same name.
     if (place_.training.empty()) place_.training = options.resume == "auto" && !begun.empty() ? begun : run_.id;
-    if (begun != place_.training) {
-      runtime::AtomicFile name(file);
-      name.append(place_.training.data(), place_.training.size());
-      name.commit();
-    }
+    if (begun != place_.training) runtime::write_file(file, place_.training);
   }
   about_["training"] = place_.training;
   about_["init-from"] = place_.init_from;

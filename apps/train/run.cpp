@@ -2,11 +2,10 @@
 
 #include "apps/files/output_files.hpp"
 #include "apps/kernels/kernel_choice.hpp"
-#include "apps/memory/fit.hpp"
 #include "apps/memory/host_memory.hpp"
-#include "apps/memory/job_capacity.hpp"
 #include "apps/memory/job_memory.hpp"
 #include "apps/memory/shard_table.hpp"
+#include "apps/plan/memory_advice.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/flag_names.hpp"
 #include "apps/train/live_page.hpp"
@@ -63,9 +62,11 @@ void check_shared(const RankRun& run) {
 }  // namespace
 
 Run::Run(runtime::MpiSession& session, runtime::ThreadWatchdog& watch, TrainOptions options, Job& job,
-         StopSignals* signals, LiveRun* live, std::vector<std::string>& missing, Clock::time_point began)
+         const JobBuilder& build, StopSignals* signals, LiveRun* live, std::vector<std::string>& missing,
+         Clock::time_point began)
     : options_(std::move(options)),
       job_(job),
+      build_(build),
       transport_(session, loop_),
       run_{session, options_, job_, loop_,   transport_,
            watch,   signals,  live, missing, broadcast_text(session, models::random_job())},
@@ -94,7 +95,9 @@ int Run::execute() {
   if (stopped()) return stopped_exit_code;
   run_.watch.does("creates its devices");
   const int stage = runtime::Grid(options_.trainer.grid, options_.ranks).position(run_.session.rank()).stage;
-  check_host_memory(run_.session, plan_.trainer, plan_.stages[static_cast<std::size_t>(stage)].memory);
+  const JobCapacity capacity = capacity_of(run_.session, options_, job_);
+  check_host_memory(run_.session, plan_.trainer, plan_.stages[static_cast<std::size_t>(stage)].memory,
+                    [&] { return advice(capacity); });
   on_all_ranks(run_.session, [&] { devices_ = make_devices(run_, plan_.trainer.threads); });
   run_.watch.does("chooses kernels and collectives");
   choose();
@@ -160,9 +163,14 @@ void Run::print_plan() const {
 
 bool Run::print_fit() const {
   const JobCapacity capacity = capacity_of(run_.session, options_, job_);
-  const FitResult verdict = apps::verdict(job_.architecture, job_.sample, plan_.trainer, plan_.stages, capacity);
+  const FitResult verdict = apps::verdict(plan_.trainer, plan_.stages, capacity);
   if (run_.speaks()) fmt::print("\n{}", verdict.text);
+  if (run_.speaks() && !verdict.states_fit) fmt::print("{}\n", advice(capacity));
   return run_.session.smallest(verdict.fits ? 1 : 0) == 1;
+}
+
+std::string Run::advice(const JobCapacity& capacity) const {
+  return memory_advice(options_, {plan_.trainer.node_of, plan_.trainer.threads}, capacity, build_);
 }
 
 void Run::keep_algorithms() {

@@ -6,6 +6,7 @@
 #include "apps/job/job.hpp"
 #include "apps/job/rank_run.hpp"
 #include "apps/kernels/peak_flops.hpp"
+#include "apps/memory/fit.hpp"
 #include "apps/memory/job_plan.hpp"
 #include "apps/memory/saved_column.hpp"
 #include "apps/train/nccl_session.hpp"
@@ -27,10 +28,11 @@ class Run {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// All arguments except the options outlive it. `began`: start of the program. `signals`: null for a dry run. `live`:
-  /// may be null. `missing`: as in RankRun.
+  /// All arguments except the options outlive it. `build` made the job. `began`: start of the program. `signals`: null
+  /// for a dry run. `live`: may be null. `missing`: as in RankRun.
   Run(runtime::MpiSession& session, runtime::ThreadWatchdog& watch, TrainOptions options, Job& job,
-      StopSignals* signals, LiveRun* live, std::vector<std::string>& missing, Clock::time_point began);
+      const JobBuilder& build, StopSignals* signals, LiveRun* live, std::vector<std::string>& missing,
+      Clock::time_point began);
   ~Run();
 
   /// Plans, trains, saves and reports; a dry run ends after the plan. Returns the exit status, the same on all ranks.
@@ -51,6 +53,7 @@ class Run {
   void print_plan() const;
   /// Prints the fit check of a dry run; true on all ranks if the job fits.
   [[nodiscard]] bool print_fit() const;
+  [[nodiscard]] std::string advice(const JobCapacity& capacity) const;
   /// Checks that the folder of --save is shared, and that weights and checkpoints have disk space.
   void check_files();
   void check_checkpoint_space();
@@ -71,6 +74,7 @@ class Run {
 
   TrainOptions options_;
   Job& job_;
+  const JobBuilder& build_;
   runtime::AsioLoop loop_;
   runtime::MpiTransport transport_;
   RankRun run_;

@@ -1,7 +1,8 @@
 #include "apps/train/run_defaults.hpp"
 
 #include "apps/program/agreement.hpp"
-#include "apps/program/default_precision.hpp"
+#include "apps/program/device_flag.hpp"
+#include "apps/view/history.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/machine/machine_profile.hpp"
@@ -31,10 +32,9 @@ using runtime::DType;
 constexpr std::string_view how_to_change = "; --precision fp32 trains in single precision";
 
 /// Empty if the flag was not given.
-std::string value_of(const std::vector<GivenFlag>& given, std::string_view name) {
-  const auto found =
-      std::find_if(given.begin(), given.end(), [&](const GivenFlag& flag) { return flag.name == name; });
-  return found == given.end() ? std::string() : found->value;
+std::string text_of(const std::vector<GivenFlag>& given, std::string_view name) {
+  const std::string* const value = value_of(given, name);
+  return value == nullptr ? std::string() : *value;
 }
 
 std::optional<DType> dtype_of(std::string_view name) {
@@ -45,9 +45,9 @@ std::optional<DType> dtype_of(std::string_view name) {
 
 /// The newest complete checkpoint that the run would resume from; empty: there is none.
 fs::path checkpoint_of(const std::vector<GivenFlag>& given) {
-  const std::string resume = value_of(given, "resume");
+  const std::string resume = text_of(given, "resume");
   if (resume.empty() || resume == "none") return {};
-  const fs::path path = resume == "auto" ? value_of(given, "checkpoint") : resume;
+  const fs::path path = resume == "auto" ? text_of(given, "checkpoint") : resume;
   if (path.empty() || fs::exists(path / offload::Manifest::file_name)) return path;
   const auto newest = offload::CheckpointFolder(path).newest_whole();
   return newest ? newest->path : fs::path();
@@ -71,16 +71,10 @@ std::optional<RecordedOptions> recorded_options(const std::vector<GivenFlag>& gi
   }
 }
 
-/// Empty if the flag is not recorded.
-std::string value_of(const RecordedOptions& recorded, std::string_view flag) {
-  const auto* const value = recorded.options.if_contains(flag);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
 /// Default for the machine of --profile, if --world simulates ranks.
 std::optional<RunDefaults> imagined_precision(const std::vector<GivenFlag>& given) {
-  const std::string profile = value_of(given, "profile");
-  if (value_of(given, "world").empty() || profile.empty()) return {};
+  const std::string profile = text_of(given, "profile");
+  if (text_of(given, "world").empty() || profile.empty()) return {};
   try {
     return RunDefaults{default_precision(runtime::read_machine_profile(profile)),
                        fmt::format("default of {}{}", profile, how_to_change),
@@ -95,7 +89,7 @@ std::optional<RunDefaults> imagined_precision(const std::vector<GivenFlag>& give
 RunDefaults run_defaults(runtime::MpiSession& session, const std::vector<GivenFlag>& given) {
   DeviceFlag device = DeviceFlag::cpu;
   std::optional<int> gpu;
-  if (const std::string name = value_of(given, "device"); !name.empty())
+  if (const std::string name = text_of(given, "device"); !name.empty())
     static_cast<void>(device_flag(device, gpu).read(name));
   const bool all_have_bf16 = session.smallest(default_precision(device, gpu, &session) == DType::f16 ? 0 : 1) == 1;
   RunDefaults chosen{default_precision(device == DeviceFlag::cuda, all_have_bf16), {}, {}};
@@ -104,11 +98,11 @@ RunDefaults run_defaults(runtime::MpiSession& session, const std::vector<GivenFl
         fmt::format("default of this GPU{}{}", all_have_bf16 ? "" : ", which has no bf16", how_to_change);
   if (session.rank() == 0) {
     if (const auto recorded = recorded_options(given)) {
-      const auto precision = dtype_of(value_of(*recorded, "precision"));
+      const auto precision = dtype_of(text_of(recorded->options, "precision"));
       if (precision && *precision != chosen.precision)
         chosen = {*precision, fmt::format("from {}", recorded->checkpoint), {}};
       for (const auto& option : recorded->options)
-        if (const std::string value = value_of(*recorded, option.key()); !value.empty())
+        if (const std::string value = text_of(recorded->options, option.key()); !value.empty())
           chosen.recorded[option.key()] = value;
     } else if (auto imagined = imagined_precision(given); imagined && device == DeviceFlag::cuda) {
       chosen = std::move(*imagined);

@@ -1,5 +1,5 @@
 // Chooses values for flags that the user did not give: the checkpoint's on resume, otherwise the device's default
-// (apps/program/default_precision.hpp). Called before the other flags are resolved. Callable from any thread.
+// (apps/program/device_flag.hpp). Called before the other flags are resolved. Callable from any thread.
 #pragma once
 
 #include "apps/options/train_options.hpp"

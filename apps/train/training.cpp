@@ -5,7 +5,6 @@
 #include "apps/files/disk_retry.hpp"
 #include "apps/files/metrics_file.hpp"
 #include "apps/files/output_files.hpp"
-#include "apps/files/trace_output.hpp"
 #include "apps/files/weight_source.hpp"
 #include "apps/job/stop_signals.hpp"
 #include "apps/memory/saved_column.hpp"

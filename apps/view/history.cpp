@@ -29,11 +29,6 @@ std::optional<double> if_number(const json::object& record, std::string_view nam
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
-std::string text_of(const json::object& record, std::string_view name) {
-  const json::value* value = record.if_contains(name);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
 /// Whole characters of UTF-8.
 std::string shortened(std::string text, std::size_t most) {
   if (text.size() <= most) return text;
@@ -53,6 +48,11 @@ double number_of(const json::object& record, std::string_view name) {
   const json::value* value = record.if_contains(name);
   if (value == nullptr || !value->is_number()) return std::numeric_limits<double>::quiet_NaN();
   return value->to_number<double>();
+}
+
+std::string text_of(const json::object& record, std::string_view name) {
+  const json::value* value = record.if_contains(name);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
 }
 
 bool History::take(std::string_view line) {

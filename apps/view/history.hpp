@@ -90,5 +90,7 @@ class History {
 
 /// Number in a record; NaN if it is missing.
 [[nodiscard]] double number_of(const boost::json::object& record, std::string_view name);
+/// Text in a record; empty if it is missing.
+[[nodiscard]] std::string text_of(const boost::json::object& record, std::string_view name);
 
 }  // namespace ranvier::apps

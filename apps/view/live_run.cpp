@@ -22,7 +22,6 @@ using namespace std::chrono_literals;
 
 constexpr auto fresh_for = 250ms;    // lifetime of cached texts
 constexpr auto wanted_for = 20'000;  // ms after a request for rank data; Prometheus scrapes every 15 s
-constexpr std::size_t max_points = 1500;
 
 std::int64_t milliseconds(LiveRun::Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();

@@ -4,6 +4,7 @@
 
 #include "runtime/trace/trace.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,18 @@ struct RankSummary {
   /// Cuts a text that is too long and adds an ellipsis.
   void set_waits(std::string_view text);
 };
+
+inline void RankSummary::set_waits(std::string_view text) {
+  constexpr std::string_view ellipsis = " …";
+  waits.fill('\0');
+  if (text.size() < waits.size()) {
+    std::ranges::copy(text, waits.begin());
+    return;
+  }
+  const std::size_t space = text.rfind(' ', waits.size() - 1 - ellipsis.size());
+  const std::size_t kept = space == std::string_view::npos ? 0 : space;
+  std::ranges::copy(ellipsis, std::ranges::copy(text.substr(0, kept), waits.begin()).out);
+}
 
 /// A span; 16 bytes, because a step of hundreds of ranks has thousands.
 struct SummarySpan {

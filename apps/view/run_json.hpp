@@ -8,6 +8,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ namespace ranvier::apps {
 
 /// /status without phase, number of steps and times of the running process.
 [[nodiscard]] boost::json::object status_json(const History& history);
+inline constexpr std::size_t max_points = 1500;  ///< points of a series in the page
 /// /series: one list per metric, for bins also lists of minima and maxima.
 [[nodiscard]] std::string series_json(const std::vector<StepBin>& bins);
 /// /ranks. `before`: earlier snapshot, for bytes sent per second; may be empty.

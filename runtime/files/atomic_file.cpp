@@ -53,6 +53,12 @@ fs::path target_of(const fs::path& path) {
 }
 
 /// The writer of a partial file holds its lock, so a file that can be locked is a leftover.
+void write_file(const std::filesystem::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.append(content.data(), content.size());
+  file.commit();
+}
+
 void remove_leftovers(const fs::path& given) {
   const fs::path path = target_of(given);
   const std::string name = path.filename().string();

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <string_view>
 
 namespace ranvier::runtime {
 
@@ -46,6 +47,9 @@ class AtomicFile {
   std::size_t appended_ = 0;  // bytes
   int file_ = -1;
 };
+
+/// Writes a complete file. Throws like AtomicFile.
+void write_file(const std::filesystem::path& path, std::string_view content);
 
 /// Removes the partial files of killed processes for `path`. Every AtomicFile does so for its own path.
 void remove_leftovers(const std::filesystem::path& path);

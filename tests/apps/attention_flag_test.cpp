@@ -1,4 +1,4 @@
-#include "apps/kernels/attention_flag.hpp"
+#include "apps/kernels/kernel_choice.hpp"
 
 #include "tests/apps/printed_errors.hpp"
 

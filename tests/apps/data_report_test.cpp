@@ -1,4 +1,4 @@
-#include "apps/files/data_report.hpp"
+#include "apps/files/train_job.hpp"
 
 #include "tests/temporary_folder.hpp"
 

@@ -337,7 +337,7 @@ TEST_CASE_FIXTURE(Fixture,
           1, run(1, {"--dry-run", "--world", "8", "--layers", "8", "--hidden", "512", "--device-memory", "128MiB"},
                  20s))
           .output,
-      {"does not fit", "these together make "});
+      {"does not fit", "make the job fit (planned):"});
 }
 
 TEST_CASE_FIXTURE(Fixture,

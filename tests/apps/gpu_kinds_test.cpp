@@ -1,6 +1,6 @@
 // Properties of kinds of GPUs: rates on their data sheets, and the precision that they compute in by default.
 #include "apps/program/data_sheet.hpp"
-#include "apps/program/default_precision.hpp"
+#include "apps/program/device_flag.hpp"
 
 #include "tests/apps/plan_profiles.hpp"
 

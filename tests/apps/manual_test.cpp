@@ -1,10 +1,10 @@
+#include "apps/program/manual.hpp"
+
 #include "apps/bench/bench_options.hpp"
 #include "apps/checkpoint/checkpoint_options.hpp"
 #include "apps/generate/generate_options.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/plan/plan_options.hpp"
-#include "apps/program/completion.hpp"
-#include "apps/program/man_page.hpp"
 #include "apps/report/report_options.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "tests/apps/printed_errors.hpp"

@@ -136,7 +136,7 @@ TEST_CASE("an invalid config file is refused with file and reason") {
 
 TEST_CASE("help lists flags by topic with their defaults") {
   Fields fields;
-  const auto help = declare(fields).help("usage\n");
+  const auto help = help_text(declare(fields).facts());
   const auto run = help.find("\nRun\n");
   const auto machine = help.find("\nMachine\n");
   CHECK(run < machine);

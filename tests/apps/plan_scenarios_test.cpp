@@ -183,7 +183,7 @@ TEST_CASE("for many ranks a plan simulates one of each set of equivalent rows by
   CHECK(!distinct(Run({"--rows", "all"}, "256")));
   CHECK(!distinct(Run({"--scale", "8,16"}, "")));
   CHECK(distinct(Run({"--scale", "8,16", "--rows=distinct"}, "")));
-  CHECK(says(printed_error_of([] { Run({"--rows", "some"}); }), "all, distinct or auto"));
+  CHECK(says(printed_error_of([] { Run({"--rows", "some"}); }), "all, distinct, auto"));
 }
 
 TEST_CASE("a plan reports its progress") {

@@ -1,8 +1,5 @@
 // Parts of ranvier-bench profile: rates, costs and cases. Times are not asserted.
-#include "apps/bench/cost_recorder.hpp"
 #include "apps/bench/kernel_cases.hpp"
-#include "apps/bench/product_cases.hpp"
-#include "apps/bench/rate_fit.hpp"
 
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"

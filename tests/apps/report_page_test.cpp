@@ -2,7 +2,6 @@
 #include "apps/report/report_options.hpp"
 #include "apps/report/report_page.hpp"
 
-#include "apps/report/timeline.hpp"
 #include "apps/view/page.hpp"
 #include "runtime/trace/trace.hpp"
 #include "tests/apps/printed_errors.hpp"

@@ -81,7 +81,7 @@ TEST_CASE(
   CHECK(resolved_map(parse_train({"--data", "a"})).at("parameter-tier-trained") == "same");
   refused_train({"--train", "ln_f", "--parameter-tier-trained", "nvme"},
                 "--parameter-tier-trained nvme needs directories");
-  refused_train({"--train", "ln_f", "--parameter-tier-trained", "disk"}, "or same");
+  refused_train({"--train", "ln_f", "--parameter-tier-trained", "disk"}, "nvme, same");
 }
 
 TEST_CASE("a run may resume with another sharding of the trained part, within rounding") {

@@ -15,9 +15,7 @@
 
 using namespace ranvier;
 using namespace ranvier::tests;
-using apps::changed_arguments;
 using apps::CurrentMachines;
-using apps::FlagChange;
 using apps::GivenFlag;
 using apps::plan_start;
 using apps::PlanTools;
@@ -56,18 +54,19 @@ StartPlan plan(const std::vector<GivenFlag>& given, const CurrentMachines& here,
   return plan_start(given, here, tools_of(profile), {});
 }
 
-/// Parses the chosen flags like the ranks of the job.
-apps::TrainOptions as_run(const std::vector<GivenFlag>& given, const StartPlan& plan, int ranks) {
-  const auto words = changed_arguments("ranvier-train", given, plan.changes);
+/// Options of the job's ranks: the given flags, and the plan unless it is null.
+apps::TrainOptions as_run(const std::vector<GivenFlag>& given, const StartPlan* plan, int ranks) {
+  std::vector<std::string> words{"ranvier-train"};
+  for (const GivenFlag& flag : given) words.push_back(fmt::format("--{}={}", flag.name, flag.value));
   std::vector<const char*> arguments;
   for (const std::string& word : words) arguments.push_back(word.c_str());
-  return apps::parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks);
+  return apps::parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks, {},
+                                   [&](apps::TrainOptions& options) {
+                                     if (plan != nullptr) plan->apply(options);
+                                   });
 }
 
-bool changes(const StartPlan& plan, std::string_view flag) {
-  return std::any_of(plan.changes.begin(), plan.changes.end(),
-                     [&](const FlagChange& change) { return change.name == flag; });
-}
+bool changes(const StartPlan& plan, std::string_view flag) { return value_of(plan.flags, flag) != nullptr; }
 
 }  // namespace
 
@@ -79,24 +78,24 @@ TEST_CASE("a run that plans itself has a grid of its ranks, and prints the flags
     CAPTURE(ranks);
     const auto given = job_with({{"recompute", "off"}});
     const StartPlan chosen = plan(given, here_of(nodes));
-    const apps::TrainOptions options = as_run(given, chosen, ranks);
+    const apps::TrainOptions options = as_run(given, &chosen, ranks);
     CHECK(options.trainer.grid.ranks() == ranks);
     CHECK(options.trainer.batch_size == (ranks == 1 || ranks == 2 || ranks == 4 ? 16 : 18));
     check_has(chosen.text, {" per step, ", "predicted for test-cpu"});
     // With the printed flags only.
     std::vector<GivenFlag> by_hand = given;
     std::erase_if(by_hand, [](const GivenFlag& flag) { return flag.name == "plan" || flag.name == "profile"; });
-    for (const FlagChange& change : chosen.changes) {
-      REQUIRE(change.value);
-      check_has(chosen.text, {fmt::format("--{} {}", change.name, *change.value)});
-      by_hand.push_back({change.name, *change.value});
+    for (const GivenFlag& flag : chosen.flags) {
+      check_has(chosen.text, {fmt::format("--{} {}", flag.name, flag.value)});
+      by_hand.push_back(flag);
     }
-    const StartPlan none;
-    auto a = resolved(as_run(by_hand, none, ranks)), b = resolved(options);
+    const apps::TrainOptions repeated = as_run(by_hand, nullptr, ranks);
+    CHECK(repeated.notes.empty());  // no chosen flag is without effect
+    auto a = resolved(repeated), b = resolved(options);
     for (auto* all : {&a, &b})
       std::erase_if(*all, [](const auto& option) { return option.name == "plan" || option.name == "profile"; });
     CHECK(apps::hash_of(a) == apps::hash_of(b));
-    CHECK(options.notes.empty());  // no chosen flag is without effect
+    for (const GivenFlag& flag : chosen.flags) CHECK(options.is_given(flag.name));
   }
 }
 
@@ -115,7 +114,7 @@ TEST_CASE("given flags stay, and the same ranks choose the same plan") {
     CAPTURE(flag.name);
     CHECK(!changes(chosen, flag.name));
   }
-  const apps::TrainOptions options = as_run(given, chosen, 4);
+  const apps::TrainOptions options = as_run(given, &chosen, 4);
   CHECK(options.trainer.grid.g_inter == 2);
   CHECK(options.trainer.grid.g_data == 2);
   CHECK(options.trainer.microbatch_size == 2);
@@ -124,14 +123,14 @@ TEST_CASE("given flags stay, and the same ranks choose the same plan") {
   CHECK(options.trainer.recompute == 1);
   CHECK(options.trainer.learning_rate.peak == 0.00123456);
   CHECK(options.run.overwrite);
-  CHECK(plan(given, here_of({0, 0, 1, 1})).changes == chosen.changes);
+  CHECK(plan(given, here_of({0, 0, 1, 1})).candidate == chosen.candidate);
 }
 
 TEST_CASE("a run with several model chunks per rank plans itself around them") {
   const auto given = job_with({{"chunks-per-rank", "2"}, {"recompute", "off"}, {"policy", "message-driven"}});
   const StartPlan chosen = plan(given, here_of({0, 0, 0, 0}));
   CHECK(!changes(chosen, "chunks-per-rank"));
-  const apps::TrainOptions options = as_run(given, chosen, 4);
+  const apps::TrainOptions options = as_run(given, &chosen, 4);
   CHECK(options.trainer.chunks_per_rank == 2);
   CHECK(options.trainer.grid.g_inter == 2);  // 6 layers are not enough for four
 }
@@ -142,7 +141,7 @@ TEST_CASE("a run that plans itself fits the available memory, or reports what is
   const runtime::MachineProfile profile = plan_profile(false);
   const apps::Planner planner(given, profile, apps::CurrentRanks{{0, 0, 0, 0}, 1});
   const auto needs = [&](const StartPlan& chosen) {
-    actors::TrainerOptions trainer = as_run(given, chosen, 4).trainer;
+    actors::TrainerOptions trainer = as_run(given, &chosen, 4).trainer;
     trainer.node_of = {0, 0, 0, 0};
     trainer.threads = 1;
     const apps::StagePlans plans = planner.plans_of(trainer);
@@ -169,14 +168,13 @@ TEST_CASE("directories for states are used if chosen, and omitted otherwise") {
   const auto given = job_with(
       {{"nvme", disk}, {"batch-size", "8"}, {"policy", "1f1b"}, {"microbatch-size", "1"}, {"recompute", "off"}});
   const StartPlan roomy = plan(given, here_of({0, 0}));
-  CHECK(changes(roomy, "nvme"));
-  CHECK(as_run(given, roomy, 2).trainer.tiers.files.directories.empty());
+  CHECK(as_run(given, &roomy, 2).trainer.tiers.files.directories.empty());
   check_has(roomy.text, {"and no --nvme"});
   auto all = given;
   all.push_back({"offload", "infinity-nvme"});
   const StartPlan on_disk = plan(all, here_of({0, 0}));
-  CHECK(!changes(on_disk, "nvme"));
-  CHECK(as_run(all, on_disk, 2).trainer.tiers.files.directories.size() == 1);
+  CHECK_FALSE(has(on_disk.text, "--nvme"));
+  CHECK(as_run(all, &on_disk, 2).trainer.tiers.files.directories.size() == 1);
 }
 
 TEST_CASE("simulated ranks are planned by the profile") {
@@ -187,7 +185,7 @@ TEST_CASE("simulated ranks are planned by the profile") {
                                {"recompute", "off"},
                                {"microbatch-size", "2"}});
   const StartPlan chosen = plan(given, here_of({0}));
-  CHECK(as_run(given, chosen, 1).trainer.grid.ranks() == 8);
+  CHECK(as_run(given, &chosen, 1).trainer.grid.ranks() == 8);
 }
 
 TEST_CASE("without --profile a run plans itself by the measurement for ranks like its own, and prints that") {

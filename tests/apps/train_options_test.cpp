@@ -1,7 +1,6 @@
 #include "apps/options/train_options.hpp"
 
 #include "apps/memory/job_plan.hpp"
-#include "apps/options/other_names.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "tests/apps/train_flags.hpp"
 #include "tests/temporary_folder.hpp"
@@ -12,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -225,18 +225,21 @@ TEST_CASE("other programs' names of a flag are answered with the flag") {
   const auto find = [&](std::string_view name) {
     return std::find_if(flags.begin(), flags.end(), [&](const auto& flag) { return flag.name == name; });
   };
-  std::set<std::string_view> seen;
-  for (const OtherName& other : other_names()) {
-    CAPTURE(other.name);
-    CHECK(seen.insert(other.name).second);
-    CHECK(find(other.name) == flags.end());
-    CHECK(other.flag.empty() != other.remedy.empty());
-    if (other.flag.empty()) continue;
-    const auto flag = find(other.flag);
-    REQUIRE(flag != flags.end());
-    if (other.value.empty()) continue;
-    CHECK(std::find(flag->words.begin(), flag->words.end(), other.value) != flag->words.end());
+  std::set<std::string> seen;
+  for (const apps::OptionInfo& flag : flags) {
+    std::istringstream names{std::string(apps::traits_of(flag.name).also)};
+    for (std::string name; names >> name;) {
+      CAPTURE(name);
+      const std::size_t equals = std::min(name.find('='), name.size());
+      const std::string other = name.substr(0, equals);
+      CHECK(seen.insert(other).second);
+      CHECK(find(other) == flags.end());
+      CHECK(train_table().advice_on_other_name(other, false));
+      if (equals == name.size()) continue;
+      CHECK(std::find(flag.words.begin(), flag.words.end(), name.substr(equals + 1)) != flag.words.end());
+    }
   }
+  CHECK(seen.size() > 100);
 }
 
 TEST_CASE("-h requests help, and is an ordinary value after a flag") {

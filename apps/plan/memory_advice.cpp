@@ -1,0 +1,138 @@
+#include "apps/plan/memory_advice.hpp"
+
+#include "apps/plan/plan_report.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_build.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace ranvier::apps {
+
+namespace {
+
+constexpr std::size_t max_lines = 5;
+
+bool is_one_of(std::initializer_list<std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// Given flags of the job without those that save memory; values of others that a planner would search are stated.
+std::vector<GivenFlag> flags_of(const TrainOptions& options) {
+  std::set<std::string_view> fixed;
+  for (const std::string& name : options.given) fixed.insert(traits_of(name).fixes);
+  std::vector<GivenFlag> flags;
+  for (const ResolvedOption& option : resolved(options)) {
+    const bool is_searched =
+        is_one_of({"shard", "group-size", "offload", "microbatch-size", "recompute"}, option.name);
+    const bool is_stated = is_one_of(
+        {"g-inter", "g-data", "batch-size", "policy", "all-gather", "reduce-scatter", "all-reduce", "precision"},
+        option.name);
+    if (is_stated || (options.is_given(option.name) && (!is_searched || fixed.contains(option.name))))
+      flags.push_back({option.name, option.value});
+  }
+  return flags;
+}
+
+runtime::MachineProfile machine_of(const TrainOptions& options, const JobCapacity& capacity) {
+  runtime::MachineProfile machine;
+  machine.name = "this job";
+  machine.gpu = options.device.device == DeviceFlag::cuda;
+  machine.device_memory = capacity.device_bytes.value_or(0);
+  if (machine.gpu && capacity.device_bytes) machine.device_memory += runtime::cuda_reserve_bytes;
+  machine.host_memory = capacity.host_bytes.value_or(0);
+  machine.disk = capacity.disk_bytes.value_or(0);
+  machine.links = options.trainer.links;
+  return machine;
+}
+
+/// Plans candidates, and keeps the one that exceeds the capacity by the least.
+class Trials {
+ public:
+  explicit Trials(const Planner& planner) : planner_(&planner) {}
+
+  /// None if the candidate does not fit or cannot run.
+  std::optional<MemoryNeeds> fitting(const Candidate& candidate) {
+    const auto [family, is_new] =
+        may_fit_.try_emplace({candidate.shard, candidate.group_size, candidate.offload}, true);
+    if (is_new) {
+      const auto least = plan(planner_->smallest_like(candidate));
+      family->second = !least || least->fullness <= hopeless_fullness;
+    }
+    if (!family->second) return {};
+    const auto trial = plan(candidate);
+    return trial && trial->fits ? std::optional(trial->needs) : std::nullopt;
+  }
+  [[nodiscard]] const std::optional<Closest>& closest() const noexcept { return closest_; }
+
+ private:
+  std::optional<PlannedCandidate> plan(const Candidate& candidate) {
+    try {
+      PlannedCandidate trial = planner_->plan(candidate);
+      if (!trial.fits && (!closest_ || trial.fullness < closest_->fullness))
+        closest_ = Closest{candidate, trial.fullness, trial.lacks};
+      return trial;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::usage) throw;
+      return {};
+    }
+  }
+
+  const Planner* planner_;
+  std::map<std::tuple<std::string, int, std::string>, bool> may_fit_;  // by sharding, group size and offload
+  std::optional<Closest> closest_;
+};
+
+}  // namespace
+
+std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks, const JobCapacity& capacity,
+                          const JobBuilder& build) {
+  const std::string rest = memory_remedy(options.trainer.precision.compute);
+  try {
+    const runtime::MachineProfile machine = machine_of(options, capacity);
+    const Planner planner(flags_of(options), machine, ranks, build);
+    SpaceOptions space = planner.space();
+    space.apart = space.apart || capacity.device_bytes;  // --device-memory limits a CPU device like a GPU
+    std::map<std::string, std::string> now;
+    for (const ResolvedOption& option : resolved(options)) now[option.name] = option.value;
+    std::vector<std::pair<std::vector<std::string>, Candidate>> changes;  // changed flags
+    for (const Candidate& candidate : make_space(space).candidates) {
+      std::vector<std::string> flags;
+      for (const GivenFlag& flag : candidate.flags())
+        if (now[flag.name] != flag.value) flags.push_back(fmt::format("--{} {}", flag.name, flag.value));
+      changes.emplace_back(std::move(flags), candidate);
+    }
+    std::stable_sort(changes.begin(), changes.end(),
+                     [](const auto& a, const auto& b) { return a.first.size() < b.first.size(); });
+    Trials trials(planner);
+    std::string lines;
+    std::size_t count = 0, fewest = 0;
+    for (const auto& [flags, candidate] : changes) {
+      if (count == max_lines || (count > 0 && flags.size() > fewest)) break;
+      const auto needs = trials.fitting(candidate);
+      if (!needs || flags.empty()) continue;
+      fewest = flags.size();
+      ++count;
+      lines += fmt::format("\n  {:<50} {} per rank on the device, {} of memory per node",
+                           fmt::format("{}", fmt::join(flags, " ")), runtime::format_bytes(needs->device),
+                           runtime::format_bytes(needs->host));
+    }
+    if (count > 0)
+      return fmt::format("{} make the job fit (planned):{}", count > 1 ? "any of these" : "these", lines);
+    if (trials.closest()) return closest_text(*trials.closest()) + rest;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::usage) throw;  // these flags cannot be searched
+  }
+  return rest;
+}
+
+}  // namespace ranvier::apps
