@@ -14,7 +14,7 @@
 #include "actors/checkpoint/state_source.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/rank/trainer.hpp"
-#include "models/core/unit_source.hpp"
+#include "models/core/unit.hpp"
 
 #include <cstddef>
 #include <functional>

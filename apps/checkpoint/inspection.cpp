@@ -5,7 +5,6 @@
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/base/exit_code.hpp"
 #include "runtime/device/arena.hpp"
 
 #include <boost/json/serialize.hpp>

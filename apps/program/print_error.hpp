@@ -4,7 +4,7 @@
 #include "apps/program/flag_names.hpp"
 #include "apps/program/manual.hpp"
 #include "runtime/base/console.hpp"
-#include "runtime/base/exit_code.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,6 @@
 #include "models/modules/convolution.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
-#include "models/ops/correct_predictions.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "models/ops/pixels.hpp"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "collectives/communicators/communicator.hpp"
-#include "collectives/plans/plan_choice.hpp"
+#include "collectives/plans/algorithms.hpp"
 #include "tests/collectives/reference.hpp"
 #include "tests/test.hpp"
 

@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-
 using namespace ranvier;
 using namespace ranvier::runtime;
 using namespace ranvier::tests;
