@@ -65,7 +65,7 @@ class ProgramMemory {
         parts.push_back(random_buffers<T>(program.case_of(call, part), random));
         for (auto& values : parts.back()) {
           if (numbers == Numbers::any) continue;
-          for (T& value : values) value = runtime::from_float<T>(static_cast<float>(random() % 16));
+          for (T& value : values) value = number<T>(static_cast<double>(random() % 16));
         }
         auto& of_ranks = places.emplace_back();
         for (const auto& values : parts.back()) of_ranks.emplace_back(values, call.runs_of(part), random);

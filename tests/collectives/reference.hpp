@@ -109,6 +109,14 @@ inline std::vector<Plan> plans_of(const Case& c) {
 }
 
 template <typename T>
+[[nodiscard]] T number(double value) {
+  if constexpr (std::is_same_v<T, double>)
+    return value;
+  else
+    return runtime::from_float<T>(static_cast<float>(value));
+}
+
+template <typename T>
 [[nodiscard]] T plus(T left, T right) {
   if constexpr (std::is_same_v<T, double>) {
     return left + right;
@@ -214,13 +222,7 @@ std::vector<std::vector<T>> random_buffers(const Case& c, std::mt19937_64& rando
   std::normal_distribution<double> normal;
   std::vector<std::vector<T>> buffers(c.ranks(), std::vector<T>(c.elements));
   for (auto& buffer : buffers)
-    for (T& value : buffer) {
-      if constexpr (std::is_same_v<T, double>) {
-        value = normal(random);
-      } else {
-        value = runtime::from_float<T>(static_cast<float>(normal(random)));
-      }
-    }
+    for (T& value : buffer) value = number<T>(normal(random));
   return buffers;
 }
 
