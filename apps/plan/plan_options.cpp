@@ -68,7 +68,7 @@ OptionBinding counts(std::vector<int>& field, const char* valid) {
 }
 
 OptionBinding rank_numbers(std::vector<int>& field) {
-  constexpr const char* valid = "increasing numbers of ranks, such as 8,16,32";
+  static constexpr const char* valid = "increasing numbers of ranks, such as 8,16,32";
   OptionBinding binding = counts(field, valid);
   binding.read = [&field, read = binding.read](const std::string& text) -> std::optional<std::string> {
     if (read(text) || std::adjacent_find(field.begin(), field.end(), std::greater_equal()) != field.end())

@@ -195,6 +195,7 @@ TrainOptions Planner::options_of(const Candidate& candidate) const {
 
 TrainerOptions Planner::trainer_of(const TrainOptions& options) const {
   TrainerOptions trainer = options.trainer;
+  if (here_ && options.data.eval_only) trainer.steps = 0;  // planned for its memory only
   trainer.questions = job_.questions;
   trainer.sample = text_samples(options, job_);
   const int threads = here_ ? here_->threads : profile_->threads;

@@ -169,7 +169,10 @@ bool Run::print_fit() const {
   return run_.session.smallest(verdict.fits ? 1 : 0) == 1;
 }
 
-std::string Run::advice(const JobCapacity& capacity) const {
+std::string Run::advice(JobCapacity capacity) const {
+  // Without --device-memory, the GPU limits a run; a dry run needs no GPU.
+  if (options_.device.device == DeviceFlag::cuda && options_.run.request == Request::train)
+    capacity.device_bytes = device_budget(run_.session, options_.device.gpu, options_.device.memory_bytes);
   return memory_advice(options_, {plan_.trainer.node_of, plan_.trainer.threads}, capacity, build_);
 }
 
