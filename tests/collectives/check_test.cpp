@@ -47,7 +47,7 @@ Operation& send(Plan& plan, int rank, int step) { return plan.ranks[rank][step][
 
 TEST_CASE("a mistake in a ring's plan is found and named") {
   struct Mistake {
-    const char* name;
+    std::string name;
     std::function<void(Plan&)> make;
     const char* words;
   };
