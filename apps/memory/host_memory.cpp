@@ -59,8 +59,7 @@ void check_host_memory(runtime::MpiSession& session, const actors::TrainerOption
   const long long first = session.smallest(needed > limit.bytes ? session.rank() : nobody);
   const MemoryAdvice none = [] { return std::string(); };
   on_all_ranks(session, [&] {
-    check_host_memory(options, plan, needed, session.local_ranks(), limit,
-                      first == session.rank() ? advice : none);
+    check_host_memory(options, plan, needed, session.local_ranks(), limit, first == session.rank() ? advice : none);
   });
 }
 

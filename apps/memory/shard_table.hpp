@@ -1,5 +1,4 @@
-// Traffic of a column; cost of the chosen sharding compared with all named ones, for --dry-run. Pure functions, callable
-// from any thread.
+// Traffic of a column, and the cost of the chosen sharding next to all named ones, for --dry-run. Pure; any thread.
 #pragma once
 
 #include "actors/predict/volume.hpp"

@@ -98,10 +98,9 @@ TEST_CASE("advice changes given sharding, but not flags that are more specific t
 
 TEST_CASE("advice to store no states in files also removes --nvme, which would be refused") {
   const apps::TrainOptions options = job_with({"--offload", "infinity-nvme", "--nvme", "states"});
-  const std::string text =
-      apps::memory_advice(options, four_ranks,
-                          {.device_bytes = std::size_t{1} << 40, .disk_bytes = 1, .device_is_host = true},
-                          apps::make_job);
+  const std::string text = apps::memory_advice(
+      options, four_ranks, {.device_bytes = std::size_t{1} << 40, .disk_bytes = 1, .device_is_host = true},
+      apps::make_job);
   CAPTURE(text);
   CHECK(has(text, "make the job fit"));
   CHECK(has(text, "--offload none and no --nvme"));
