@@ -38,18 +38,6 @@ Plan ring_all_reduce(const Topology& topology, std::size_t elements, int chunks,
   return plan;
 }
 
-Plan ring_reduce_scatter(int ranks, std::size_t elements, int chunks, int chunk) {
-  return ring_reduce_scatter(Topology::regular(ranks, 1), elements, chunks, chunk);
-}
-
-Plan ring_all_gather(int ranks, std::size_t elements, int chunks, int chunk) {
-  return ring_all_gather(Topology::regular(ranks, 1), elements, chunks, chunk);
-}
-
-Plan ring_all_reduce(int ranks, std::size_t elements, int chunks, int chunk) {
-  return ring_all_reduce(Topology::regular(ranks, 1), elements, chunks, chunk);
-}
-
 Plan h_ring_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
   return gather_across_then_inside(
       "H-Ring all-gather", topology, elements, chunks, chunk, only,

@@ -67,7 +67,7 @@ TEST_CASE("invalid flags of ranvier-bench are refused with the reason") {
   refused({"--collectives", "all-gather", "--sizes", "1MiB,much"}, "sizes such as 64KiB");
   refused({"--collectives", "all-gather", "--sizes", "0"}, "sizes such as 64KiB");
   refused({"--collectives", "all-gather", "--repeat", "0"}, "--repeat");
-  refused({"--collectives", "all-gather", "--chunk-size", "0"}, "a size such as 64KiB");
+  refused({"--collectives", "all-gather", "--chunk-size", "0"}, "a size such as 512MiB");
   refused({"--algorithms", "ring"}, "--algorithms has no effect without collectives; add --collectives");
   refused({"--collectives", "all-gather", "--links", "a.json", "--write-links", "b.json"},
           "--links a.json cannot be combined with --write-links b.json");

@@ -5,10 +5,10 @@
 //
 // One JSON line per pass. The first write allocates space on the disk and is not printed.
 #include "offload/file_tier.hpp"
-#include "offload/staging_pool.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/device.hpp"
+#include "runtime/device/slot_pool.hpp"
 #include "runtime/loop/asio_loop.hpp"
 
 #include <fmt/core.h>
@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -24,7 +25,6 @@
 using namespace ranvier;
 using namespace ranvier::runtime;
 using offload::FileTier;
-using offload::StagingPool;
 
 namespace {
 
@@ -32,14 +32,15 @@ constexpr std::size_t transfer_bytes = std::size_t{16} << 20;
 constexpr std::size_t transfers_at_a_time = 8;
 
 /// Moves every transfer of the region through a slot of the pool.
-double seconds_of_pass(AsioLoop& loop, StagingPool& pool, std::size_t transfers,
-                       const std::function<void(std::size_t transfer, std::size_t slot, Handler done)>& move) {
+double seconds_of_pass(AsioLoop& loop, SlotPool& pool, std::size_t transfers,
+                       const std::function<void(std::size_t transfer, std::byte* slot, Handler done)>& move) {
   std::size_t left = transfers;
   const auto begin = std::chrono::steady_clock::now();
   for (std::size_t transfer = 0; transfer < transfers; ++transfer) {
-    pool.acquire([&, transfer](std::size_t slot) {
-      move(transfer, slot, [&, slot] {
-        pool.release(slot);
+    pool.when_free([&, transfer](const SlotPool::Slot& slot) {
+      move(transfer, slot.data(), [&, slot] {
+        slot.release();
+        pool.serve();
         if (--left == 0) loop.stop();
       });
     });
@@ -64,30 +65,30 @@ int run(int argc, char** argv) {
   const auto device = make_cpu_device({});
   AsioLoop loop;
   FileTier tier(loop, options);
-  StagingPool pool(loop, "staging", transfer_bytes, transfers_at_a_time);
   const std::size_t bytes[] = {transfers * transfer_bytes};
   const offload::Region region = tier.reserve(MemoryKind::optimizer, "states", bytes[0]);
   MemoryPlan plan;
   const auto sums =
       plan.add({MemoryKind::workspace, MemorySpace::host, "checksums", FileTier::checksum_bytes(bytes), 1});
-  const auto slots =
-      plan.add({MemoryKind::workspace, MemorySpace::pinned, "staging", transfer_bytes, transfers_at_a_time});
+  const SlotPool::Plan slots = SlotPool::plan(
+      plan, {MemoryKind::workspace, MemorySpace::pinned, "staging", transfer_bytes, transfers_at_a_time});
   const Arena arena(*device, plan);
   tier.start(arena, sums);
-  pool.start(arena, slots);
-  for (std::size_t slot = 0; slot < pool.slots(); ++slot)  // disks may store zeros faster
+  SlotPool pool(arena, slots);
+  for (std::size_t slot = 0; slot < slots.slots; ++slot)  // disks may store zeros faster
     for (std::size_t i = 0; i < transfer_bytes; ++i)
-      pool.slot(slot)[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+      arena.slot(slots.memory, slot)[i] = static_cast<std::byte>(i * 2654435761u >> 13);
 
   for (int repeat = 0; repeat <= repeats; ++repeat) {
     for (const bool writes : {true, false}) {
       if (repeat == 0 && !writes) continue;
       const double seconds =
-          seconds_of_pass(loop, pool, transfers, [&](std::size_t transfer, std::size_t slot, Handler done) {
+          seconds_of_pass(loop, pool, transfers, [&](std::size_t transfer, std::byte* slot, Handler done) {
+            const std::span blocks(slot, transfer_bytes);
             if (writes) {
-              tier.store(region, transfer * transfer_bytes, pool.slot(slot), std::move(done));
+              tier.store(region, transfer * transfer_bytes, blocks, std::move(done));
             } else {
-              tier.fetch(region, transfer * transfer_bytes, pool.slot(slot), std::move(done));
+              tier.fetch(region, transfer * transfer_bytes, blocks, std::move(done));
             }
           });
       const double bytes = static_cast<double>(transfers * transfer_bytes);
