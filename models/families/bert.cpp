@@ -123,11 +123,6 @@ std::optional<AdapterModules> BertOptions::adapters() const {
 
 // config.json.
 
-std::span<const std::string_view> BertOptions::model_types() {
-  static constexpr std::string_view all[] = {"bert", "roberta"};
-  return all;
-}
-
 FamilyConfig<BertOptions> BertOptions::read(const ConfigFile& config) {
   constexpr float absent_dropout = 0.1f;  // transformers' own default
   FamilyConfig<BertOptions> result;

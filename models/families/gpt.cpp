@@ -106,11 +106,6 @@ void GptOptions::derive(bool heads_given, bool) {
 
 // config.json and tensors.
 
-std::span<const std::string_view> GptOptions::model_types() {
-  static constexpr std::string_view all[] = {"gpt2"};
-  return all;
-}
-
 FamilyConfig<GptOptions> GptOptions::read(const ConfigFile& config) {
   constexpr float absent_dropout = 0.1f;  // transformers' own default
   FamilyConfig<GptOptions> result;

@@ -337,11 +337,6 @@ std::string LlamaOptions::computation() const {
 
 // config.json.
 
-std::span<const std::string_view> LlamaOptions::model_types() {
-  static constexpr std::string_view all[] = {"llama", "mistral", "qwen2", "qwen3", "phi3"};
-  return all;
-}
-
 FamilyConfig<LlamaOptions> LlamaOptions::read(const ConfigFile& config) {
   const std::string name = config.word("model_type");
   const Type& type = type_of(name);

@@ -79,11 +79,6 @@ std::optional<std::string> ResnetOptions::problem(const SizeNames& names) const 
 
 // config.json and tensors.
 
-std::span<const std::string_view> ResnetOptions::model_types() {
-  static constexpr std::string_view all[] = {"wide_resnet"};
-  return all;
-}
-
 FamilyConfig<ResnetOptions> ResnetOptions::read(const ConfigFile& config) {
   ResnetOptions options;
   const boost::json::value* const blocks = config.find("blocks");
