@@ -189,48 +189,47 @@ void batch_norm_backward(runtime::StreamView stream, const BatchNormShape& shape
   expect(arrays.d_addend == nullptr || arrays.d_addend != arrays.dy, "a gradient that is overwritten");
   const std::size_t of_addend = (values.addend != nullptr ? 1u : 0u) + (arrays.d_addend != nullptr ? 1u : 0u);
   if (ran_on_gpu<batch_norm_backward_cuda>(stream, shape, dtype, arrays, values)) return;
-  stream.launch(
-      cost_of(shape, dtype, 3 + of_addend, 2, 2 * shape.channels * sizeof(float)), [=](runtime::ComputePool& pool) {
-        runtime::with_float_type(dtype, [&](auto type) {
-          using T = decltype(type);
-          const T* const x = static_cast<const T*>(values.x);
-          const T* const dy = static_cast<const T*>(arrays.dy);
-          const std::size_t C = shape.channels;
-          auto* const partial = reinterpret_cast<float*>(arrays.workspace);
-          /// Normalized x, and dy where ReLU's input is positive.
-          const auto look = [&](const Channels<T>& channels, std::size_t at, auto count) {
-            const Floats normal = (simd::load(x + at, count) - channels.mean) * channels.rstd;
-            const Floats gradient = simd::load(dy + at, count);
-            if (!values.relu) return std::array{normal, gradient};
-            return std::array{normal, channels.sum(values, normal, at, count) <= 0.0f ? Floats{} : gradient};
-          };
-          sum_blocks<2>(pool, shape, partial, [&](std::size_t row, std::size_t c, auto count) {
-            const auto [normal, gradient] = look(Channels<T>(shape, values, c, count), row * C + c, count);
-            return std::array{gradient * normal, gradient};
-          });
-          finish_sums(pool, blocks_of(shape), 2 * C, partial,
-                      [&](std::size_t i, double total) { arrays.sums[i] = static_cast<float>(total); });
-          pool.run([&](int thread, int threads) {
-            const auto share = runtime::share_of(shape.rows, thread, threads);
-            const float part = arrays.fixed ? 0.0f : 1.0f / static_cast<float>(shape.rows);
-            for_rows_together(share.begin, share.end, [&](const runtime::Share& rows) {
-              simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-                const Channels<T> channels(shape, values, c, count);
-                const Floats of_normal = simd::load(arrays.sums + c, count) * part;
-                const Floats mean = simd::load(arrays.sums + C + c, count) * part;
-                for (std::size_t row = rows.begin; row < rows.end; ++row) {
-                  const std::size_t at = row * C + c;
-                  const auto [normal, gradient] = look(channels, at, count);
-                  if (arrays.d_addend != nullptr)
-                    simd::store(static_cast<T*>(arrays.d_addend) + at, gradient, count);
-                  simd::store(static_cast<T*>(arrays.dx) + at,
-                              (gradient - mean - normal * of_normal) * channels.rstd * channels.weight, count);
-                }
-              });
-            });
+  const runtime::WorkCost cost = cost_of(shape, dtype, 3 + of_addend, 2, 2 * shape.channels * sizeof(float));
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      const T* const x = static_cast<const T*>(values.x);
+      const T* const dy = static_cast<const T*>(arrays.dy);
+      const std::size_t C = shape.channels;
+      auto* const partial = reinterpret_cast<float*>(arrays.workspace);
+      /// Normalized x, and dy where ReLU's input is positive.
+      const auto look = [&](const Channels<T>& channels, std::size_t at, auto count) {
+        const Floats normal = (simd::load(x + at, count) - channels.mean) * channels.rstd;
+        const Floats gradient = simd::load(dy + at, count);
+        if (!values.relu) return std::array{normal, gradient};
+        return std::array{normal, channels.sum(values, normal, at, count) <= 0.0f ? Floats{} : gradient};
+      };
+      sum_blocks<2>(pool, shape, partial, [&](std::size_t row, std::size_t c, auto count) {
+        const auto [normal, gradient] = look(Channels<T>(shape, values, c, count), row * C + c, count);
+        return std::array{gradient * normal, gradient};
+      });
+      finish_sums(pool, blocks_of(shape), 2 * C, partial,
+                  [&](std::size_t i, double total) { arrays.sums[i] = static_cast<float>(total); });
+      pool.run([&](int thread, int threads) {
+        const auto share = runtime::share_of(shape.rows, thread, threads);
+        const float part = arrays.fixed ? 0.0f : 1.0f / static_cast<float>(shape.rows);
+        for_rows_together(share.begin, share.end, [&](const runtime::Share& rows) {
+          simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+            const Channels<T> channels(shape, values, c, count);
+            const Floats of_normal = simd::load(arrays.sums + c, count) * part;
+            const Floats mean = simd::load(arrays.sums + C + c, count) * part;
+            for (std::size_t row = rows.begin; row < rows.end; ++row) {
+              const std::size_t at = row * C + c;
+              const auto [normal, gradient] = look(channels, at, count);
+              if (arrays.d_addend != nullptr) simd::store(static_cast<T*>(arrays.d_addend) + at, gradient, count);
+              simd::store(static_cast<T*>(arrays.dx) + at,
+                          (gradient - mean - normal * of_normal) * channels.rstd * channels.weight, count);
+            }
           });
         });
       });
+    });
+  });
 }
 
 }  // namespace ranvier::models

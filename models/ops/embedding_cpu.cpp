@@ -132,21 +132,21 @@ void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, 
   if (ran_on_gpu<embedding_forward_cuda>(stream, shape, dtype, out, tokens, tokens_table, positions_table,
                                          positions))
     return;
-  stream.launch(cost_of(shape, dtype, N + tables, positions == nullptr ? N : 2 * N),
-                [=](runtime::ComputePool& pool) {
-                  runtime::with_float_type(dtype, [&](auto type) {
-                    using T = decltype(type);
-                    const std::size_t C = shape.channels;
-                    for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
-                      const T* word = static_cast<const T*>(tokens_table) + row_of(shape, tokens, i) * C;
-                      const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
-                      T* to = static_cast<T*>(out) + i * C;
-                      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-                        simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
-                      });
-                    });
-                  });
-                });
+  const runtime::WorkCost cost = cost_of(shape, dtype, N + tables, positions == nullptr ? N : 2 * N);
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      const std::size_t C = shape.channels;
+      for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
+        const T* word = static_cast<const T*>(tokens_table) + row_of(shape, tokens, i) * C;
+        const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
+        T* to = static_cast<T*>(out) + i * C;
+        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+          simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
+        });
+      });
+    });
+  });
 }
 
 void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
@@ -155,16 +155,17 @@ void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& 
   expect_kernel(dtype, "embedding");
   const std::size_t found = positions_within(shape, rows);
   if (ran_on_gpu<embedding_tokens_forward_cuda>(stream, shape, dtype, out, tokens, table, first_row, rows)) return;
-  stream.launch(cost_of(shape, dtype, found + std::min(found, rows), shape.samples * shape.positions),
-                [=](runtime::ComputePool& pool) {
-                  const std::size_t row_bytes = shape.channels * size_of(dtype);
-                  for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
-                    const std::size_t row = row_of(shape, tokens, i);
-                    if (row < first_row || row - first_row >= rows) return;
-                    std::memcpy(static_cast<std::byte*>(out) + i * row_bytes,
-                                static_cast<const std::byte*>(table) + (row - first_row) * row_bytes, row_bytes);
-                  });
-                });
+  const runtime::WorkCost cost =
+      cost_of(shape, dtype, found + std::min(found, rows), shape.samples * shape.positions);
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    const std::size_t row_bytes = shape.channels * size_of(dtype);
+    for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
+      const std::size_t row = row_of(shape, tokens, i);
+      if (row < first_row || row - first_row >= rows) return;
+      std::memcpy(static_cast<std::byte*>(out) + i * row_bytes,
+                  static_cast<const std::byte*>(table) + (row - first_row) * row_bytes, row_bytes);
+    });
+  });
 }
 
 void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
@@ -172,20 +173,20 @@ void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShap
   expect_kernel(dtype, "embedding");
   const std::size_t N = shape.samples * shape.positions;
   if (ran_on_gpu<embedding_positions_forward_cuda>(stream, shape, dtype, out, positions_table, positions)) return;
-  stream.launch(cost_of(shape, dtype, 2 * N + shape.positions, positions == nullptr ? 0 : N),
-                [=](runtime::ComputePool& pool) {
-                  runtime::with_float_type(dtype, [&](auto type) {
-                    using T = decltype(type);
-                    const std::size_t C = shape.channels;
-                    for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
-                      const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
-                      T* to = static_cast<T*>(out) + i * C;
-                      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-                        simd::store(to + c, simd::load(to + c, count) + simd::load(place + c, count), count);
-                      });
-                    });
-                  });
-                });
+  const runtime::WorkCost cost = cost_of(shape, dtype, 2 * N + shape.positions, positions == nullptr ? 0 : N);
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      const std::size_t C = shape.channels;
+      for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
+        const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
+        T* to = static_cast<T*>(out) + i * C;
+        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+          simd::store(to + c, simd::load(to + c, count) + simd::load(place + c, count), count);
+        });
+      });
+    });
+  });
 }
 
 void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,

@@ -111,10 +111,10 @@ void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, con
                   GeluForm form) {
   expect_kernel(dtype, "gelu");
   if (ran_on_gpu<gelu_forward_cuda>(stream, dtype, y, x, n, form)) return;
-  stream.launch(
-      memory_cost(runtime::WorkKind::activation, dtype, bytes_of(2 * n, dtype)), [=](runtime::ComputePool& pool) {
-        form == GeluForm::tanh ? forward<TanhForm>(pool, dtype, y, x, n) : forward<ErfForm>(pool, dtype, y, x, n);
-      });
+  const runtime::WorkCost cost = memory_cost(runtime::WorkKind::activation, dtype, bytes_of(2 * n, dtype));
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    form == GeluForm::tanh ? forward<TanhForm>(pool, dtype, y, x, n) : forward<ErfForm>(pool, dtype, y, x, n);
+  });
 }
 
 void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* x, void* y, std::size_t n,
@@ -122,11 +122,11 @@ void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, co
   expect_kernel(dtype, "gelu");
   const std::size_t elements = (y != nullptr ? 4 : 3) * n;
   if (ran_on_gpu<gelu_backward_cuda>(stream, dtype, d, x, y, n, form)) return;
-  stream.launch(memory_cost(runtime::WorkKind::activation, dtype, bytes_of(elements, dtype)),
-                [=](runtime::ComputePool& pool) {
-                  form == GeluForm::tanh ? backward<TanhForm>(pool, dtype, d, x, y, n)
-                                         : backward<ErfForm>(pool, dtype, d, x, y, n);
-                });
+  const runtime::WorkCost cost = memory_cost(runtime::WorkKind::activation, dtype, bytes_of(elements, dtype));
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    form == GeluForm::tanh ? backward<TanhForm>(pool, dtype, d, x, y, n)
+                           : backward<ErfForm>(pool, dtype, d, x, y, n);
+  });
 }
 
 }  // namespace ranvier::models

@@ -123,15 +123,15 @@ void layer_norm_backward(runtime::StreamView stream, const LayerNormShape& shape
                          const LayerNormBackward& arrays) {
   expect_kernel(dtype, "layer norm");
   if (ran_on_gpu<layer_norm_backward_cuda>(stream, shape, dtype, arrays)) return;
-  stream.launch(cost_of(shape, dtype, arrays.residual == nullptr ? 3 : 4, 1, 2 * shape.channels * sizeof(float)),
-                [=](runtime::ComputePool& pool) {
-                  runtime::with_float_type(dtype, [&](auto type) {
-                    sum_rows(pool, shape.rows, layer_norm_block_rows, 2 * shape.channels, arrays.workspace,
-                             arrays.sums, [&](std::size_t row, float* sums) {
-                               backward_row<decltype(type)>(arrays, row, shape.channels, sums);
-                             });
-                  });
-                });
+  const runtime::WorkCost cost =
+      cost_of(shape, dtype, arrays.residual == nullptr ? 3 : 4, 1, 2 * shape.channels * sizeof(float));
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      sum_rows(
+          pool, shape.rows, layer_norm_block_rows, 2 * shape.channels, arrays.workspace, arrays.sums,
+          [&](std::size_t row, float* sums) { backward_row<decltype(type)>(arrays, row, shape.channels, sums); });
+    });
+  });
 }
 
 void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,

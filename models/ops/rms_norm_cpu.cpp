@@ -122,15 +122,15 @@ void rms_norm_backward(runtime::StreamView stream, const RmsNormShape& shape, ru
                        const RmsNormBackward& arrays) {
   check(shape, dtype);
   if (ran_on_gpu<rms_norm_backward_cuda>(stream, shape, dtype, arrays)) return;
-  stream.launch(cost_of(shape, dtype, arrays.residual == nullptr ? 3 : 4, shape.channels * sizeof(float)),
-                [=](runtime::ComputePool& pool) {
-                  runtime::with_float_type(dtype, [&](auto type) {
-                    sum_rows(pool, shape.rows * shape.groups, rms_norm_block_groups, shape.channels,
-                             arrays.workspace, arrays.weight_sums, [&](std::size_t i, float* sums) {
-                               backward_group<decltype(type)>(shape, arrays, i, sums);
-                             });
-                  });
-                });
+  const runtime::WorkCost cost =
+      cost_of(shape, dtype, arrays.residual == nullptr ? 3 : 4, shape.channels * sizeof(float));
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      sum_rows(pool, shape.rows * shape.groups, rms_norm_block_groups, shape.channels, arrays.workspace,
+               arrays.weight_sums,
+               [&](std::size_t i, float* sums) { backward_group<decltype(type)>(shape, arrays, i, sums); });
+    });
+  });
 }
 
 }  // namespace ranvier::models
