@@ -37,10 +37,7 @@ class ClassificationHead final : public Layer {
   std::size_t output_elements(int) const override { return 0; }
   bool counts_correct() const noexcept override { return true; }
 
-  LayerMemory memory(MicrobatchShape shape) const override {
-    const Arrays arrays(*this, shape);
-    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
-  }
+  LayerMemory memory(MicrobatchShape shape) const override { return Arrays(*this, shape).bytes(); }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
     const Arrays at = arrays(call);
@@ -93,7 +90,7 @@ class ClassificationHead final : public Layer {
 
  private:
   /// Offsets of a call's arrays. Letters: B samples, C channels, K classes.
-  struct Arrays {
+  struct Arrays : CallMemory {
     Arrays(const ClassificationHead& head, const MicrobatchShape& shape) {
       const std::size_t element = size_of(head.dtype_), C = head.options_.channels, K = head.options_.classes;
       const std::size_t B = rows = static_cast<std::size_t>(shape.samples);
@@ -108,7 +105,6 @@ class ClassificationHead final : public Layer {
       scratch = workspace.add(1, std::max(head.dense_.scratch_bytes(B), head.out_.scratch_bytes(B)));
     }
 
-    MemoryLayout saved, deferred, workspace;
     std::size_t rows;     ///< B
     std::size_t first;    ///< saved [B, C]: first position of each sample, the first linear map's input
     std::size_t active;   ///< saved [B, C]: output of tanh
@@ -129,10 +125,7 @@ class ClassificationHead final : public Layer {
             .precision = options.precision};
   }
 
-  Arrays arrays(const LayerCall& call) const {
-    expect_planned_threads(call, name_);
-    return {*this, call.shape};
-  }
+  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
 
   /// The call with one row per sample.
   static LayerCall with_rows(const LayerCall& call) {

@@ -18,7 +18,7 @@ namespace {
 
 /// Offsets of a call's arrays. Letters: N rows with logits (B·T, or B·F gathered positions), C channels, P stored rows
 /// of the token table.
-struct Arrays {
+struct Arrays : CallMemory {
   Arrays(const TokenTable& table, const Norm& final_norm, const std::optional<Linear>& transform,
          const Precision& precision, const MicrobatchShape& shape, const TargetRows& choice) {
     const std::size_t N = choice.chosen > 0 ? choice.rows() : rows(shape);
@@ -48,7 +48,6 @@ struct Arrays {
     scratch = workspace.add(1, final_norm.scratch_bytes(N));
   }
 
-  MemoryLayout saved, deferred, workspace;
   std::size_t places = 0, targets = 0;  ///< saved [N] int32: positions and targets of gathered rows
   std::size_t input = 0, d_input = 0;   ///< saved, workspace [N, C]: gathered rows of the input, and their gradient
   std::size_t losses = 0;               ///< workspace [B, T] double: losses of all positions, if rows are gathered
@@ -110,10 +109,7 @@ class LanguageHead final : public Layer {
   std::size_t output_elements(int) const override { return 0; }
   std::size_t vocabulary() const noexcept override { return table_.tokens; }
 
-  LayerMemory memory(MicrobatchShape shape) const override {
-    const Arrays arrays = arrays_of(shape);
-    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
-  }
+  LayerMemory memory(MicrobatchShape shape) const override { return arrays_of(shape).bytes(); }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
     const Arrays at = arrays(call);
@@ -302,10 +298,7 @@ class LanguageHead final : public Layer {
                    .precision = options.precision});
   }
 
-  Arrays arrays(const LayerCall& call) const {
-    expect_planned_threads(call, name_);
-    return arrays_of(call.shape);
-  }
+  Arrays arrays(const LayerCall& call) const { return arrays_of(planned_shape(call, name_)); }
   Arrays arrays_of(const MicrobatchShape& shape) const { return arrays_of(shape, choice_of(shape)); }
   Arrays arrays_of(const MicrobatchShape& shape, const TargetRows& choice) const {
     return {table_, norm_, transform_, precision_, shape, choice};

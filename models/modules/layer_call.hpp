@@ -3,6 +3,7 @@
 
 #include "models/core/layer.hpp"
 #include "models/modules/unit_builder.hpp"
+#include "models/ops/memory_layout.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 
@@ -32,11 +33,21 @@ namespace ranvier::models {
   return call.gradients[place.unit] != nullptr;
 }
 
-/// Throws ErrorCode::internal if the device has more threads than the call's memory is laid out for.
-inline void expect_planned_threads(const LayerCall& call, const std::string& layer) {
+/// Layouts of a call's arrays; base of a layer's struct with their offsets.
+struct CallMemory {
+  [[nodiscard]] LayerMemory bytes(bool output_gradient = false) const {
+    return {saved.bytes(), deferred.bytes(), workspace.bytes(), output_gradient};
+  }
+
+  MemoryLayout saved, deferred, workspace;
+};
+
+/// The call's shape. Throws ErrorCode::internal if the device has more threads than the call's memory is laid out for.
+inline const MicrobatchShape& planned_shape(const LayerCall& call, const std::string& layer) {
   expect(call.stream.device().threads() <= call.shape.threads,
          "{}: memory is laid out for {} threads, but the device has {}: set MicrobatchShape::threads", layer,
          call.shape.threads, call.stream.device().threads());
+  return call.shape;
 }
 
 }  // namespace ranvier::models
