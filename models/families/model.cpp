@@ -22,9 +22,8 @@ void for_each_family(F&& f) {
 
 std::string all_model_types() {
   std::vector<std::string_view> types;
-  for_each_family([&](const auto& family) {
-    types.insert(types.end(), family.model_types.begin(), family.model_types.end());
-  });
+  for_each_family(
+      [&](const auto& family) { types.insert(types.end(), family.model_types.begin(), family.model_types.end()); });
   const std::string_view last = types.back();
   types.pop_back();
   return fmt::format("{} or {}", fmt::join(types, ", "), last);
