@@ -4,7 +4,6 @@
 #include "models/modules/convolution.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
-#include "models/ops/cross_entropy.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "models/ops/pixels.hpp"
 #include "models/ops/pooling.hpp"
@@ -382,19 +381,8 @@ class ResnetHead final : public Layer {
     const Arrays at = arrays(call);
     mean_pool_forward(call.stream, pool(call), dtype_, call.saved + at.mean, input);
     product_.forward(call, call.saved + at.logits, call.saved + at.mean);
-    const CrossEntropyShape shape{at.rows, product_.out(), product_.out()};
-    const auto* const targets = reinterpret_cast<const std::int32_t*>(call.targets);
-    cross_entropy(call.stream, shape, dtype_,
-                  {.logits = call.saved + at.logits,
-                   .targets = targets,
-                   .loss = call.loss,
-                   .loss_factor = call.loss_factor,
-                   .gradient = call.training,
-                   .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
-                   .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
-                   .exponentials = floats(call.workspace + at.exponentials)});
-    if (call.correct != nullptr)
-      count_correct(call.stream, shape, dtype_, call.correct, call.saved + at.logits, targets);
+    compute_losses(call, {at.rows, product_.out(), product_.out()}, dtype_, call.saved + at.logits, at.row_losses,
+                   at.exponentials);
   }
 
   void backward_input(const LayerCall& call, const std::byte*, const std::byte*,

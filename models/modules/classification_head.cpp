@@ -3,7 +3,6 @@
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
 #include "models/modules/unit_builder.hpp"
-#include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "models/ops/tanh.hpp"
@@ -51,19 +50,8 @@ class ClassificationHead final : public Layer {
     if (kept != active) runtime::copy(call.stream, kept, active, at.rows * row_bytes());
     drop(call, kept, 1);
     out_.forward(rows, saved + at.logits, kept);
-    const CrossEntropyShape shape{at.rows, options_.classes, options_.classes};
-    const auto* const targets = reinterpret_cast<const std::int32_t*>(call.targets);
-    cross_entropy(call.stream, shape, dtype_,
-                  {.logits = saved + at.logits,
-                   .targets = targets,
-                   .loss = call.loss,
-                   .loss_factor = call.loss_factor,
-                   .gradient = call.training,
-                   .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
-                   .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
-                   .exponentials = floats(call.workspace + at.exponentials)});
-    if (call.correct != nullptr)
-      count_correct(call.stream, shape, dtype_, call.correct, saved + at.logits, targets);
+    compute_losses(call, {at.rows, options_.classes, options_.classes}, dtype_, saved + at.logits, at.row_losses,
+                   at.exponentials);
   }
 
   void backward_input(const LayerCall& call, const std::byte*, const std::byte*,

@@ -2,7 +2,6 @@
 
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
-#include "models/ops/cross_entropy.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "models/ops/target_rows.hpp"
@@ -212,15 +211,8 @@ class LanguageHead final : public Layer {
   }
 
   void compute_losses(const LayerCall& call, const Arrays& at) const {
-    cross_entropy(call.stream, {rows(call), table_.tokens, table_.stored_rows()}, dtype_,
-                  {.logits = call.saved + at.logits,
-                   .targets = reinterpret_cast<const std::int32_t*>(call.targets),
-                   .loss = call.loss,
-                   .loss_factor = call.loss_factor,
-                   .gradient = call.training,
-                   .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
-                   .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
-                   .exponentials = floats(call.workspace + at.exponentials)});
+    models::compute_losses(call, {rows(call), table_.tokens, table_.stored_rows()}, dtype_, call.saved + at.logits,
+                           at.row_losses, at.exponentials);
   }
 
   /// Copies logits to the call's details.
