@@ -5,6 +5,7 @@
 #include "models/modules/language_model.hpp"
 #include "models/weights/safetensors.hpp"
 
+#include <boost/json/object.hpp>
 #include <fmt/format.h>
 
 #include <array>
@@ -130,9 +131,7 @@ FamilyConfig<GptOptions> GptOptions::read(const ConfigFile& config) {
   config.require("scale_attn_by_inverse_layer_idx", false, "false");
   config.require("tie_word_embeddings", true, "true");
   config.require("add_cross_attention", false, "false");
-  config.require(
-      "pruned_heads", [](const auto& value) { return value.is_object() && value.as_object().empty(); },
-      "all heads");
+  config.require("pruned_heads", boost::json::object(), "all heads");
   return result;
 }
 
