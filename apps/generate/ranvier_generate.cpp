@@ -4,7 +4,6 @@
 #include "apps/program/print_error.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/families/adapter_files.hpp"
-#include "models/families/decoder_model.hpp"
 #include "models/families/model.hpp"
 #include "models/generation/generator.hpp"
 #include "models/tokenizers/document_frame.hpp"

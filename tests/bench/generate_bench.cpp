@@ -6,7 +6,8 @@
 //       presets, or [FAMILY:]LAYERSxHIDDENxHEADSxVOCABULARY of any family that writes text (gpt, llama, mistral, qwen2,
 //       qwen3); default: 4x256x4x256 gpt2-small
 #include "apps/program/options.hpp"
-#include "models/families/decoder_model.hpp"
+#include "models/families/model.hpp"
+#include "models/generation/decoder.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"

@@ -1,6 +1,6 @@
 // Output of a model during training: text samples and answers to questions, on any grid.
 #include "models/core/initialize.hpp"
-#include "models/families/decoder_model.hpp"
+#include "models/families/model.hpp"
 #include "models/generation/generator.hpp"
 #include "models/text/question_source.hpp"
 #include "tests/actors/same_bits.hpp"
