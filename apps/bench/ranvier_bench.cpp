@@ -18,7 +18,6 @@
 #include <set>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 namespace {

@@ -1,7 +1,6 @@
 #include "apps/checkpoint/saved_training.hpp"
 
 #include "models/core/lora.hpp"
-#include "models/families/model.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "runtime/base/error.hpp"
 

@@ -12,7 +12,6 @@
 #include "runtime/trace/trace.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <system_error>
 #include <vector>
 

@@ -8,15 +8,12 @@
 #include "models/ops/cross_entropy.hpp"
 #include "models/text/bytes_per_token.hpp"
 #include "models/text/masked_source.hpp"
-#include "models/text/text_source.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/safetensors.hpp"
 #include "runtime/host/cores.hpp"
 
 #include <algorithm>
-#include <string>
 #include <variant>
-#include <vector>
 
 namespace ranvier::apps {
 

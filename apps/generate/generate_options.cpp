@@ -1,6 +1,5 @@
 #include "apps/generate/generate_options.hpp"
 
-#include "apps/program/device_flag.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "apps/program/options.hpp"
 

@@ -4,7 +4,6 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 
-#include <fmt/format.h>
 
 namespace ranvier::apps {
 

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <vector>
 
 namespace ranvier::apps {

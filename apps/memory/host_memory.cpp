@@ -2,7 +2,6 @@
 
 #include "apps/program/agreement.hpp"
 
-#include <string>
 #include <vector>
 
 namespace ranvier::apps {

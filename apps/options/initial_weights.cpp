@@ -1,7 +1,6 @@
 #include "apps/options/initial_weights.hpp"
 
 #include "models/families/bert.hpp"
-#include "models/families/model.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/config_file.hpp"
 #include "models/weights/safetensors.hpp"
@@ -15,8 +14,6 @@
 #include <optional>
 #include <string_view>
 #include <utility>
-#include <variant>
-#include <vector>
 
 namespace ranvier::apps {
 namespace {

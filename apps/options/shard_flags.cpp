@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 namespace ranvier::apps {

@@ -4,14 +4,9 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
-#include <filesystem>
 #include <optional>
-#include <span>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace ranvier::apps {
 namespace {

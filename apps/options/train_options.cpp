@@ -7,7 +7,6 @@
 #include "apps/options/initial_weights.hpp"
 #include "apps/options/shard_flags.hpp"
 #include "apps/options/tier_flags.hpp"
-#include "apps/program/device_flag.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"

@@ -5,7 +5,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>

@@ -1,6 +1,5 @@
 #include "apps/plan/bound.hpp"
 
-#include "actors/predict/volume.hpp"
 #include "actors/states/algorithm_choice.hpp"
 #include "apps/memory/shard_table.hpp"
 #include "apps/options/shard_flags.hpp"

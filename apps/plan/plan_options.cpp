@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
-#include <optional>
-#include <string>
 #include <string_view>
 
 namespace ranvier::apps {

@@ -10,7 +10,6 @@
 #include <numeric>
 #include <random>
 #include <set>
-#include <string_view>
 #include <utility>
 
 namespace ranvier::apps {

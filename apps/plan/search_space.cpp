@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <functional>
 #include <set>
-#include <string>
 
 namespace ranvier::apps {
 

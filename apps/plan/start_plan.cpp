@@ -19,7 +19,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <memory>
 #include <string_view>
 #include <utility>
 

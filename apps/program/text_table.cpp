@@ -3,7 +3,6 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace ranvier::apps {
 namespace {

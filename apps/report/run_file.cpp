@@ -13,7 +13,6 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>

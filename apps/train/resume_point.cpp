@@ -12,16 +12,13 @@
 #include "runtime/device/arena.hpp"
 #include "runtime/files/atomic_file.hpp"
 
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string_view>
 #include <thread>
-#include <utility>
 
 namespace ranvier::apps {
 namespace {

@@ -9,7 +9,6 @@
 #include "apps/program/agreement.hpp"
 #include "apps/program/flag_names.hpp"
 #include "apps/train/live_page.hpp"
-#include "apps/train/prediction_check.hpp"
 #include "apps/train/report.hpp"
 #include "apps/train/run_summary.hpp"
 #include "apps/train/warm_up.hpp"
@@ -24,7 +23,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <string>
 #include <utility>
 
 namespace ranvier::apps {

@@ -13,7 +13,6 @@
 #include <boost/json/value_to.hpp>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <optional>

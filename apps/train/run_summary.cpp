@@ -1,6 +1,5 @@
 #include "apps/train/run_summary.hpp"
 
-#include "apps/files/output_files.hpp"
 #include "apps/program/flag_names.hpp"
 #include "apps/program/text_table.hpp"
 #include "apps/train/bottleneck.hpp"
