@@ -18,7 +18,7 @@ constexpr Collective all_collectives[] = {Collective::all_gather, Collective::re
 
 bool has(Collective collective, std::string_view name) {
   const auto all = collectives::algorithms(collective);
-  return name == by_mpi || std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+  return name == by_mpi || std::ranges::any_of(all, [&](const auto& each) { return each.name == name; });
 }
 
 /// Every algorithm of some collective, and MPI.
@@ -27,7 +27,7 @@ std::vector<std::string> known_algorithms() {
   for (const Collective collective : all_collectives) {
     for (const auto& algorithm : collectives::algorithms(collective)) {
       const std::string name(algorithm.name);
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
   }
   names.emplace_back(by_mpi);
@@ -51,7 +51,7 @@ OptionBinding algorithm_names(std::vector<std::string>& field) {
   return list<std::string>(
       field, fmt::format("some of {}, separated by commas", fmt::join(known, ", ")),
       [known](const std::string& text) {
-        const bool is_known = std::find(known.begin(), known.end(), text) != known.end();
+        const bool is_known = std::ranges::find(known, text) != known.end();
         return is_known ? std::optional(text) : std::nullopt;
       },
       std::identity(), known);
@@ -163,7 +163,7 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
     if (!table.given(flag) || !options.collectives.empty()) continue;
     fail(ErrorCode::usage, "--{} has no effect without collectives; add --collectives all-gather", flag);
   }
-  const auto named_mpi = std::find(options.algorithms.begin(), options.algorithms.end(), by_mpi);
+  const auto named_mpi = std::ranges::find(options.algorithms, by_mpi);
   if (options.device == DeviceFlag::cuda && named_mpi != options.algorithms.end()) {
     fail(ErrorCode::usage,
          "--algorithms mpi needs memory that the host can access and cannot be combined with --device cuda; remove "
@@ -179,8 +179,7 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
   }
   for (const std::string& name : options.algorithms) {
     const auto& asked = options.collectives;
-    if (std::any_of(asked.begin(), asked.end(), [&](Collective collective) { return has(collective, name); }))
-      continue;
+    if (std::ranges::any_of(asked, [&](Collective collective) { return has(collective, name); })) continue;
     fail(ErrorCode::usage, "--algorithms {} is not an algorithm of {}; use one of {}", name,
          to_string(asked.front()), fmt::join(BenchOptions{}.algorithms_of(asked.front()), ", "));
   }

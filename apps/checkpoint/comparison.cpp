@@ -102,8 +102,8 @@ boost::json::object options_of(const offload::Manifest& manifest) {
 
 }  // namespace
 
-CheckpointToolResult compare_checkpoints(const std::filesystem::path& path_a, const std::filesystem::path& path_b) {
-  CheckpointReader a(checkpoint_at(path_a)), b(checkpoint_at(path_b));
+CheckpointToolResult compare_checkpoints(const CheckpointToolOptions& options) {
+  CheckpointReader a(checkpoint_at(options.paths[0])), b(checkpoint_at(options.paths[1]));
   CheckpointToolResult result;
   const auto differ = [&](const std::string& title, const std::string& lines) {
     if (lines.empty()) return false;
@@ -132,8 +132,8 @@ CheckpointToolResult compare_checkpoints(const std::filesystem::path& path_a, co
     }
     std::vector<Section> sections{{array.unit, 0, array.elements}};
     if (model) {
-      const auto unit = std::find_if(model->units.begin(), model->units.end(),
-                                     [&](const models::UnitSpec& each) { return each.name == array.unit; });
+      const auto unit =
+          std::ranges::find_if(model->units, [&](const models::UnitSpec& each) { return each.name == array.unit; });
       if (unit != model->units.end() && unit->elements() == array.elements) sections = sections_of(*unit);
     }
     for (const Section& section : sections) {

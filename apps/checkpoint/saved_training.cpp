@@ -103,9 +103,8 @@ std::optional<SavedModel> saved_model(const offload::Manifest& manifest, const f
   model.tuning = tuning_of(manifest, checkpoint);
   model.units = models::make_model(sizes, model.tuning).units();
   for (const models::UnitSpec& unit : model.units) {
-    const auto array = std::find_if(manifest.arrays.begin(), manifest.arrays.end(), [&](const auto& each) {
-      return each.unit == unit.name && each.name == "weights";
-    });
+    const auto array = std::ranges::find_if(
+        manifest.arrays, [&](const auto& each) { return each.unit == unit.name && each.name == "weights"; });
     if (array == manifest.arrays.end())
       fail(ErrorCode::data, "{}: no weights of '{}', which config.json needs", checkpoint.string(), unit.name);
     if (array->elements != unit.elements())

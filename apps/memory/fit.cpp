@@ -162,8 +162,8 @@ JobCapacity capacity_of(runtime::MpiSession& session, const TrainOptions& option
     if (session.rank() == 0 && to_save > 0) {
       const fs::path path = weights_path(save);
       weights = runtime::free_bytes_beside(folder_there(path) / path.filename());
-      beside = std::count_if(directories.begin(), directories.end(),
-                             [&](const fs::path& directory) { return on_one_disk(directory, path); });
+      beside = std::ranges::count_if(directories,
+                                     [&](const fs::path& directory) { return on_one_disk(directory, path); });
     }
   }
   return {.device_bytes = least(options.device.memory_bytes),

@@ -55,7 +55,7 @@ JobPlan plan_alone(const RankRun& run, bool all_reach, std::optional<std::size_t
   update_stages(run, plan);
   // If memory is short, reduce --prefetch unless it is given.
   const auto fits = [&] {
-    return std::all_of(plan.stages.begin(), plan.stages.end(), [&](const actors::RankPlan& stage) {
+    return std::ranges::all_of(plan.stages, [&](const actors::RankPlan& stage) {
       return stage.memory.bytes(runtime::MemorySpace::device) <= *options.device.memory_bytes;
     });
   };
@@ -114,7 +114,7 @@ JobPlan plan_job(const RankRun& run) {
 
 std::string saved_activations_text(std::span<const actors::RankPlan* const> stages) {
   const auto saving = static_cast<std::size_t>(
-      std::count_if(stages.begin(), stages.end(), [](const auto* stage) { return saves_all_activations(*stage); }));
+      std::ranges::count_if(stages, [](const auto* stage) { return saves_all_activations(*stage); }));
   if (saving == 0) return "few";
   return saving == stages.size() ? "all" : fmt::format("all on {} of {} stages", saving, stages.size());
 }

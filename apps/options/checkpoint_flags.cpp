@@ -49,7 +49,7 @@ void check_resume(const CheckpointOptions& options) {
   std::vector<std::string> names;
   for (const ResolvedOption& option : default_flags()) names.push_back(option.name);
   for (const std::string& flag : options.resume_with) {
-    if (std::find(names.begin(), names.end(), flag) != names.end()) continue;
+    if (std::ranges::find(names, flag) != names.end()) continue;
     const auto nearest = runtime::nearest_name(flag, names);
     fail(ErrorCode::usage, "--resume-with {}: flag --{} does not exist; {}", fmt::join(options.resume_with, ","),
          flag, nearest ? fmt::format("did you mean {}?", *nearest) : "see --help all");

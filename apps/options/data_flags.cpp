@@ -212,9 +212,8 @@ void resolve_text(TrainOptions& options) {
   DataOptions& data = options.data;
   ModelOptions& model = options.model;
   const auto paths = models::parse_weighted_paths(data.data);
-  const bool tokens = std::all_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
-    return models::holds_tokens(one.path, data.format);
-  });
+  const bool tokens = std::ranges::all_of(
+      paths, [&](const models::WeightedPath& one) { return models::holds_tokens(one.path, data.format); });
   if (!options.is_given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
   const bool text = data.format == TokenFormat::text || data.format == TokenFormat::jsonl;
   if (text && data.tokenizer == Tokenizer::none)
@@ -226,7 +225,7 @@ void resolve_text(TrainOptions& options) {
            "--tokenizer none cannot read the text of --prompt-field {}; use --tokenizer bytes or PATH",
            data.prompt_field);
     const auto prompts = models::field_names(data.prompt_field);
-    if (std::find(prompts.begin(), prompts.end(), data.json_field) != prompts.end())
+    if (std::ranges::find(prompts, data.json_field) != prompts.end())
       fail(ErrorCode::usage, "--prompt-field {} and --json-field {} share a field; use different fields",
            data.prompt_field, data.json_field);
     if (data.documents == Documents::join && options.is_given("documents"))
@@ -270,9 +269,8 @@ bool encodes_text(const DataOptions& data) {
     });
   };
   const auto paths = models::parse_weighted_paths(data.data);
-  return !data.gpt2.empty() && std::any_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
-    return !holds_tokens(one.path);
-  });
+  return !data.gpt2.empty() &&
+         std::ranges::any_of(paths, [&](const models::WeightedPath& one) { return !holds_tokens(one.path); });
 }
 
 void resolve_data(TrainOptions& options) {

@@ -127,8 +127,7 @@ void adopt_dropout(TrainOptions& options, const models::ModelConfig& config, con
   const float rate = config.dropout.begin()->second;
   std::vector<std::string> rates;
   for (const auto& [key, each] : config.dropout) rates.push_back(fmt::format("'{}' {}", key, each));
-  if (std::any_of(config.dropout.begin(), config.dropout.end(),
-                  [&](const auto& one) { return one.second != rate; }))
+  if (std::ranges::any_of(config.dropout, [&](const auto& one) { return one.second != rate; }))
     fail(ErrorCode::usage, "{} has different dropout rates, but all must be equal: {}; use --dropout", file,
          fmt::join(rates, ", "));
   *models::find_dropout(options.model.sizes) = rate;

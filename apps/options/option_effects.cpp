@@ -36,23 +36,19 @@ std::string describe(const ChangedOption& change) {
 }
 
 bool is_meant(const ChangedOption& change, const std::vector<std::string>& meant) {
-  return std::find(meant.begin(), meant.end(), change.flag) != meant.end();
+  return std::ranges::find(meant, change.flag) != meant.end();
 }
 
 /// Whether both runs have a constant rate, so that --steps only sets the end.
 bool constant_rate(const boost::json::object& saved, const std::vector<ResolvedOption>& options) {
   const boost::json::value* before = saved.if_contains("lr-decay");
-  const auto now = std::find_if(options.begin(), options.end(),
-                                [](const ResolvedOption& each) { return each.name == "lr-decay"; });
+  const auto now = std::ranges::find(options, "lr-decay", &ResolvedOption::name);
   return before != nullptr && *before == "constant" && now != options.end() && now->value == "constant";
 }
 
 /// Reports a changed computation as --model, which --resume-with can name.
 void name_computation(std::vector<ChangedOption>& changes) {
-  const auto named = [&](std::string_view flag) {
-    return std::find_if(changes.begin(), changes.end(),
-                        [&](const ChangedOption& each) { return each.flag == flag; });
-  };
+  const auto named = [&](std::string_view flag) { return std::ranges::find(changes, flag, &ChangedOption::flag); };
   if (named(computation_option) == changes.end()) return;
   if (const auto model = named("model"); model != changes.end()) changes.erase(model);
   named(computation_option)->flag = "model";
@@ -62,14 +58,12 @@ void name_computation(std::vector<ChangedOption>& changes) {
 void compare_content(std::vector<ChangedOption>& changes, const boost::json::object& saved,
                      const std::vector<ResolvedOption>& options) {
   const auto value_of = [&](std::string_view name) -> std::string {
-    const auto found =
-        std::find_if(options.begin(), options.end(), [&](const ResolvedOption& each) { return each.name == name; });
+    const auto found = std::ranges::find(options, name, &ResolvedOption::name);
     return found == options.end() ? std::string() : found->value;
   };
   const boost::json::value* before = saved.if_contains(content_option);
   if (before == nullptr || value_of(content_option).empty()) return;
-  const auto content = std::find_if(changes.begin(), changes.end(),
-                                    [](const ChangedOption& each) { return each.flag == content_option; });
+  const auto content = std::ranges::find(changes, content_option, &ChangedOption::flag);
   if (content == changes.end()) {
     for (ChangedOption& change : changes) {
       for (const char* flag : {"data", "tokenizer"})
@@ -78,9 +72,8 @@ void compare_content(std::vector<ChangedOption>& changes, const boost::json::obj
     return;
   }
   // Both flags are part of the content, so the content differs with them.
-  const bool elsewhere = std::any_of(changes.begin(), changes.end(), [](const ChangedOption& each) {
-    return each.flag == "data" || each.flag == "tokenizer";
-  });
+  const bool elsewhere = std::ranges::any_of(
+      changes, [](const ChangedOption& each) { return each.flag == "data" || each.flag == "tokenizer"; });
   if (elsewhere) {
     changes.erase(content);
   } else {
@@ -154,7 +147,7 @@ std::vector<std::string> accept_changes(const std::vector<ChangedOption>& change
     if (!alike.empty()) lines.push_back(fmt::format("{}: {}", fmt::join(alike, ", "), words(effect)));
   }
   for (const std::string& flag : meant) {
-    if (std::none_of(changes.begin(), changes.end(), [&](const ChangedOption& each) { return each.flag == flag; }))
+    if (std::ranges::none_of(changes, [&](const ChangedOption& each) { return each.flag == flag; }))
       lines.push_back(fmt::format("--resume-with {} has no effect: --{} has the checkpoint's value", flag, flag));
   }
   return lines;

@@ -65,7 +65,7 @@ std::string algorithm_names(Collective collective) {
 
 bool has_algorithm(Collective collective, std::string_view name) {
   const auto all = collectives::algorithms(collective);
-  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+  return std::ranges::any_of(all, [&](const auto& each) { return each.name == name; });
 }
 
 void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {

@@ -493,9 +493,7 @@ void check_products(const DeviceOptions& device, const models::Precision& precis
 
 }  // namespace
 
-bool TrainOptions::is_given(std::string_view flag) const {
-  return std::find(given.begin(), given.end(), flag) != given.end();
-}
+bool TrainOptions::is_given(std::string_view flag) const { return std::ranges::find(given, flag) != given.end(); }
 
 AskedOptions asked_options(const std::vector<GivenFlag>& flags) {
   AskedOptions asked = defaults();
@@ -599,8 +597,7 @@ std::vector<ResolvedOption> resolved(const TrainOptions& options) {
   std::erase_if(all, [](const auto& option) { return is_info_request(option.name); });
   if (!options.shard.links.empty()) {
     // The same path may have other content on another node; ranks would then choose different plans.
-    const auto links =
-        std::find_if(all.begin(), all.end(), [](const auto& option) { return option.name == "links"; });
+    const auto links = std::ranges::find_if(all, [](const auto& option) { return option.name == "links"; });
     std::string figures = collectives::to_json(options.trainer.links);
     std::erase(figures, '\n');
     all.insert(links + 1, {links->concern, "links' figures", figures, false, false, links->effect});

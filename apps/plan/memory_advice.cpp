@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t max_lines = 5;
 
 bool is_one_of(std::initializer_list<std::string_view> names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 /// Given flags of the job without those that save memory; values of others that a planner would search are stated.
@@ -111,8 +111,7 @@ std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks
         if (now[flag.name] != flag.value) flags.push_back(fmt::format("--{} {}", flag.name, flag.value));
       changes.emplace_back(std::move(flags), candidate);
     }
-    std::stable_sort(changes.begin(), changes.end(),
-                     [](const auto& a, const auto& b) { return a.first.size() < b.first.size(); });
+    std::ranges::stable_sort(changes, [](const auto& a, const auto& b) { return a.first.size() < b.first.size(); });
     Trials trials(planner);
     std::string lines;
     std::size_t count = 0, fewest = 0;

@@ -69,8 +69,7 @@ OptionBinding rank_numbers(std::vector<int>& field) {
   constexpr const char* valid = "increasing numbers of ranks, such as 8,16,32";
   OptionBinding binding = counts(field, valid);
   binding.read = [&field, read = binding.read](const std::string& text) -> std::optional<std::string> {
-    if (read(text) || std::adjacent_find(field.begin(), field.end(), std::greater_equal()) != field.end())
-      return valid;
+    if (read(text) || std::ranges::adjacent_find(field, std::greater_equal()) != field.end()) return valid;
     return {};
   };
   return binding;
@@ -155,7 +154,7 @@ std::string_view name_of(std::string_view word) {
 }
 
 bool has(const std::vector<std::string>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 /// Arguments of each program, in order. A word that is not a flag belongs to the flag before it.
@@ -292,7 +291,7 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
 }
 
 std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& places) {
-  if (std::find(options.profiles.begin(), options.profiles.end(), no_profile) != options.profiles.end())
+  if (std::ranges::find(options.profiles, no_profile) != options.profiles.end())
     fail(ErrorCode::usage,
          "--profile {}: ranvier-plan needs a profile; use a name or a file of ranvier-bench profile", no_profile);
   if (!options.profiles.empty()) return {};

@@ -97,8 +97,7 @@ std::string switches_line(const Ranked& ranked) {
 std::string links_table(const Ranking& ranking) {
   std::vector<LinkColumn> used;
   for (const LinkColumn& column : link_columns) {
-    if (std::any_of(ranking.best.begin(), ranking.best.end(),
-                    [&](const Ranked& ranked) { return column.most(ranked.prediction) > 0; }))
+    if (std::ranges::any_of(ranking.best, [&](const Ranked& ranked) { return column.most(ranked.prediction) > 0; }))
       used.push_back(column);
   }
   if (used.empty()) return {};
@@ -177,8 +176,8 @@ std::string stages_table(const Ranked& ranked) {
     actors::StagePrediction mean;
     const auto count = static_cast<double>(stages.size());
     for (const actors::StagePrediction& stage : stages) mean.add(stage, 1 / count);
-    const auto [idlest, busiest] = std::minmax_element(
-        stages.begin(), stages.end(), [](const auto& a, const auto& b) { return a.busy() < b.busy(); });
+    const auto [idlest, busiest] =
+        std::ranges::minmax_element(stages, [](const auto& a, const auto& b) { return a.busy() < b.busy(); });
     lines.emplace_back("average", mean);
     lines.emplace_back(fmt::format("{}, busiest", busiest - stages.begin()), *busiest);
     lines.emplace_back(fmt::format("{}, idlest", idlest - stages.begin()), *idlest);

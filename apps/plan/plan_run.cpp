@@ -119,8 +119,7 @@ PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchL
                 true);
   }
   if (!options.plot.empty()) runtime::write_file(options.plot, svg(scaling_plot(points)));
-  const bool any =
-      std::any_of(points.begin(), points.end(), [](const auto& point) { return point.best.has_value(); });
+  const bool any = std::ranges::any_of(points, [](const auto& point) { return point.best.has_value(); });
   return {.status = any ? 0 : nothing_fits_exit_code,
           .text = options.json ? json::serialize(json::object{{"scale", to_json(points)}}) + '\n'
                                : scaling_table(points)};

@@ -44,8 +44,7 @@ int largest_node(const std::vector<int>& nodes) {
 
 /// Removes a flag from the list and returns it.
 std::optional<GivenFlag> taken(std::vector<GivenFlag>& flags, std::string_view name) {
-  const auto found =
-      std::find_if(flags.begin(), flags.end(), [&](const GivenFlag& flag) { return flag.name == name; });
+  const auto found = std::ranges::find(flags, name, &GivenFlag::name);
   if (found == flags.end()) return {};
   GivenFlag flag = *found;
   flags.erase(found);
@@ -169,8 +168,7 @@ std::vector<GivenFlag> Planner::flags_of(const Candidate& candidate) const {
   std::vector<GivenFlag> flags = given_;
   if (!here_ || here_->nodes.empty()) flags.push_back({"node-size", std::to_string(node_size_)});
   for (const GivenFlag& flag : candidate.flags()) {
-    const auto same =
-        std::find_if(flags.begin(), flags.end(), [&](const auto& each) { return each.name == flag.name; });
+    const auto same = std::ranges::find_if(flags, [&](const auto& each) { return each.name == flag.name; });
     if (same == flags.end())
       flags.push_back(flag);
     else if (traits_of(flag.name).plan == PlanRole::sized)

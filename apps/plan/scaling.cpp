@@ -34,8 +34,8 @@ runtime::MachineProfile with_any_memory(runtime::MachineProfile profile) {
 }
 
 bool is_left_out_for_memory(const Ranking& ranking) {
-  return std::any_of(ranking.left_out.begin(), ranking.left_out.end(),
-                     [](const auto& reason) { return reason.first.starts_with("memory: "); });
+  return std::ranges::any_of(ranking.left_out,
+                             [](const auto& reason) { return reason.first.starts_with("memory: "); });
 }
 
 /// Fraction of `seconds` that is saved if the step takes `others`.
@@ -47,7 +47,7 @@ double of_rank(const ScalingPoint& point) {
 
 /// Rate per rank, divided by the rate per rank of the first point with a result.
 double of_ideal(const std::vector<ScalingPoint>& points, const ScalingPoint& point) {
-  const auto first = std::find_if(points.begin(), points.end(), [](const auto& each) { return of_rank(each) > 0; });
+  const auto first = std::ranges::find_if(points, [](const auto& each) { return of_rank(each) > 0; });
   return first == points.end() ? 0 : of_rank(point) / of_rank(*first);
 }
 

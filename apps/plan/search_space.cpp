@@ -242,8 +242,8 @@ class Enumeration {
 
   void algorithms(Candidate candidate) {
     std::vector<std::string> names{"auto"};
-    const bool all_given = std::all_of(algorithm_fields.begin(), algorithm_fields.end(),
-                                       [&](const auto& each) { return given(to_string(each.first)); });
+    const bool all_given =
+        std::ranges::all_of(algorithm_fields, [&](const auto& each) { return given(to_string(each.first)); });
     if (candidate.g_data == 1 || all_given) {
       names = {""};
     } else if (options_->nccl) {
@@ -256,7 +256,7 @@ class Enumeration {
       for (const auto& [collective, field] : algorithm_fields) {
         for (const auto& each : collectives::algorithms(collective)) {
           const std::string name(each.name);
-          if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+          if (std::ranges::find(names, name) == names.end()) names.push_back(name);
         }
       }
     }
@@ -294,8 +294,8 @@ bool is_default(const GivenFlag& flag) {
   if (flag.name == "prefetch") return flag.value == std::to_string(actors::TrainerOptions().prefetch);
   const PlanRole role = traits_of(flag.name).plan;
   if (role == PlanRole::sized || role == PlanRole::required) return false;
-  return std::any_of(defaults.begin(), defaults.end(),
-                     [&](const auto& option) { return option.name == flag.name && option.value == flag.value; });
+  return std::ranges::any_of(
+      defaults, [&](const auto& option) { return option.name == flag.name && option.value == flag.value; });
 }
 
 void Candidate::apply(TrainOptions& options) const {

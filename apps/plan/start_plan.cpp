@@ -65,7 +65,7 @@ std::string profile_name(const std::vector<GivenFlag>& given, const CurrentMachi
     fail(ErrorCode::usage, "--plan auto: no profile of these machines{}; {}",
          named != nullptr ? " (--profile none)" : "", how_to_measure(ranks));
   const auto shipped = runtime::shipped_profiles();
-  if (std::find(shipped.begin(), shipped.end(), *name) == shipped.end() && !fs::exists(*name))
+  if (std::ranges::find(shipped, *name) == shipped.end() && !fs::exists(*name))
     fail(ErrorCode::usage, "--profile is neither a file nor a shipped profile ({}): {}; {} --write-profile {}",
          fmt::join(shipped, ", "), *name, how_to_measure(ranks), *name);
   return *name;
@@ -247,7 +247,7 @@ void StartPlan::apply(TrainOptions& options) const {
 std::optional<StartPlan> plan_start(MpiSession& session, const std::vector<GivenFlag>& given,
                                     const RunDefaults& defaults, const JobBuilder& build) {
   const bool inquires =
-      std::any_of(given.begin(), given.end(), [](const GivenFlag& flag) { return is_info_request(flag.name); });
+      std::ranges::any_of(given, [](const GivenFlag& flag) { return is_info_request(flag.name); });
   const bool asked = is(given, "plan", "auto") && !inquires;
   if (session.smallest(asked ? 1 : 0) == 0) {
     on_all_ranks(session, [&] {

@@ -12,8 +12,7 @@ namespace {
 std::vector<OptionInfo> all_options(const Manual& manual) {
   std::vector<OptionInfo> all = manual.options;
   for (const OptionInfo& other : manual.others) {
-    const bool known =
-        std::any_of(all.begin(), all.end(), [&](const OptionInfo& each) { return each.name == other.name; });
+    const bool known = std::ranges::any_of(all, [&](const OptionInfo& each) { return each.name == other.name; });
     if (!known) all.push_back(other);
   }
   return all;
@@ -27,7 +26,7 @@ bool needs_value(const OptionInfo& option) { return has_value(option) && option.
 /// Name of the shell function: _ranvier_train for ranvier-train.
 std::string function_name(const std::string& program) {
   std::string name = "_" + program;
-  std::replace(name.begin(), name.end(), '-', '_');
+  std::ranges::replace(name, '-', '_');
   return name;
 }
 

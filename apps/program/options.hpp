@@ -155,7 +155,8 @@ class OptionTable {
   };
 
   void read_values();
-  [[nodiscard]] bool knows(std::string_view name) const;
+  /// Null if there is no such option.
+  [[nodiscard]] const Declared* find(std::string_view name) const;
   void read_flags(int argc, const char* const* argv);
   void read_file(const std::string& path);
   void set(std::string_view name, std::string text, std::string origin, bool wins);

@@ -123,8 +123,7 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
   const auto row = [&](const std::string& name, const std::function<std::string(const RunFile&)>& value) {
     SummaryRow one{name, {}};
     for (const RunFile& run : runs) one.values.push_back(value(run));
-    const bool any =
-        std::any_of(one.values.begin(), one.values.end(), [](const auto& each) { return each != none; });
+    const bool any = std::ranges::any_of(one.values, [](const auto& each) { return each != none; });
     if (any) rows.push_back(std::move(one));
   };
   const auto count = [](auto value) {

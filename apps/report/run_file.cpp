@@ -190,11 +190,9 @@ RankSnapshot read_trace(const fs::path& path) {
                                                  .kind = static_cast<std::uint8_t>(event->kind)});
   });
   for (auto& [summary, spans] : result.ranks) {
-    std::stable_sort(spans.begin(), spans.end(),
-                     [](const auto& a, const auto& b) { return a.length_ms > b.length_ms; });
+    std::ranges::stable_sort(spans, [](const auto& a, const auto& b) { return a.length_ms > b.length_ms; });
     spans.resize(std::min(spans.size(), max_spans));
-    std::stable_sort(spans.begin(), spans.end(),
-                     [](const auto& a, const auto& b) { return a.begin_ms < b.begin_ms; });
+    std::ranges::stable_sort(spans, [](const auto& a, const auto& b) { return a.begin_ms < b.begin_ms; });
   }
   return result;
 }

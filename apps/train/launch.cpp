@@ -80,7 +80,7 @@ void check_world(const MpiSession& session, const TrainOptions& options) {
   watch.rests();
   const auto* known = dynamic_cast<const Error*>(&error);
   const auto is_one_of = [known](std::initializer_list<ErrorCode> codes) {
-    return known != nullptr && std::find(codes.begin(), codes.end(), known->code()) != codes.end();
+    return known != nullptr && std::ranges::find(codes, known->code()) != codes.end();
   };
   // Several ranks may report the same failure, for instance of a shared disk. Rank r waits r times long enough for the
   // ranks before it to end the job first. Messages about peers already name the ranks.

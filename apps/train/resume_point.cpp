@@ -12,7 +12,6 @@
 #include "runtime/device/arena.hpp"
 #include "runtime/files/atomic_file.hpp"
 
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -278,8 +277,8 @@ void ResumePoint::compare_options() {
     if (saved == nullptr || !saved->is_object()) return;
     const auto changes =
         changed_options(saved->get_object(), options_, models::learns_positions(run_.options.model.sizes));
-    changed_precision_ = std::any_of(changes.begin(), changes.end(),
-                                     [](const ChangedOption& change) { return change.flag == "precision"; });
+    changed_precision_ =
+        std::ranges::any_of(changes, [](const ChangedOption& change) { return change.flag == "precision"; });
     for (std::string& line : accept_changes(changes, run_.options.checkpoint.resume_with, place_.checkpoint))
       if (said_.insert(line).second) remarks_.push_back(std::move(line));
     compare_positions();

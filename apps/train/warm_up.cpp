@@ -13,7 +13,7 @@ void run_layers(const RankRun& run, const JobPlan& plan, runtime::StreamView str
   // Shapes of a full microbatch, and of a smaller last one.
   const int row_samples = trainer.batch_size / trainer.grid.g_data;
   const int largest = std::min(trainer.microbatch_size, row_samples);
-  const bool saves = std::any_of(plan.stages.begin(), plan.stages.end(), saves_all_activations);
+  const bool saves = std::ranges::any_of(plan.stages, saves_all_activations);
   std::vector<models::MicrobatchShape> shapes{
       {largest, run.job.architecture.positions, trainer.threads,
        saves ? models::SavedActivations::all : models::SavedActivations::few}};

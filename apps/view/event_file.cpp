@@ -160,7 +160,7 @@ void EventFile::configuration(const std::vector<std::pair<std::string, std::stri
   for (const auto& [name, value] : flags) {
     std::string cell = value;
     for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) cell.insert(at, 1, '\\');
-    std::replace(cell.begin(), cell.end(), '\n', ' ');  // which would end the row
+    std::ranges::replace(cell, '\n', ' ');  // which would end the row
     table += fmt::format("|{}|{}|\n", name, cell);
   }
   write(text_event(wall_time_now(), 0, "configuration", table));
