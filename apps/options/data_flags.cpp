@@ -1,6 +1,5 @@
-#include "apps/options/data_flags.hpp"
-
 #include "apps/options/flag_groups.hpp"
+
 #include "apps/options/initial_weights.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/families/adapter_files.hpp"

@@ -2,7 +2,6 @@
 
 #include "actors/checkpoint/snapshot.hpp"
 #include "apps/options/collectives_choice.hpp"
-#include "apps/options/data_flags.hpp"
 #include "apps/options/flag_groups.hpp"
 #include "apps/options/initial_weights.hpp"
 #include "apps/options/shard_flags.hpp"

@@ -1,4 +1,4 @@
-#include "apps/plan/memory_advice.hpp"
+#include "apps/plan/start_plan.hpp"
 
 #include "apps/plan/plan_report.hpp"
 #include "runtime/base/error.hpp"

@@ -44,4 +44,10 @@ struct StartPlan {
 [[nodiscard]] std::optional<StartPlan> plan_start(runtime::MpiSession& session, const std::vector<GivenFlag>& given,
                                                   const RunDefaults& defaults, const JobBuilder& build);
 
+/// The fewest changed flags with which a job of these ranks fits, each line planned; if there are none, the closest
+/// candidate and the memory that it lacks. Changes sharding, offload, microbatch size and recomputation, also if they
+/// are given. `options`: resolved. `build`: as for Planner. Without a newline at the end.
+[[nodiscard]] std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks,
+                                        const JobCapacity& capacity, const JobBuilder& build);
+
 }  // namespace ranvier::apps

@@ -1,4 +1,4 @@
-#include "apps/train/bottleneck.hpp"
+#include "apps/train/report.hpp"
 
 #include "actors/rank/rank_plan.hpp"
 #include "actors/schedule/stage_split.hpp"

@@ -5,7 +5,6 @@
 #include "apps/memory/job_plan.hpp"
 #include "apps/options/tier_flags.hpp"
 #include "apps/program/text_table.hpp"
-#include "apps/train/bottleneck.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #include "apps/train/resume_point.hpp"
 
 #include "apps/files/file_agreement.hpp"
-#include "apps/options/data_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 #include "apps/options/option_effects.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/build_info.hpp"

@@ -2,9 +2,7 @@
 
 #include "apps/program/flag_names.hpp"
 #include "apps/program/text_table.hpp"
-#include "apps/train/bottleneck.hpp"
 #include "apps/train/report.hpp"
-#include "apps/view/text_plot.hpp"
 
 #include <fmt/ranges.h>
 
