@@ -1,5 +1,6 @@
 #include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/checkpoint/saved_training.hpp"
+#include "apps/view/history.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "offload/checkpoint/reader.hpp"
 #include "runtime/base/error.hpp"
@@ -96,8 +97,8 @@ std::string differences(const boost::json::object& a, const boost::json::object&
 }
 
 boost::json::object options_of(const offload::Manifest& manifest) {
-  const auto* const options = manifest.about.if_contains("options");
-  return options != nullptr && options->is_object() ? options->get_object() : boost::json::object();
+  const auto* const options = object_of(manifest.about, "options");
+  return options != nullptr ? *options : boost::json::object();
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/checkpoint/saved_training.hpp"
 #include "apps/program/flag_names.hpp"
+#include "apps/view/history.hpp"
 #include "models/weights/partial_weights.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
@@ -144,10 +145,9 @@ CheckpointToolResult show_checkpoint(const CheckpointToolOptions& asked) {
     text += fmt::format("  {:<20}{}\n", std::string_view(name),
                         as_text != nullptr ? std::string(*as_text) : boost::json::serialize(value));
   }
-  if (const auto* const options = manifest.about.if_contains("options");
-      options != nullptr && options->is_object()) {
+  if (const auto* const options = object_of(manifest.about, "options")) {
     text += "\noptions\n";
-    for (const auto& [name, value] : options->get_object())
+    for (const auto& [name, value] : *options)
       text += fmt::format("  --{:<22}{}\n", std::string_view(name), option_of_run(manifest, name));
   }
   return {text};

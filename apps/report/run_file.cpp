@@ -4,7 +4,6 @@
 #include "runtime/base/error.hpp"
 #include "runtime/trace/trace.hpp"
 
-#include <boost/json/parse.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -53,10 +52,9 @@ int index_of(std::string_view name) {
 std::optional<Event> event_of(std::string_view line) {
   while (!line.empty() && (line.back() == ',' || line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
   if (!line.starts_with("{\"ph\":\"X\"")) return std::nullopt;
-  boost::system::error_code failed;
-  const json::value value = json::parse(line, failed);
-  if (failed || !value.is_object()) return std::nullopt;
-  const json::object& object = value.get_object();
+  const auto parsed = parse_record(line);
+  if (!parsed) return std::nullopt;
+  const json::object& object = *parsed;
   const double rank = number_of(object, "pid");
   const auto kind = kind_of(text_of(object, "cat"));
   if (!(rank >= 0 && rank < max_ranks) || !kind) return std::nullopt;
@@ -66,9 +64,8 @@ std::optional<Event> event_of(std::string_view line) {
               .begin_ms = number_of(object, "ts") * 1e-3,
               .length_ms = number_of(object, "dur") * 1e-3};
   if (!std::isfinite(event.begin_ms) || !std::isfinite(event.length_ms)) return std::nullopt;
-  const json::value* arguments = object.if_contains("args");
-  if (arguments != nullptr && arguments->is_object())
-    if (const double step = number_of(arguments->get_object(), "step"); std::abs(step) < 1e15)
+  if (const json::object* arguments = object_of(object, "args"))
+    if (const double step = number_of(*arguments, "step"); std::abs(step) < 1e15)
       event.step = static_cast<std::int64_t>(step);
   return event;
 }
@@ -231,15 +228,12 @@ std::string csv_header() {
 }
 
 std::string csv_line(const std::string& run, std::string_view record) {
-  boost::system::error_code failed;
-  const json::value value = json::parse(record, failed);
-  if (failed || !value.is_object()) return {};
-  const json::object& object = value.get_object();
-  if (!object.contains("step")) return {};
+  const auto object = parse_record(record);
+  if (!object || !object->contains("step")) return {};
   std::string line = quoted(run);
   for (const char* column : columns) {
     line += ',';
-    const json::value* cell = object.if_contains(column);
+    const json::value* cell = object->if_contains(column);
     if (cell == nullptr) continue;
     if (cell->is_bool()) line += cell->get_bool() ? '1' : '0';
     if (cell->is_int64()) line += fmt::format("{}", cell->get_int64());

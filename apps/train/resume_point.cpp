@@ -273,10 +273,9 @@ void ResumePoint::compare_base() {
 void ResumePoint::compare_options() {
   on_all_ranks(run_.session, [&] {
     if (!run_.speaks()) return;
-    const auto* saved = reader_->manifest().about.if_contains("options");
-    if (saved == nullptr || !saved->is_object()) return;
-    const auto changes =
-        changed_options(saved->get_object(), options_, models::learns_positions(run_.options.model.sizes));
+    const auto* saved = object_of(reader_->manifest().about, "options");
+    if (saved == nullptr) return;
+    const auto changes = changed_options(*saved, options_, models::learns_positions(run_.options.model.sizes));
     changed_precision_ =
         std::ranges::any_of(changes, [](const ChangedOption& change) { return change.flag == "precision"; });
     for (std::string& line : accept_changes(changes, run_.options.checkpoint.resume_with, place_.checkpoint))

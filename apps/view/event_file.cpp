@@ -3,7 +3,6 @@
 #include "apps/view/history.hpp"
 #include "runtime/base/error.hpp"
 
-#include <boost/json/parse.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -167,12 +166,11 @@ void EventFile::configuration(const std::vector<std::pair<std::string, std::stri
 }
 
 void EventFile::take(std::string_view line) {
-  boost::system::error_code failed;
-  const json::value value = json::parse(line, failed);
-  if (failed || !value.is_object()) return;
-  const json::object& record = value.get_object();
-  const json::value* step = record.if_contains("step");
-  if (step == nullptr || !step->is_int64()) return;
+  const auto parsed = parse_record(line);
+  if (!parsed) return;
+  const json::object& record = *parsed;
+  const auto step = whole_of(record, "step");
+  if (!step) return;
   const double now = wall_time_now();
   constexpr std::array<std::pair<std::string_view, std::string_view>, 12> tags{{
       {"loss", "loss/train"},
@@ -191,12 +189,12 @@ void EventFile::take(std::string_view line) {
   std::vector<std::pair<std::string, double>> scalars;
   for (const auto& [name, tag] : tags)
     if (const double number = number_of(record, name); std::isfinite(number)) scalars.emplace_back(tag, number);
-  if (!scalars.empty()) write(scalars_event(now, step->get_int64(), scalars));
+  if (!scalars.empty()) write(scalars_event(now, *step, scalars));
   if (const json::value* sample = record.if_contains("sample"); sample != nullptr && sample->is_string()) {
     // Indented lines are code in Markdown, so markup in the text has no effect.
     std::string shown = "    ";
     for (const char c : std::string_view(sample->get_string())) shown += c == '\n' ? "\n    " : std::string(1, c);
-    write(text_event(now, step->get_int64(), "sample", shown));
+    write(text_event(now, *step, "sample", shown));
   }
 }
 
