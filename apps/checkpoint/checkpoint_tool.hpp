@@ -5,7 +5,6 @@
 #include "models/weights/weight_layout.hpp"
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 

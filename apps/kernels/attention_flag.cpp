@@ -4,7 +4,6 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 
-
 namespace ranvier::apps {
 
 using models::AttentionKernels;
@@ -25,28 +24,19 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
   const bool masks = options.data.documents != models::Documents::join;
   const bool suits = models::library_attention_suits(shape, runtime::DType::bf16);
   if (options.device.attention == AttentionKernels::cudnn) {
-    constexpr const char* rather = "or use --attention auto";
-    if (!on_gpu) fail(ErrorCode::usage, "--attention cudnn needs a GPU; add --device cuda, {}", rather);
-    if (!half)
-      fail(ErrorCode::usage, "--attention cudnn has no kernels for fp32; use --precision bf16, {}", rather);
-    if (drops)
-      fail(ErrorCode::usage,
-           "--attention cudnn uses other dropout masks than the built-in kernels; use --dropout 0, {}", rather);
-    if (masks)
-      fail(ErrorCode::usage,
-           "--attention cudnn has no kernels for document masks (--documents mask or pad, --prompt-field, "
-           "--label-field); use --attention ranvier, {}",
-           rather);
-    if (!suits)
-      fail(ErrorCode::usage,
-           "--attention cudnn has no kernels for {} channels per head; use --heads for a multiple of 8, at most "
-           "128, {}",
-           shape.channels, rather);
-    if (!library_is_built)
-      fail(ErrorCode::usage,
-           "--attention cudnn needs cuDNN, which this build lacks; install cuDNN 9 and cudnn-frontend and rebuild, "
-           "{}",
-           rather);
+    const std::string no_heads = fmt::format(
+        "has no kernels for {} channels per head; use --heads for a multiple of 8, at most 128", shape.channels);
+    for (const auto& [refused, reason] : std::initializer_list<std::pair<bool, std::string_view>>{
+             {!on_gpu, "needs a GPU; add --device cuda"},
+             {!half, "has no kernels for fp32; use --precision bf16"},
+             {drops, "uses other dropout masks than the built-in kernels; use --dropout 0"},
+             {masks,
+              "has no kernels for document masks (--documents mask or pad, --prompt-field, --label-field); use "
+              "--attention ranvier"},
+             {!suits, no_heads},
+             {!library_is_built,
+              "needs cuDNN, which this build lacks; install cuDNN 9 and cudnn-frontend and rebuild"}})
+      if (refused) fail(ErrorCode::usage, "--attention cudnn {}, or use --attention auto", reason);
     return AttentionKernels::cudnn;
   }
   const bool measures = options.device.attention == AttentionKernels::measured && options.device.measures_products;

@@ -11,24 +11,13 @@
 namespace ranvier::apps {
 namespace {
 
-const char* words(OptionEffect effect) {
-  switch (effect) {
-    case OptionEffect::bits:
-      return "results stay bit-identical";
-    case OptionEffect::judges:
-      return "results stay bit-identical until a bad step";
-    case OptionEffect::rounding:
-      return "results stay the same within rounding";
-    case OptionEffect::tells:
-      return "results stay bit-identical; evaluation or text samples change";
-    case OptionEffect::decides:
-      return "results change, as --resume-with allows";
-    case OptionEffect::shape:
-    case OptionEffect::run:
-      break;
-  }
-  return "";
-}
+/// Effects that a resumed run may have, in the order of its startup output.
+constexpr std::pair<OptionEffect, const char*> accepted_effects[] = {
+    {OptionEffect::decides, "results change, as --resume-with allows"},
+    {OptionEffect::rounding, "results stay the same within rounding"},
+    {OptionEffect::bits, "results stay bit-identical"},
+    {OptionEffect::judges, "results stay bit-identical until a bad step"},
+    {OptionEffect::tells, "results stay bit-identical; evaluation or text samples change"}};
 
 std::string describe(const ChangedOption& change) {
   const auto value = [](const std::string& text) { return text.empty() ? std::string("nothing") : text; };
@@ -138,13 +127,12 @@ std::vector<std::string> accept_changes(const std::vector<ChangedOption>& change
          checkpoint, fmt::join(refused, ", "), fmt::join(missing, ","));
   }
   std::vector<std::string> lines;
-  for (const OptionEffect effect : {OptionEffect::decides, OptionEffect::rounding, OptionEffect::bits,
-                                    OptionEffect::judges, OptionEffect::tells}) {
+  for (const auto& [effect, words] : accepted_effects) {
     std::vector<std::string> alike;
     for (const ChangedOption& change : changes) {
       if (change.effect == effect) alike.push_back(describe(change));
     }
-    if (!alike.empty()) lines.push_back(fmt::format("{}: {}", fmt::join(alike, ", "), words(effect)));
+    if (!alike.empty()) lines.push_back(fmt::format("{}: {}", fmt::join(alike, ", "), words));
   }
   for (const std::string& flag : meant) {
     if (std::ranges::none_of(changes, [&](const ChangedOption& each) { return each.flag == flag; }))

@@ -1,5 +1,6 @@
 #include "apps/program/build_info.hpp"
 #include "apps/program/manual.hpp"
+#include "apps/program/markup.hpp"
 
 #include <fmt/ranges.h>
 
@@ -30,16 +31,7 @@ std::string function_name(const std::string& program) {
   return name;
 }
 
-std::string single_quoted(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) {
-    if (c == '\'')
-      out += "'\\''";
-    else
-      out += c;
-  }
-  return out + "'";
-}
+std::string single_quoted(std::string_view text) { return fmt::format("'{}'", escaped(text, {{'\'', "'\\''"}})); }
 
 /// Bash code that completes a value, or a word without a flag.
 std::string bash_values(const std::vector<std::string>& words, PathKind paths, bool list) {
@@ -87,12 +79,7 @@ _ranvier_behind_launcher() {
 
 /// `text` as a description inside the brackets of _arguments.
 std::string zsh_description(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '[' || c == ']' || c == '\\' || c == ':') out += '\\';
-    out += c;
-  }
-  return out;
+  return escaped(text, {{'[', "\\["}, {']', "\\]"}, {'\\', "\\\\"}, {':', "\\:"}});
 }
 
 std::string zsh_action(const std::vector<std::string>& words, PathKind paths, bool list) {

@@ -1,5 +1,6 @@
 #include "apps/report/run_file.hpp"
 
+#include "apps/program/markup.hpp"
 #include "apps/program/options.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/trace/trace.hpp"
@@ -196,42 +197,24 @@ RankSnapshot read_trace(const fs::path& path) {
 
 namespace {
 
-constexpr std::array columns{"step",
-                             "loss",
-                             "validation_loss",
-                             "validation_accuracy",
-                             "hellaswag_accuracy",
-                             "grad_norm",
-                             "lr",
-                             "loss_scale",
-                             "skipped",
-                             "tokens",
-                             "tokens_per_second",
-                             "model_flops_per_second",
-                             "mfu",
-                             "seconds",
-                             "measured_mfu"};
+constexpr const char* columns =
+    "step,loss,validation_loss,validation_accuracy,hellaswag_accuracy,grad_norm,lr,loss_scale,skipped,tokens,"
+    "tokens_per_second,model_flops_per_second,mfu,seconds,measured_mfu";
 
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string result = "\"";
-  for (const char c : text) result += c == '"' ? "\"\"" : std::string(1, c);
-  return result + '"';
+  return fmt::format("\"{}\"", escaped(text, {{'"', "\"\""}}));
 }
 
 }  // namespace
 
-std::string csv_header() {
-  std::string line = "run";
-  for (const char* column : columns) line += fmt::format(",{}", column);
-  return line + '\n';
-}
+std::string csv_header() { return fmt::format("run,{}\n", columns); }
 
 std::string csv_line(const std::string& run, std::string_view record) {
   const auto object = parse_record(record);
   if (!object || !object->contains("step")) return {};
   std::string line = quoted(run);
-  for (const char* column : columns) {
+  for (const std::string& column : items_of(columns)) {
     line += ',';
     const json::value* cell = object->if_contains(column);
     if (cell == nullptr) continue;

@@ -1,5 +1,6 @@
 #include "apps/view/event_file.hpp"
 
+#include "apps/program/markup.hpp"
 #include "apps/view/history.hpp"
 #include "runtime/base/error.hpp"
 
@@ -157,10 +158,7 @@ EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {
 void EventFile::configuration(const std::vector<std::pair<std::string, std::string>>& flags) {
   std::string table = "|flag|value|\n|---|---|\n";
   for (const auto& [name, value] : flags) {
-    std::string cell = value;
-    for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) cell.insert(at, 1, '\\');
-    std::ranges::replace(cell, '\n', ' ');  // which would end the row
-    table += fmt::format("|{}|{}|\n", name, cell);
+    table += fmt::format("|{}|{}|\n", name, escaped(value, {{'|', "\\|"}, {'\n', " "}}));  // a row is one line
   }
   write(text_event(wall_time_now(), 0, "configuration", table));
 }
@@ -192,8 +190,7 @@ void EventFile::take(std::string_view line) {
   if (!scalars.empty()) write(scalars_event(now, *step, scalars));
   if (const json::value* sample = record.if_contains("sample"); sample != nullptr && sample->is_string()) {
     // Indented lines are code in Markdown, so markup in the text has no effect.
-    std::string shown = "    ";
-    for (const char c : std::string_view(sample->get_string())) shown += c == '\n' ? "\n    " : std::string(1, c);
+    const std::string shown = "    " + escaped(std::string_view(sample->get_string()), {{'\n', "\n    "}});
     write(text_event(now, *step, "sample", shown));
   }
 }
