@@ -32,6 +32,12 @@ bool same(std::string_view given, std::string_view token) {
   return difference == 0;
 }
 
+bool is_loopback(const std::string& address) {
+  boost::system::error_code none;
+  const auto parsed = boost::asio::ip::make_address(address, none);
+  return !none && parsed.is_loopback();
+}
+
 bool may_ask(std::string_view token, const PageRequest& request) {
   if (!token.empty()) {
     constexpr std::string_view bearer = "Bearer ";
@@ -44,9 +50,7 @@ bool may_ask(std::string_view token, const PageRequest& request) {
     host = host.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   if (host == "localhost") return true;
-  boost::system::error_code none;
-  const auto address = boost::asio::ip::make_address(std::string(host), none);
-  return !none && address.is_loopback();
+  return is_loopback(std::string(host));
 }
 
 PageResponse text_answer(int status, std::string text) {
@@ -55,11 +59,7 @@ PageResponse text_answer(int status, std::string text) {
 
 }  // namespace
 
-bool ServeAddress::is_local() const {
-  boost::system::error_code none;
-  const auto parsed = boost::asio::ip::make_address(address, none);
-  return !none && parsed.is_loopback();
-}
+bool ServeAddress::is_local() const { return is_loopback(address); }
 
 std::optional<ServeAddress> parse_serve_address(std::string_view text) {
   ServeAddress result;
