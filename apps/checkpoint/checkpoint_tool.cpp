@@ -76,26 +76,25 @@ CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv
   OptionTable table = declare(options);
   table.parse(argc, argv);
   if (options.info.any()) return options;
-  if (options.paths.empty()) fail(ErrorCode::usage, "command is missing; use one of {}", names_of_commands());
+  if (options.paths.empty()) reject("command is missing; use one of {}", names_of_commands());
   const std::string command = options.paths.front();
   options.paths.erase(options.paths.begin());
   const auto form = std::ranges::find(commands, command, &CheckpointCommand::name);
-  if (form == commands.end())
-    fail(ErrorCode::usage, "unknown command: '{}'; use one of {}", command, names_of_commands());
+  if (form == commands.end()) reject("unknown command: '{}'; use one of {}", command, names_of_commands());
   options.command = &*form;
   if (options.paths.size() != form->paths)
-    fail(ErrorCode::usage, "{} needs {}, not {}; see ranvier-checkpoint --help", command,
-         form->paths == 1 ? "one path" : "two paths", options.paths.size());
+    reject("{} needs {}, not {}; see ranvier-checkpoint --help", command,
+           form->paths == 1 ? "one path" : "two paths", options.paths.size());
   for (const OptionInfo& flag : table.facts()) {
     const bool is_of_command =
         std::ranges::find(commands, flag.concern, &CheckpointCommand::name) != commands.end();
     if (table.given(flag.name) && is_of_command && flag.concern != command)
-      fail(ErrorCode::usage, "--{0} applies to {1}, not to {2}; remove --{0}", flag.name, flag.concern, command);
+      reject("--{0} applies to {1}, not to {2}; remove --{0}", flag.name, flag.concern, command);
   }
   if (command == "export" && options.output.empty())
-    fail(ErrorCode::usage, "--output is missing; add --output FOLDER for the weights");
+    reject("--output is missing; add --output FOLDER for the weights");
   if (command == "prune" && options.keep == 0)
-    fail(ErrorCode::usage, "--keep is missing; add --keep N, the number of checkpoints to keep");
+    reject("--keep is missing; add --keep N, the number of checkpoints to keep");
   if (options.threads == 0) options.threads = runtime::available_cores();
   return options;
 }

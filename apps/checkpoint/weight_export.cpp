@@ -107,8 +107,7 @@ CheckpointToolResult export_weights(const CheckpointToolOptions& options) {
 
   const models::LoraOptions* const lora = model->tuning.lora.get();
   if (options.merge && lora == nullptr)
-    fail(ErrorCode::usage, "--merge needs adapters, but the checkpoint has none: {}; remove --merge",
-         path.string());
+    reject("--merge needs adapters, but the checkpoint has none: {}; remove --merge", path.string());
   std::error_code unknown;
   const std::vector<const char*> names =
       lora != nullptr && !options.merge
@@ -116,7 +115,7 @@ CheckpointToolResult export_weights(const CheckpointToolOptions& options) {
           : std::vector{models::WeightLayout::single_name, models::WeightLayout::index_name};
   for (const char* name : names)
     if (!options.overwrite && fs::exists(output / name, unknown))
-      fail(ErrorCode::usage, "--output {} has a {}; add --overwrite or use another folder", output.string(), name);
+      reject("--output {} has a {}; add --overwrite or use another folder", output.string(), name);
   const models::UnitSource read = [&reader](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
     reader.read(unit.name, "weights", begin, out);
   };

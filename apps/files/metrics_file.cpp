@@ -93,8 +93,7 @@ std::unique_ptr<runtime::RecordFile> open_metrics(const TrainOptions& options, c
   const bool resumes = !place.checkpoint.empty();
   const bool goes_on = there && (resumes || !options.run.overwrite);
   if (goes_on && std::ifstream(path).get() != '{')
-    fail(ErrorCode::usage, "--metrics file exists but has no metrics: {}; use another path or add --overwrite",
-         path);
+    reject("--metrics file exists but has no metrics: {}; use another path or add --overwrite", path);
   if (goes_on && !place.training.empty()) drop_later_metrics(path, place.training, place.step);
   using Start = runtime::RecordFile::Start;
   auto file = std::make_unique<runtime::RecordFile>("--metrics " + path, path,

@@ -15,8 +15,7 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
   const bool half = options.trainer.precision.compute != runtime::DType::f32;
   const auto of_model = models::attention_shape(options.model.sizes);
   if (!of_model && options.device.attention == AttentionKernels::cudnn)
-    fail(ErrorCode::usage, "--attention cudnn has no effect: --model {} has no attention; remove --attention",
-         options.model.name);
+    reject("--attention cudnn has no effect: --model {} has no attention; remove --attention", options.model.name);
   if (!of_model) return AttentionKernels::own;
   models::AttentionShape shape = *of_model;
   shape.kernels = AttentionKernels::cudnn;
@@ -36,7 +35,7 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
              {!suits, no_heads},
              {!library_is_built,
               "needs cuDNN, which this build lacks; install cuDNN 9 and cudnn-frontend and rebuild"}})
-      if (refused) fail(ErrorCode::usage, "--attention cudnn {}, or use --attention auto", reason);
+      if (refused) reject("--attention cudnn {}, or use --attention auto", reason);
     return AttentionKernels::cudnn;
   }
   const bool measures = options.device.attention == AttentionKernels::measured && options.device.measures_products;
@@ -49,9 +48,9 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
 AttentionKernels attention_kernels(const TrainOptions& options, bool library_is_built) {
   const AttentionKernels kernels = asked_kernels(options, library_is_built);
   if (options.device.fast_attention_backward && kernels == AttentionKernels::own)
-    fail(ErrorCode::usage,
-         "--attention-backward fast needs cuDNN, but this run uses the deterministic built-in kernels; remove "
-         "--attention-backward or add --attention cudnn");
+    reject(
+        "--attention-backward fast needs cuDNN, but this run uses the deterministic built-in kernels; remove "
+        "--attention-backward or add --attention cudnn");
   return kernels;
 }
 

@@ -115,16 +115,16 @@ std::vector<std::string> accept_changes(const std::vector<ChangedOption>& change
     missing.push_back(change.flag);
   }
   if (!other_sizes.empty())
-    fail(ErrorCode::usage,
-         "{} has model states of other sizes: {}; use the checkpoint's values, or start from scratch in another "
-         "--checkpoint",
-         checkpoint, fmt::join(other_sizes, ", "));
+    reject(
+        "{} has model states of other sizes: {}; use the checkpoint's values, or start from scratch in another "
+        "--checkpoint",
+        checkpoint, fmt::join(other_sizes, ", "));
   if (!refused.empty()) {
     for (const std::string& flag : meant) missing.push_back(flag);
-    fail(ErrorCode::usage,
-         "{} was taken with other settings: {}; use the checkpoint's values, or add --resume-with {} if the "
-         "change is intended",
-         checkpoint, fmt::join(refused, ", "), fmt::join(missing, ","));
+    reject(
+        "{} was taken with other settings: {}; use the checkpoint's values, or add --resume-with {} if the "
+        "change is intended",
+        checkpoint, fmt::join(refused, ", "), fmt::join(missing, ","));
   }
   std::vector<std::string> lines;
   for (const auto& [effect, words] : accepted_effects) {

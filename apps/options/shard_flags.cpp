@@ -142,9 +142,8 @@ void resolve_sharding(TrainOptions& options, bool imagined) {
 void check_flags_of_part(const TrainOptions& options) {
   if (options.model.adapts() || !options.model.train.empty() || !options.model.freeze.empty()) return;
   const auto refuse = [](const char* flag, const std::string& value) {
-    fail(ErrorCode::usage,
-         "--{}-trained {} needs a partly frozen model; use --{} {}, or add --lora-rank, --train or --freeze", flag,
-         value, flag, value);
+    reject("--{}-trained {} needs a partly frozen model; use --{} {}, or add --lora-rank, --train or --freeze",
+           flag, value, flag, value);
   };
   const actors::TrainerOptions& trainer = options.trainer;
   if (trainer.trained_sharding) refuse("shard", to_string(*trainer.trained_sharding));

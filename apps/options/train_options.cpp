@@ -77,8 +77,8 @@ OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
 void expect_sizes_of_model(const ModelOptions& model) {
   for (const auto& [which, flag] : models::named_sizes())
     if (const auto other = model.other_sizes.find(which); other != model.other_sizes.end())
-      fail(ErrorCode::usage, "--{0} {1}: --model {2} has no such size; remove --{0}, or use --model {3}", flag,
-           other->second, model.name, families_with(which));
+      reject("--{0} {1}: --model {2} has no such size; remove --{0}, or use --model {3}", flag, other->second,
+             model.name, families_with(which));
 }
 
 OptionBinding dropout(ModelOptions& model) {
@@ -414,11 +414,11 @@ AskedOptions defaults() {
 }
 
 void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
-  if (const auto problem = models::size_problem(model.sizes)) fail(ErrorCode::usage, "{}", *problem);
+  if (const auto problem = models::size_problem(model.sizes)) reject("{}", *problem);
   const int layers = models::layers_of(model.sizes);
   if (grid.g_inter > layers)
-    fail(ErrorCode::usage, "--g-inter {} is more stages than {} {}; use at most one stage per layer", grid.g_inter,
-         models::reads_images(model.sizes) ? "the model's layers," : "--layers", layers);
+    reject("--g-inter {} is more stages than {} {}; use at most one stage per layer", grid.g_inter,
+           models::reads_images(model.sizes) ? "the model's layers," : "--layers", layers);
 }
 
 /// Keeps the checkpoint's value of a flag whose default follows from other flags.
@@ -434,8 +434,7 @@ void resolve_batch(TrainOptions& options, const RunDefaults& run_defaults) {
   const auto& [g_inter, g_data] = trainer.grid;
   if (!options.is_given("batch-size")) trainer.batch_size = runtime::round_up(default_batch_size, g_data);
   keep_recorded(run_defaults, options, "batch-size", whole(trainer.batch_size, 1));
-  if (const auto problem = runtime::batch_problem(trainer.batch_size, g_data))
-    fail(ErrorCode::usage, "{}", *problem);
+  if (const auto problem = runtime::batch_problem(trainer.batch_size, g_data)) reject("{}", *problem);
   const int row = trainer.batch_size / g_data;
   if (!options.is_given("microbatch-size")) trainer.microbatch_size = default_microbatch_size;
   trainer.microbatch_size = std::min(trainer.microbatch_size, row);
@@ -455,9 +454,9 @@ void resolve_learning_rate(TrainOptions& options, const RunDefaults& run_default
   keep_recorded(run_defaults, options, "warmup-steps", whole(rate.warmup_steps, 0));
   keep_recorded(run_defaults, options, "min-learning-rate", real(rate.least, 0));
   if (rate.least > rate.peak)
-    fail(ErrorCode::usage, "--min-learning-rate {}{} is above --learning-rate {}; use --min-learning-rate {}{}",
-         rate.least, options.is_given("min-learning-rate") ? "" : " (the checkpoint's)", rate.peak, rate.peak / 10,
-         options.is_given("min-learning-rate") ? "" : " and --resume-with learning-rate,min-learning-rate");
+    reject("--min-learning-rate {}{} is above --learning-rate {}; use --min-learning-rate {}{}", rate.least,
+           options.is_given("min-learning-rate") ? "" : " (the checkpoint's)", rate.peak, rate.peak / 10,
+           options.is_given("min-learning-rate") ? "" : " and --resume-with learning-rate,min-learning-rate");
 }
 
 void resolve_precision(TrainOptions& options, bool half_gradients, const std::string& reason) {
@@ -465,12 +464,12 @@ void resolve_precision(TrainOptions& options, bool half_gradients, const std::st
   actors::LossScale& loss_scale = options.trainer.loss_scale;
   const bool fp16 = precision.compute == runtime::DType::f16;
   if (half_gradients && precision.compute == runtime::DType::f32)
-    fail(ErrorCode::usage, "--gradient-dtype half needs half precision; use --precision bf16 or fp16");
+    reject("--gradient-dtype half needs half precision; use --precision bf16 or fp16");
   precision.gradient = half_gradients ? precision.compute : runtime::DType::f32;
   if (!options.is_given("loss-scale")) loss_scale.scale = fp16 ? 65536 : 1;
   if (!fp16 && loss_scale.scale != 1)
-    fail(ErrorCode::usage, "--loss-scale {} has no effect in {}; remove --loss-scale or use --precision fp16",
-         loss_scale.scale, to_string(precision.compute));
+    reject("--loss-scale {} has no effect in {}; remove --loss-scale or use --precision fp16", loss_scale.scale,
+           to_string(precision.compute));
   loss_scale.dynamic = fp16;
   models::set_precision(options.model.sizes, precision);
   if (reason.empty() || options.is_given("precision")) return;
@@ -481,8 +480,7 @@ void resolve_precision(TrainOptions& options, bool half_gradients, const std::st
 void check_products(const DeviceOptions& device, const models::Precision& precision) {
   if (device.products_file.empty()) return;
   const auto refuse = [&](const char* why) {
-    fail(ErrorCode::usage, "--products-file {} has no effect {}, or remove --products-file", device.products_file,
-         why);
+    reject("--products-file {} has no effect {}, or remove --products-file", device.products_file, why);
   };
   if (device.device != DeviceFlag::cuda) refuse("without a GPU; add --device cuda");
   if (precision.compute == runtime::DType::f32)
@@ -505,11 +503,9 @@ AskedOptions asked_options(const std::vector<GivenFlag>& flags) {
 void resolve(AskedOptions& asked, int ranks, const RunDefaults& run_defaults) {
   TrainOptions& options = asked.options;
   if (asked.dry_run) options.run.request = Request::dry_run;
-  if (asked.world > 0 && !asked.dry_run)
-    fail(ErrorCode::usage, "--world {} is for planning only; add --dry-run", asked.world);
+  if (asked.world > 0 && !asked.dry_run) reject("--world {} is for planning only; add --dry-run", asked.world);
   options.ranks = asked.world > 0 ? asked.world : ranks;
-  if (options.run.timeout_seconds == 0)
-    fail(ErrorCode::usage, "--timeout 0 would end every job at once; use seconds, such as 60");
+  if (options.run.timeout_seconds == 0) reject("--timeout 0 would end every job at once; use seconds, such as 60");
 
   actors::TrainerOptions& trainer = options.trainer;
   trainer.grid =
@@ -537,7 +533,7 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& run_defaults) {
   resolve_checkpoints(options.checkpoint);
   if (trainer.bad_steps.action == BadAction::rollback && options.checkpoint.folder.empty() &&
       !options.checkpoint.resumes())
-    fail(ErrorCode::usage, "--bad-steps rollback needs checkpoints; add --checkpoint DIR or use --bad-steps skip");
+    reject("--bad-steps rollback needs checkpoints; add --checkpoint DIR or use --bad-steps skip");
   if (!options.checkpoint.folder.empty() || options.run.save_every > 0)
     trainer.checkpoint_staging = actors::Snapshot::Options().staging_bytes;
 }

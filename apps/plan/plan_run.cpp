@@ -163,7 +163,7 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
       no_grid = message_of(error);  // only these remaining ranks; the other cases still count
     }
     if (is_first) {
-      if (const auto why = none_runs(ranking)) fail(ErrorCode::usage, "{}; use other values or fewer flags", *why);
+      if (const auto why = none_runs(ranking)) reject("{}; use other values or fewer flags", *why);
       if (ranking.best.empty()) {
         result.status = nothing_fits_exit_code;
         result.text += search_lines(ranking) + '\n' + nothing_fits(ranking, context);

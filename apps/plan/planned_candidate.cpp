@@ -30,7 +30,7 @@ constexpr int default_node_size = 8;
 int number_of(const GivenFlag& flag) {
   int number = 0;
   if (const auto wanted = whole(number, 1, 1 << 20).read(flag.value))
-    fail(ErrorCode::usage, "--{} is invalid: {}; use {}", flag.name, flag.value, *wanted);
+    reject("--{} is invalid: {}; use {}", flag.name, flag.value, *wanted);
   return number;
 }
 
@@ -75,13 +75,12 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
                  std::optional<CurrentRanks> here, const JobBuilder& build)
     : given_(std::move(given)), profile_(&profile), here_(std::move(here)) {
   const auto world = taken(given_, "world");
-  if (!world && !here_) fail(ErrorCode::usage, "--world is missing; add the number of ranks, such as --world 64");
+  if (!world && !here_) reject("--world is missing; add the number of ranks, such as --world 64");
   world_ = here_ ? static_cast<int>(here_->nodes.size()) : number_of(*world);
   std::erase_if(given_, [](const GivenFlag& flag) { return traits_of(flag.name).plan == PlanRole::request; });
   const std::string* const batch = value_of(given_, "batch-size");
   if (batch == nullptr)
-    fail(ErrorCode::usage,
-         "--batch-size is missing; add the samples per step of all plans, such as --batch-size {}", 8 * world_);
+    reject("--batch-size is missing; add the samples per step of all plans, such as --batch-size {}", 8 * world_);
   batch_size_ = number_of({"batch-size", *batch});
   const auto node_size = taken(given_, "node-size");
   const bool counted = node_size && node_size->value != "0";  // instead of the actual nodes
@@ -92,8 +91,8 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
     node_size_ = here_ ? largest_node(here_->nodes) : std::min(default_node_size, world_);
   const auto device = taken(given_, "device");
   if (device && device->value.starts_with("cuda") != profile.gpu)
-    fail(ErrorCode::usage, "--device {} does not match profile {}, which is for {}; remove --device", device->value,
-         profile.name, profile.gpu ? "GPUs" : "CPUs");
+    reject("--device {} does not match profile {}, which is for {}; remove --device", device->value, profile.name,
+           profile.gpu ? "GPUs" : "CPUs");
   std::erase_if(given_, [&](const GivenFlag& flag) {
     const bool on_gpu = traits_of(flag.name).plan == PlanRole::gpu;
     if (on_gpu && profile.gpu) device_flags_.push_back(flag);
@@ -121,10 +120,10 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   if (!layers_per_stage_.empty() && !is_given("g-inter")) {
     const auto chunks = static_cast<std::size_t>(chunks_per_rank_);
     if (layers_per_stage_.size() % chunks != 0)
-      fail(ErrorCode::usage,
-           "--layers-per-stage {} has {} numbers, not a multiple of --chunks-per-rank {}; use --g-inter times "
-           "--chunks-per-rank numbers",
-           fmt::join(layers_per_stage_, ","), layers_per_stage_.size(), chunks);
+      reject(
+          "--layers-per-stage {} has {} numbers, not a multiple of --chunks-per-rank {}; use --g-inter times "
+          "--chunks-per-rank numbers",
+          fmt::join(layers_per_stage_, ","), layers_per_stage_.size(), chunks);
     given_.push_back({"g-inter", std::to_string(layers_per_stage_.size() / chunks)});
   }
   classify_layers();

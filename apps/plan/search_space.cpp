@@ -276,10 +276,10 @@ class Enumeration {
                            static_cast<std::size_t>(options_->slices));
     std::vector<std::string> reasons;
     for (const auto& [why, count] : space_.left_out) reasons.push_back(fmt::format("{} ({})", why, count));
-    fail(ErrorCode::usage,
-         "no grid of {} ranks is possible: {}; use a --batch-size that is a multiple of {}, or another number of "
-         "ranks",
-         world, fmt::join(reasons, "; "), world);
+    reject(
+        "no grid of {} ranks is possible: {}; use a --batch-size that is a multiple of {}, or another number of "
+        "ranks",
+        world, fmt::join(reasons, "; "), world);
   }
 
   const SpaceOptions* options_;

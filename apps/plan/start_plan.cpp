@@ -62,12 +62,12 @@ std::string profile_name(const std::vector<GivenFlag>& given, const CurrentMachi
     name = tools.find_profile(subject);
   }
   if (!name)
-    fail(ErrorCode::usage, "--plan auto: no profile of these machines{}; {}",
-         named != nullptr ? " (--profile none)" : "", how_to_measure(ranks));
+    reject("--plan auto: no profile of these machines{}; {}", named != nullptr ? " (--profile none)" : "",
+           how_to_measure(ranks));
   const auto shipped = runtime::shipped_profiles();
   if (std::ranges::find(shipped, *name) == shipped.end() && !fs::exists(*name))
-    fail(ErrorCode::usage, "--profile is neither a file nor a shipped profile ({}): {}; {} --write-profile {}",
-         fmt::join(shipped, ", "), *name, how_to_measure(ranks), *name);
+    reject("--profile is neither a file nor a shipped profile ({}): {}; {} --write-profile {}",
+           fmt::join(shipped, ", "), *name, how_to_measure(ranks), *name);
   return *name;
 }
 
@@ -76,16 +76,16 @@ void check_profile(const MachineProfile& profile, const std::string& path, const
                    const CurrentMachines& here) {
   const std::string* device = value_of(given, "device");
   if (on_gpu(given) != profile.gpu)
-    fail(ErrorCode::usage, "--profile {} is for {}, but --device is {}; use {}a profile of these machines", path,
-         profile.gpu ? "GPUs" : "CPUs", device == nullptr ? "cpu" : *device,
-         profile.gpu && runtime::with_cuda ? "--device cuda, or " : "");
+    reject("--profile {} is for {}, but --device is {}; use {}a profile of these machines", path,
+           profile.gpu ? "GPUs" : "CPUs", device == nullptr ? "cpu" : *device,
+           profile.gpu && runtime::with_cuda ? "--device cuda, or " : "");
   std::map<int, int> ranks_of;
   bool shared = false;
   for (const int node : here.nodes) shared = ++ranks_of[node] > 1 || shared;
   const auto require = [&](const runtime::Link& link, const char* where) {
     if (link.measured()) return;
-    fail(ErrorCode::usage, "--profile {} has no rates of links {}, which this job uses; {}", path, where,
-         how_to_measure(here.nodes.size()));
+    reject("--profile {} has no rates of links {}, which this job uses; {}", path, where,
+           how_to_measure(here.nodes.size()));
   };
   if (value_of(given, "world") != nullptr || value_of(given, "node-size") != nullptr) return;  // checked later
   if (shared) require(profile.links.intra_node, "inside a node");
@@ -123,7 +123,7 @@ std::vector<GivenFlag> changes_of(const std::vector<GivenFlag>& given, std::vect
     fail(ErrorCode::memory, "--plan auto: nothing fits {} ranks: {} (closest of {} candidates: {}); {}",
          context.world, ranking.closest->lacks, ranking.candidates, ranking.closest->candidate.text(), remedies);
   if (const auto why = none_runs(ranking))
-    fail(ErrorCode::usage, "--plan auto: {}; use other values or fewer flags, or remove --plan", *why);
+    reject("--plan auto: {}; use other values or fewer flags, or remove --plan", *why);
   fail(ErrorCode::memory, "--plan auto: none of {} simulated candidates fits the memory of {} ranks; {}",
        ranking.candidates, context.world, remedies);
 }
@@ -186,8 +186,7 @@ CurrentMachines current_machines(MpiSession& session, const std::vector<GivenFla
 StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines& here, const PlanTools& tools,
                      const JobBuilder& build) {
   const auto began = std::chrono::steady_clock::now();
-  if (is(given, "eval-only", "on"))
-    fail(ErrorCode::usage, "--plan auto cannot be combined with --eval-only; remove --plan");
+  if (is(given, "eval-only", "on")) reject("--plan auto cannot be combined with --eval-only; remove --plan");
   const std::string name = profile_name(given, here, tools);
   MachineProfile profile = tools.read_profile(name);
   check_profile(profile, name, given, here);
@@ -252,8 +251,7 @@ std::optional<StartPlan> plan_start(MpiSession& session, const std::vector<Given
   if (session.smallest(asked ? 1 : 0) == 0) {
     on_all_ranks(session, [&] {
       if (asked)
-        fail(
-            ErrorCode::usage,
+        reject(
             "options differ between ranks: only some have --plan auto; use the same flags and the same --config on "
             "every rank");
     });

@@ -60,8 +60,8 @@ void expect_keys_and_values(const std::string& lines, const std::string& path) {
     if (first == std::string::npos || line.find('=') != std::string::npos) continue;
     const auto last = line.find_last_not_of(blanks);
     if (line[first] == '[' && line[last] == ']') continue;
-    fail(ErrorCode::usage, "--config {}: line {} is not key = value: '{}'; start comments with #", path, number,
-         line.substr(first, last - first + 1));
+    reject("--config {}: line {} is not key = value: '{}'; start comments with #", path, number,
+           line.substr(first, last - first + 1));
   }
 }
 
@@ -114,8 +114,7 @@ void OptionTable::read_values() {
     const bool alone = declared.text == "on" || declared.text == "off";
     if (declared.option.binding.names_concern && !alone) declared.text = find_concern(facts(), declared.text);
     if (const auto wanted = declared.option.binding.read(declared.text))
-      fail(ErrorCode::usage, "{} is invalid: {}; use {}", declared.origin,
-           declared.text.empty() ? "''" : declared.text, *wanted);
+      reject("{} is invalid: {}; use {}", declared.origin, declared.text.empty() ? "''" : declared.text, *wanted);
   }
 }
 
@@ -152,53 +151,50 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
         continue;
       }
       if (found.unregistered)
-        fail(ErrorCode::usage, "unknown flag {}: {}", found.original_tokens.at(0),
-             advice(found.original_tokens.at(0)));
+        reject("unknown flag {}: {}", found.original_tokens.at(0), advice(found.original_tokens.at(0)));
       if (found.position_key >= 0 && rest_ != nullptr) {
         rest_->insert(rest_->end(), found.value.begin(), found.value.end());
         continue;
       }
       if (found.position_key >= 0)
-        fail(ErrorCode::usage, "unexpected argument '{}': no flag stands before it; --help lists the flags",
-             found.original_tokens.at(0));
+        reject("unexpected argument '{}': no flag stands before it; --help lists the flags",
+               found.original_tokens.at(0));
       set(found.string_key, found.value.empty() ? "on" : found.value.at(0), "--" + found.string_key, true);
       asking = at(found.string_key).option.binding.names_concern ? at_concern() : nullptr;
     }
   } catch (const po::error& error) {
-    fail(ErrorCode::usage, "{}; --help lists the flags", error.what());
+    reject("{}; --help lists the flags", error.what());
   }
 }
 
 void OptionTable::read_file(const std::string& path) {
   std::ifstream file(path);
   if (!file || file.peek() == std::ifstream::traits_type::eof())
-    fail(ErrorCode::usage, "--config {}: the file cannot be read or is empty", path);
+    reject("--config {}: the file cannot be read or is empty", path);
   const std::string lines{std::istreambuf_iterator<char>(file), {}};
   if (const auto zero = lines.find('\0'); zero != std::string::npos)
-    fail(ErrorCode::usage, "--config {}: zero byte at offset {}; use a text file", path, zero);
+    reject("--config {}: zero byte at offset {}; use a text file", path, zero);
   expect_keys_and_values(lines, path);
   std::istringstream text(lines);
   try {
     const auto parsed = po::parse_config_file(text, po::options_description(), true);
     for (const auto& found : parsed.options) {
       if (found.string_key == "config")
-        fail(ErrorCode::usage, "key 'config' in {}: config files cannot be nested; put all keys into one file",
-             path);
+        reject("key 'config' in {}: config files cannot be nested; put all keys into one file", path);
       if (find(found.string_key) == nullptr)
-        fail(ErrorCode::usage, "unknown key '{}' in {}: {}", found.string_key, path,
-             advice_for_key(found.string_key));
+        reject("unknown key '{}' in {}: {}", found.string_key, path, advice_for_key(found.string_key));
       set(found.string_key, without_quotes(found.value.at(0)), fmt::format("{} in {}", found.string_key, path),
           false);
     }
   } catch (const po::error& error) {
-    fail(ErrorCode::usage, "--config {}: {}", path, error.what());
+    reject("--config {}: {}", path, error.what());
   }
 }
 
 void OptionTable::set(std::string_view name, std::string text, std::string origin, bool wins) {
   for (auto& declared : options_) {
     if (declared.option.name != name) continue;
-    if (declared.origin == origin) fail(ErrorCode::usage, "{} is given twice; remove one occurrence", origin);
+    if (declared.origin == origin) reject("{} is given twice; remove one occurrence", origin);
     if (!wins && !declared.origin.empty()) return;
     declared.text = std::move(text);
     declared.origin = std::move(origin);

@@ -28,6 +28,12 @@
 
 namespace ranvier::apps {
 
+/// Throws ErrorCode::usage. `text` names flag, value and remedy.
+template <typename... Args>
+[[noreturn]] void reject(fmt::format_string<Args...> text, Args&&... args) {
+  fail(ErrorCode::usage, text, std::forward<Args>(args)...);
+}
+
 /// Conversions between a field and its text.
 struct OptionBinding {
   /// Sets the field. If `text` is invalid, returns a description of valid values ("a whole number from 1 to 8").

@@ -88,7 +88,7 @@ RunPaths run_paths(const std::string& given) {
     paths.metrics = fs::path(given) / "metrics.jsonl";
     if (fs::is_regular_file(fs::path(given) / "trace.json", unknown)) paths.trace = fs::path(given) / "trace.json";
     if (!fs::is_regular_file(paths.metrics, unknown))
-      fail(ErrorCode::usage, "{} has no metrics.jsonl; use the --metrics file of ranvier-train", given);
+      reject("{} has no metrics.jsonl; use the --metrics file of ranvier-train", given);
     return paths;
   }
   paths.metrics = given;
@@ -99,8 +99,7 @@ RunPaths run_paths(const std::string& given) {
   }
   for (const fs::path& path : {paths.metrics, paths.trace}) {
     if (!path.empty() && !fs::is_regular_file(path, unknown))
-      fail(ErrorCode::usage, "run file not found: {}; use a --metrics file of ranvier-train, or METRICS,TRACE",
-           path.string());
+      reject("run file not found: {}; use a --metrics file of ranvier-train, or METRICS,TRACE", path.string());
   }
   if (paths.trace.empty() && is_trace(paths.metrics)) std::swap(paths.metrics, paths.trace);
   return paths;

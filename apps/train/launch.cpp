@@ -55,8 +55,7 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
     }
   }
   on_all_ranks(session, [&] {
-    fail(ErrorCode::usage,
-         "options differ between ranks, first in {}; use the same flags and --config on all ranks", difference);
+    reject("options differ between ranks, first in {}; use the same flags and --config on all ranks", difference);
   });
 }
 
@@ -66,10 +65,10 @@ void check_world(const MpiSession& session, const TrainOptions& options) {
   const int launched = runtime::launched_ranks();
   if (options.run.request != Request::train || options.run.separate_ranks || session.ranks() > 1 || launched == 1)
     return;
-  fail(ErrorCode::usage,
-       "ranks are not connected: the launcher started {}, but {} found 1; use the mpirun of that MPI, or srun "
-       "--mpi=pmix (--separate-ranks trains them separately)",
-       launched, runtime::mpi_library());
+  reject(
+      "ranks are not connected: the launcher started {}, but {} found 1; use the mpirun of that MPI, or srun "
+      "--mpi=pmix (--separate-ranks trains them separately)",
+      launched, runtime::mpi_library());
 }
 
 /// Prints the error of this rank and ends all ranks. Destroys nothing: messages and devices may use the memory until

@@ -137,10 +137,10 @@ ProfileOfRun profile_of_run(const TrainOptions& options, const ProfileSearchPath
   const auto read = [&](const std::string& name) {
     runtime::MachineProfile profile = runtime::read_machine_profile(name);
     if (profile.gpu != gpu)
-      fail(ErrorCode::usage,
-           "--profile {} describes {}, but this run computes on {}; use a profile of these machines (ranvier-bench "
-           "profile) or --profile none",
-           name, profile.gpu ? "GPUs" : "CPUs", gpu ? "a GPU" : "a CPU");
+      reject(
+          "--profile {} describes {}, but this run computes on {}; use a profile of these machines (ranvier-bench "
+          "profile) or --profile none",
+          name, profile.gpu ? "GPUs" : "CPUs", gpu ? "a GPU" : "a CPU");
     return profile;
   };
   if (options.run.profile == no_profile) return {};

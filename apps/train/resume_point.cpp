@@ -76,10 +76,10 @@ void ResumePoint::prepare_folder() {
                                      options.folder, mine.leftovers(), mine.leftovers() > 1 ? "s" : ""));
     if (options.resumes()) return;
     if (const auto there = mine.list(); !there.empty())
-      fail(ErrorCode::usage,
-           "--checkpoint {} has checkpoints of an earlier run, the newest of step {}; add --resume auto or use "
-           "another folder",
-           options.folder, there.back().step);
+      reject(
+          "--checkpoint {} has checkpoints of an earlier run, the newest of step {}; add --resume auto or use "
+          "another folder",
+          options.folder, there.back().step);
   });
   on_all_ranks(run_.session, [&] {
     std::ifstream lock(folder / "lock");
