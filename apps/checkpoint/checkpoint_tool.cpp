@@ -105,7 +105,6 @@ Manual checkpoint_manual() {
       .program = "ranvier-checkpoint",
       .summary =
           "inspects, verifies, exports and prunes checkpoints of ranvier-train, also while a job writes them",
-      .forms = {},
       .status_1 = "diff found differences",
       .options = declare(options).facts(),
       .arguments = PathKind::any};

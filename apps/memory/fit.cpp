@@ -116,7 +116,7 @@ std::string largest_part(const RankPlan& stage) {
 
 FitResult verdict(const TrainerOptions& options, std::span<const RankPlan> stages, const JobCapacity& capacity) {
   const MemoryNeeds needs = memory_needs(stages, options, capacity);
-  FitResult result{.fits = fit(needs, capacity), .states_fit = fit(needs, without_saving(capacity)), .text = {}};
+  FitResult result{.fits = fit(needs, capacity), .states_fit = fit(needs, without_saving(capacity))};
   const auto line = [&](const char* where, std::size_t needed, std::optional<std::size_t> there,
                         const char* unknown) {
     const bool fits = !there || needed <= *there;

@@ -326,14 +326,10 @@ TrainTable declare(AskedOptions& asked) {
   table.add({Effect::bits, "device-memory", "SIZE", "Device memory that each rank may use, as in 512MiB",
              bytes(device_options.memory_bytes), "the machine's", true});
   table.add(
-      {Effect::rounding,
-       "threads",
-       "N",
+      {Effect::rounding, "threads", "N",
        "Compute threads per rank; 0: the cores that affinity and CPU quotas allow, divided among the ranks "
        "of the node",
-       whole(device_options.threads, 0, 4096),
-       {},
-       true},
+       whole(device_options.threads, 0, 4096), "", true},
       {.usual = true,
        .plan = PlanRole::machine,
        .unused = unused_if([&asked] { return asked.options.device.device == DeviceFlag::cuda; }, "on a GPU")});
@@ -384,13 +380,8 @@ TrainTable declare(AskedOptions& asked) {
   table.add({Effect::run, "separate-ranks", "",
              "Let processes train separately if MPI does not connect them, instead of an error",
              switch_on(run.separate_ranks)});
-  table.add({Effect::run,
-             "config",
-             "FILE",
-             "Read options from lines of key = value; flags have precedence",
-             text(run.config),
-             {},
-             true},
+  table.add({Effect::run, "config", "FILE", "Read options from lines of key = value; flags have precedence",
+             text(run.config), "", true},
             {.usual = true});
   table.add(
       {Effect::run, "dry-run", "", "Print configuration and memory needs, then stop", switch_on(asked.dry_run)},

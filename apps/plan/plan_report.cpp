@@ -254,9 +254,7 @@ BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context) {
   BarPlot plot{
       .title =
           fmt::format("{} ranks on {}, {}", context.world, context.profile->name, to_string(context.precision)),
-      .about = fmt::format("predicted {}s per second, best of {} candidates", context.item, ranking.candidates),
-      .series = {},
-      .groups = {}};
+      .about = fmt::format("predicted {}s per second, best of {} candidates", context.item, ranking.candidates)};
   for (const Ranked& ranked : ranking.best)
     plot.groups.push_back(
         {ranked.candidate.text(),
@@ -375,8 +373,7 @@ BarPlot cases_plot(const std::vector<Case>& cases) {
   const ReportContext& first = cases.front().context;
   BarPlot plot{.title = fmt::format("What if: {} ranks", first.world),
                .about = fmt::format("predicted {}s per second", first.item),
-               .series = {"best plan of this case", "best plan of the first case, unchanged"},
-               .groups = {}};
+               .series = {"best plan of this case", "best plan of the first case, unchanged"}};
   for (const Case& one : cases) {
     const auto bar = [&](const std::optional<Ranked>& ranked, int series, const char* none) {
       return ranked ? Bar{ranked->prediction.tokens_per_second, rate(ranked->prediction, one.context), series}

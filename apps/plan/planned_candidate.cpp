@@ -146,7 +146,6 @@ SpaceOptions Planner::space() const {
                        .apart = profile_->gpu,
                        .files = is_given("nvme") && profile_->disk > 0,
                        .nccl = profile_->gpu && device_.collectives != CollectiveBackend::plans,
-                       .given = {},
                        .start = here_ ? "mpirun -n" : "--world"};
   for (const GivenFlag& flag : given_) {
     options.given[flag.name] = flag.value;
@@ -302,13 +301,7 @@ void Planner::judge(PlannedCandidate& trial) const {
 
 PlannedCandidate Planner::plan(const Candidate& candidate) const {
   const TrainOptions options = options_of(candidate);
-  PlannedCandidate trial{.trainer = trainer_of(options),
-                         .plans = {},
-                         .needs = {},
-                         .kinds = {},
-                         .saved_activations = {},
-                         .lacks = {},
-                         .lacking = {}};
+  PlannedCandidate trial{.trainer = trainer_of(options)};
   trial.plans = plans_of(trial.trainer);
   judge(trial);
   while (!trial.fits && !options.shard.prefetch && trial.trainer.prefetch > 0) {

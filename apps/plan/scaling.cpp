@@ -68,7 +68,7 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
                            double price_per_hour, const runtime::CostModel& costs, const Predictor& predict,
                            const SearchLimits& limits, const std::optional<bool>& all_rows) {
   const Planner planner(flags, profile);
-  ScalingPoint point{.context = report_context(planner, price_per_hour), .best = {}, .why_none = {}, .shares = {}};
+  ScalingPoint point{.context = report_context(planner, price_per_hour)};
   actors::PredictionOptions how = usual_prediction(planner.world());
   if (all_rows) how.distinct_only = !*all_rows;
   check_links(planner);
@@ -131,13 +131,12 @@ BarPlot scaling_plot(const std::vector<ScalingPoint>& points) {
           fmt::format("predicted {}s per second and rank, {} samples per step, split by time; at the end: total "
                       "and bottleneck",
                       first.item, first.batch_size),
-      .series = {"computing", "messages", "waiting for other ranks' work"},
-      .groups = {}};
+      .series = {"computing", "messages", "waiting for other ranks' work"}};
   for (const ScalingPoint& point : points) {
     BarGroup& group = plot.groups.emplace_back();
     group.label = fmt::format("{}", point.context.world);
     if (!point.best) {
-      group.bars.push_back({.value = 0, .note = "no candidate", .series = 0, .parts = {}});
+      group.bars.push_back({.note = "no candidate"});
       continue;
     }
     group.label += ": " + point.best->candidate.text();

@@ -174,7 +174,6 @@ CurrentMachines current_machines(MpiSession& session, const std::vector<GivenFla
   const long long least = session.smallest(device);
   CurrentMachines here{.nodes = session.nodes(),
                        .threads = session.cores(),
-                       .device_bytes = {},
                        .host_bytes = static_cast<std::size_t>(session.smallest(host)),
                        .disk_bytes = static_cast<std::size_t>(session.smallest(disk))};
   if (least != unknown) here.device_bytes = static_cast<std::size_t>(least);
@@ -213,8 +212,7 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
   StartPlan plan{.candidate = best.candidate,
                  .batch_size = value_of(given, "batch-size") == nullptr ? planner.batch_size() : 0,
                  .prefetch = best.trial.trainer.prefetch,
-                 .flags = changes_of(given, best.config),
-                 .text = {}};
+                 .flags = changes_of(given, best.config)};
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
   // ranvier-train refuses --nvme if no state is stored there.
   const bool no_files = value_of(given, "nvme") != nullptr && !plan.candidate.may_have_files();

@@ -16,11 +16,11 @@ namespace ranvier::apps {
 
 /// Resources of a job's ranks: minima over the machines.
 struct CurrentMachines {
-  std::vector<int> nodes;                   ///< node of every rank
-  int threads = 1;                          ///< threads per rank, as in CurrentRanks
-  std::optional<std::size_t> device_bytes;  ///< device memory that a rank may plan; none: the profile's
-  std::size_t host_bytes = 0;               ///< host memory per node
-  std::size_t disk_bytes = 0;               ///< free bytes per node in the directories of --nvme
+  std::vector<int> nodes;                        ///< node of every rank
+  int threads = 1;                               ///< threads per rank, as in CurrentRanks
+  std::optional<std::size_t> device_bytes = {};  ///< device memory that a rank may plan; none: the profile's
+  std::size_t host_bytes = 0;                    ///< host memory per node
+  std::size_t disk_bytes = 0;                    ///< free bytes per node in the directories of --nvme
 };
 
 struct StartPlan {
@@ -28,7 +28,7 @@ struct StartPlan {
   int batch_size = 0;  ///< 0: the given value, or its default
   int prefetch = actors::TrainerOptions().prefetch;
   std::vector<GivenFlag> flags;  ///< flags with other values than given or by default; on rank 0
-  std::string text;              ///< printed lines: the candidate, its prediction, equivalent flags; on rank 0
+  std::string text = {};         ///< printed lines: the candidate, its prediction, equivalent flags; on rank 0
 
   /// Sets the chosen values as if their flags were given. `options`: as parsed, before resolve().
   void apply(TrainOptions& options) const;

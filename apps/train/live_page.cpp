@@ -71,7 +71,6 @@ LiveRun::About about_run(const TrainOptions& options, const Job& job, const JobP
                        .item = job.item,
                        .steps = plan.trainer.steps,
                        .grid = plan.trainer.grid,
-                       .stages = {},
                        .options = resolved(options)};
   for (const actors::RankPlan& stage : plan.stages) {
     LiveRun::Stage one;
