@@ -3,7 +3,6 @@
 #include "apps/program/agreement.hpp"
 
 #include <limits>
-#include <string>
 #include <vector>
 
 namespace ranvier::apps {

@@ -1,4 +1,4 @@
-#include "apps/plan/memory_advice.hpp"
+#include "apps/plan/start_plan.hpp"
 
 #include "apps/plan/plan_report.hpp"
 #include "runtime/base/error.hpp"
@@ -25,7 +25,7 @@ constexpr std::size_t max_lines = 5;
 constexpr std::size_t max_layers = 2048;  // larger models are not planned repeatedly for advice
 
 bool is_one_of(std::initializer_list<std::string_view> names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 /// Given flags of the job without those that save memory; values of others that a planner would search are stated.
@@ -126,8 +126,7 @@ std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks
     std::vector<std::pair<std::vector<std::string>, Candidate>> changes;  // changed flags
     for (const Candidate& candidate : make_space(space).candidates)
       changes.emplace_back(changed_flags(candidate, options, values), candidate);
-    std::stable_sort(changes.begin(), changes.end(),
-                     [](const auto& a, const auto& b) { return a.first.size() < b.first.size(); });
+    std::ranges::stable_sort(changes, [](const auto& a, const auto& b) { return a.first.size() < b.first.size(); });
     Trials trials(planner);
     std::string lines;
     std::size_t count = 0, fewest = 0;

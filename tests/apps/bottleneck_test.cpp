@@ -1,7 +1,7 @@
 // The text of a run's final summary: its bottleneck and its loss curve.
-#include "apps/train/bottleneck.hpp"
+#include "apps/train/report.hpp"
 
-#include "apps/view/text_plot.hpp"
+#include "apps/view/series.hpp"
 #include "models/families/gpt.hpp"
 #include "tests/words.hpp"
 

@@ -1,7 +1,7 @@
 #include "apps/program/manual.hpp"
 
 #include "apps/bench/bench_options.hpp"
-#include "apps/checkpoint/checkpoint_options.hpp"
+#include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/generate/generate_options.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/plan/plan_options.hpp"

@@ -1,4 +1,4 @@
-#include "apps/plan/memory_advice.hpp"
+#include "apps/plan/start_plan.hpp"
 
 #include "apps/files/train_job.hpp"
 #include "apps/memory/job_plan.hpp"
