@@ -2,12 +2,7 @@
 #include "apps/plan/plan_run.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/printed_errors.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -3,16 +3,10 @@
 #include "actors/predict/operation_count.hpp"
 #include "apps/program/text_table.hpp"
 #include "models/families/gpt.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstddef>
 #include <iterator>
-#include <sstream>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

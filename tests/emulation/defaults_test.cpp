@@ -1,12 +1,6 @@
 // Defaults of jobs on GPUs: their precision, and the data sheet that MFU refers to.
 #include "tests/apps/small_run.hpp"
-
-#include <doctest/doctest.h>
-
-#include <filesystem>
-#include <string>
-#include <tuple>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

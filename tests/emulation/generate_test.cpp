@@ -1,8 +1,7 @@
 // Text generation on the emulated GPU.
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

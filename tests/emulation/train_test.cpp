@@ -2,14 +2,7 @@
 // streams as on a real one.
 #include "runtime/device/cuda_build.hpp"
 #include "tests/apps/small_run.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace runtime = ranvier::runtime;
 using namespace ranvier::tests;
