@@ -6,22 +6,15 @@
 // One JSON line per pass. The first write allocates space on the disk and is not printed.
 #include "offload/file_tier.hpp"
 #include "offload/staging_pool.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/loop/asio_loop.hpp"
+#include "tests/bench/bench.hpp"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <functional>
 #include <sstream>
-#include <string>
-#include <string_view>
 
 using namespace ranvier;
+using namespace ranvier::bench;
 using namespace ranvier::runtime;
 using offload::FileTier;
 using offload::StagingPool;
@@ -35,7 +28,7 @@ constexpr std::size_t transfers_at_a_time = 8;
 double seconds_of_pass(AsioLoop& loop, StagingPool& pool, std::size_t transfers,
                        const std::function<void(std::size_t transfer, std::size_t slot, Handler done)>& move) {
   std::size_t left = transfers;
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = bench::Clock::now();
   for (std::size_t transfer = 0; transfer < transfers; ++transfer) {
     pool.acquire([&, transfer](std::size_t slot) {
       move(transfer, slot, [&, slot] {
@@ -45,10 +38,10 @@ double seconds_of_pass(AsioLoop& loop, StagingPool& pool, std::size_t transfers,
     });
   }
   loop.run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return seconds_since(begin);
 }
 
-int run(int argc, char** argv) {
+void run(int argc, char** argv) {
   if (argc < 2) fail(ErrorCode::usage, "usage: file_bench DIR[,DIR…] [mebibytes [depth [repeats [how]]]]");
   const auto number = [&](int index, int otherwise) { return argc > index ? std::atoi(argv[index]) : otherwise; };
   offload::FileTierOptions options{.depth = number(3, 32)};
@@ -92,23 +85,16 @@ int run(int argc, char** argv) {
           });
       const double bytes = static_cast<double>(transfers * transfer_bytes);
       if (repeat != 0)
-        fmt::print(R"({{"bench":"file tier {}","mebibytes":{},"depth":{},"seconds":{:.3f},"mb_per_second":{:.0f},)"
-                   R"("tier":"{}"}})"
-                   "\n",
+        print_case(R"("bench":"file tier {}","mebibytes":{},"depth":{},"seconds":{:.3f},"mb_per_second":{:.0f},)"
+                   R"("tier":"{}")",
                    writes ? "write" : "read", transfers * transfer_bytes >> 20, options.depth, seconds,
                    bytes / seconds * 1e-6, tier.description());
     }
   }
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const Error& error) {
-    fmt::print(stderr, "file_bench: {}\n", error.what());
-    return 1;
-  }
+  return status_of("file_bench", [&] { run(argc, argv); });
 }
