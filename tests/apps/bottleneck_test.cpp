@@ -3,13 +3,8 @@
 
 #include "apps/view/series.hpp"
 #include "models/families/gpt.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <limits>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -2,10 +2,7 @@
 #include "actors/rank/rank_plan.hpp"
 #include "apps/options/option_effects.hpp"
 #include "tests/apps/train_flags.hpp"
-
-#include <doctest/doctest.h>
-
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -3,17 +3,8 @@
 #include "apps/memory/job_plan.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "tests/apps/train_flags.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <set>
-#include <sstream>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -5,24 +5,17 @@
 //
 // One JSON line per pass. The first write allocates space on the disk and is not printed.
 #include "offload/file_tier.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/device/slot_pool.hpp"
 #include "runtime/loop/asio_loop.hpp"
+#include "tests/bench/bench.hpp"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <functional>
 #include <span>
 #include <sstream>
-#include <string>
-#include <string_view>
 
 using namespace ranvier;
+using namespace ranvier::bench;
 using namespace ranvier::runtime;
 using offload::FileTier;
 
@@ -35,7 +28,7 @@ constexpr std::size_t transfers_at_a_time = 8;
 double seconds_of_pass(AsioLoop& loop, SlotPool& pool, std::size_t transfers,
                        const std::function<void(std::size_t transfer, std::byte* slot, Handler done)>& move) {
   std::size_t left = transfers;
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = bench::Clock::now();
   for (std::size_t transfer = 0; transfer < transfers; ++transfer) {
     pool.when_free([&, transfer](const SlotPool::Slot& slot) {
       move(transfer, slot.data(), [&, slot] {
@@ -46,10 +39,10 @@ double seconds_of_pass(AsioLoop& loop, SlotPool& pool, std::size_t transfers,
     });
   }
   loop.run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return seconds_since(begin);
 }
 
-int run(int argc, char** argv) {
+void run(int argc, char** argv) {
   if (argc < 2) fail(ErrorCode::usage, "usage: file_bench DIR[,DIR…] [mebibytes [depth [repeats [how]]]]");
   const auto number = [&](int index, int otherwise) { return argc > index ? std::atoi(argv[index]) : otherwise; };
   offload::FileTierOptions options{.depth = number(3, 32)};
@@ -93,23 +86,16 @@ int run(int argc, char** argv) {
           });
       const double bytes = static_cast<double>(transfers * transfer_bytes);
       if (repeat != 0)
-        fmt::print(R"({{"bench":"file tier {}","mebibytes":{},"depth":{},"seconds":{:.3f},"mb_per_second":{:.0f},)"
-                   R"("tier":"{}"}})"
-                   "\n",
+        print_case(R"("bench":"file tier {}","mebibytes":{},"depth":{},"seconds":{:.3f},"mb_per_second":{:.0f},)"
+                   R"("tier":"{}")",
                    writes ? "write" : "read", transfers * transfer_bytes >> 20, options.depth, seconds,
                    bytes / seconds * 1e-6, tier.description());
     }
   }
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const Error& error) {
-    fmt::print(stderr, "file_bench: {}\n", error.what());
-    return 1;
-  }
+  return status_of("file_bench", [&] { run(argc, argv); });
 }

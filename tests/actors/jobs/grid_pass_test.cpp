@@ -5,13 +5,7 @@
 #include "models/text/question_source.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/models/small_choices.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <memory>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;
