@@ -137,7 +137,8 @@ class Tiers {
   };
   struct Staged;
 
-  void move_file(IoKind kind, Region region, std::size_t offset, std::span<std::byte> memory, runtime::Handler done);
+  void move_file(IoKind kind, Region region, std::size_t offset, std::span<std::byte> memory,
+                 runtime::Handler done);
   void copy_runs(IoKind kind, TierRegion region, std::size_t offset, const StridedLayout& runs,
                  runtime::Handler done);
   void stage(IoKind kind, TierRegion region, std::size_t offset, StridedLayout runs, runtime::Handler done);

@@ -123,7 +123,8 @@ void StateRecords::fetch_weights(const Bucket& bucket, std::size_t slot_index, c
 
 void StateRecords::store(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
   if (stays()) return done();
-  move(IoKind::write, bucket, to, 0, slot(slot_index).first(layouts_[bucket.unit].record_bytes(bucket.index)), done);
+  move(IoKind::write, bucket, to, 0, slot(slot_index).first(layouts_[bucket.unit].record_bytes(bucket.index)),
+       done);
 }
 
 void StateRecords::commit(const Bucket& bucket) { flipped_[bucket.unit][bucket.index].flip(); }
@@ -278,7 +279,8 @@ void StateRecords::access_record(Access access, std::size_t which) {
   const auto copy_and_go_on = [=, this, access = std::move(access)] {
     auto* state = reinterpret_cast<float*>(blocks.data() + (first - first_block));
     if (!access.writes) return copy(access, state, count, go_on);
-    copy(access, state, count, [=, this] { move(IoKind::write, bucket, Copy::counts, first_block, blocks, go_on); });
+    copy(access, state, count,
+         [=, this] { move(IoKind::write, bucket, Copy::counts, first_block, blocks, go_on); });
   };
   if (!access.writes) return move(IoKind::read, bucket, Copy::counts, first_block, blocks, copy_and_go_on);
   // Blocks that are written completely need no fetch.

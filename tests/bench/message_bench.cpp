@@ -170,7 +170,8 @@ collectives::Executor::Operands ring_all_reduce(const Buffer& data, std::size_t 
   std::vector<collectives::RankSchedule> schedules;
   const collectives::Topology topology = collectives::Topology::regular(ranks, 1);
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    schedules.push_back(collectives::schedule_of(collectives::ring_all_reduce(topology, elements, chunks, chunk), me));
+    schedules.push_back(
+        collectives::schedule_of(collectives::ring_all_reduce(topology, elements, chunks, chunk), me));
   }
   collectives::Executor::Operands operands{
       .parts = {{data.data(),
