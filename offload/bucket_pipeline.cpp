@@ -2,7 +2,6 @@
 
 #include "runtime/base/error.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -38,7 +37,6 @@ struct BucketPipeline::State {
   const BucketPipelineOptions options;
   const BucketStages stages;
   std::vector<std::size_t> free_slots;
-  std::size_t max_slots = 0;
 
   // State of the running step.
   std::function<void(bool)> done;  // empty between steps
@@ -55,7 +53,6 @@ void BucketPipeline::State::fetch_ahead() {
     buckets[bucket].phase = Phase::fetching;
     buckets[bucket].slot = free_slots.back();
     free_slots.pop_back();
-    max_slots = std::max(max_slots, options.depth - free_slots.size());
     stages.fetch(pass_of(bucket), [this, bucket] {
       buckets[bucket].phase = Phase::fetched;
       if (is_skipped()) return drop(bucket);
@@ -136,7 +133,5 @@ void BucketPipeline::resolve(bool counts) {
   }
   state.finish_if_done();
 }
-
-std::size_t BucketPipeline::max_slots() const noexcept { return state_->max_slots; }
 
 }  // namespace ranvier::offload

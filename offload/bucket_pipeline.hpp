@@ -67,9 +67,6 @@ class BucketPipeline {
   /// committed ends when its running stages are done.
   void resolve(bool counts);
 
-  /// Maximum number of slots in use so far.
-  [[nodiscard]] std::size_t max_slots() const noexcept;
-
  private:
   struct State;
   std::unique_ptr<State> state_;

@@ -61,8 +61,8 @@ TierRegion TierPlan::reserve(TierKind kind, runtime::MemoryKind memory_kind, con
 
 void TierPlan::finish(const FileOptions& files, runtime::MemoryPlan& plan) {
   if (!uses(TierKind::nvme)) return;
-  staging_ = plan.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, "between device and files",
-                       staging_slot_bytes, staging_slots});
+  staging_ = runtime::SlotPool::plan(plan, {runtime::MemoryKind::workspace, runtime::MemorySpace::pinned,
+                                            "between device and files", staging_slot_bytes, staging_slots});
   if (!files.checksums) return;
   std::vector<std::size_t> sizes;
   for (const Item& item : items_) {
@@ -84,10 +84,10 @@ std::size_t TierPlan::bytes(TierKind kind) const noexcept {
 
 /// A transfer through the pool, slot by slot.
 struct Tiers::Staged {
+  IoKind kind = IoKind::read;
   Region region;
   std::size_t offset = 0;
   StridedLayout runs;
-  bool fetches = false;
   std::size_t missing = 0;  // unfinished slots
   runtime::Handler done;
 
@@ -106,7 +106,7 @@ struct Tiers::Staged {
 
 Tiers::Tiers(runtime::EventLoop& loop, runtime::Device& device, const TierPlan& plan, const FileOptions& files,
              const runtime::Arena& arena, int rank)
-    : loop_(&loop), host_addressable_(!device.apart()) {
+    : loop_(&loop), host_addressable_(!device.apart()), pool_(arena, plan.staging()) {
   if (plan.items().empty()) return;
   fetch_stream_ = device.make_stream("fetch", runtime::StreamWidth::one);
   store_stream_ = device.make_stream("store", runtime::StreamWidth::one);
@@ -117,9 +117,6 @@ Tiers::Tiers(runtime::EventLoop& loop, runtime::Device& device, const TierPlan& 
       files_ = std::make_unique<FileTier>(
           loop, FileTierOptions{.directories = files.directories, .rank = rank, .checksums = files.checksums});
     }
-    pool_ = std::make_unique<StagingPool>(loop, "between device and files", TierPlan::staging_slot_bytes,
-                                          TierPlan::staging_slots);
-    pool_->start(arena, plan.staging());
   }
   for (const TierPlan::Item& item : plan.items()) {
     Holding& place =
@@ -143,49 +140,33 @@ Tiers::~Tiers() {
   }
 }
 
-void Tiers::fetch_file(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
-  files_->fetch(region, offset, to,
-                loop_->ends({.part = "tiers", .text = "a read of a file", .patience = runtime::file_patience},
-                            *files_, std::move(done)));
+void Tiers::move_file(IoKind kind, Region region, std::size_t offset, std::span<std::byte> memory,
+                      runtime::Handler done) {
+  const bool reads = kind == IoKind::read;
+  done = loop_->ends({.part = "tiers",
+                      .text = reads ? "a read of a file" : "a write of a file",
+                      .patience = runtime::file_patience},
+                     *files_, std::move(done));
+  reads ? files_->fetch(region, offset, memory, std::move(done))
+        : files_->store(region, offset, memory, std::move(done));
 }
 
-void Tiers::store_file(Region region, std::size_t offset, std::span<const std::byte> from, runtime::Handler done) {
-  files_->store(region, offset, from,
-                loop_->ends({.part = "tiers", .text = "a write of a file", .patience = runtime::file_patience},
-                            *files_, std::move(done)));
-}
-
-void Tiers::fetch(TierRegion region, std::size_t offset, StridedLayout to, runtime::Handler done) {
+void Tiers::move(IoKind kind, TierRegion region, std::size_t offset, StridedLayout runs, runtime::Handler done) {
   const Holding& place = places_.at(region.index);
-  expect(offset % Tier::block_bytes == 0 && offset + bytes_of(to) <= place.bytes,
-         "fetch is out of range: {} bytes at {} of a region of {}", bytes_of(to), offset, place.bytes);
-  if (place.kind == TierKind::host) return copy_runs(region, offset, to, true, std::move(done));
+  expect(offset % Tier::block_bytes == 0 && offset + bytes_of(runs) <= place.bytes,
+         "{} is out of range: {} bytes at {} of a region of {}", kind == IoKind::read ? "fetch" : "store",
+         bytes_of(runs), offset, place.bytes);
+  if (place.kind == TierKind::host) return copy_runs(kind, region, offset, runs, std::move(done));
   done = traced(region, std::move(done));
-  if (direct(to)) return fetch_file(place.region, offset, to.front(), std::move(done));
-  stage(region, offset, std::move(to), true, std::move(done));
+  if (direct(runs)) return move_file(kind, place.region, offset, runs.front(), std::move(done));
+  stage(kind, region, offset, std::move(runs), std::move(done));
 }
 
-void Tiers::store(TierRegion region, std::size_t offset, StridedLayout from, runtime::Handler done) {
+void Tiers::move_on_host(IoKind kind, TierRegion region, std::size_t offset, std::span<std::byte> memory,
+                         runtime::Handler done) {
   const Holding& place = places_.at(region.index);
-  expect(offset % Tier::block_bytes == 0 && offset + bytes_of(from) <= place.bytes,
-         "store is out of range: {} bytes at {} of a region of {}", bytes_of(from), offset, place.bytes);
-  if (place.kind == TierKind::host) return copy_runs(region, offset, from, false, std::move(done));
-  done = traced(region, std::move(done));
-  if (direct(from)) return store_file(place.region, offset, from.front(), std::move(done));
-  stage(region, offset, std::move(from), false, std::move(done));
-}
-
-void Tiers::fetch_to_host(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
-  const Holding& place = places_.at(region.index);
-  if (place.kind == TierKind::host) return copy_runs(region, offset, {to}, true, std::move(done));
-  fetch_file(place.region, offset, to, traced(region, std::move(done)));
-}
-
-void Tiers::store_from_host(TierRegion region, std::size_t offset, std::span<std::byte> from,
-                            runtime::Handler done) {
-  const Holding& place = places_.at(region.index);
-  if (place.kind == TierKind::host) return copy_runs(region, offset, {from}, false, std::move(done));
-  store_file(place.region, offset, from, traced(region, std::move(done)));
+  if (place.kind == TierKind::host) return copy_runs(kind, region, offset, {memory}, std::move(done));
+  move_file(kind, place.region, offset, memory, traced(region, std::move(done)));
 }
 
 std::span<std::byte> Tiers::memory(TierRegion region) const {
@@ -207,8 +188,9 @@ bool Tiers::direct(const StridedLayout& runs) const {
          runs.front().size() % Tier::block_bytes == 0;
 }
 
-void Tiers::copy_runs(TierRegion region, std::size_t offset, const StridedLayout& runs, bool fetches,
+void Tiers::copy_runs(IoKind kind, TierRegion region, std::size_t offset, const StridedLayout& runs,
                       runtime::Handler done) {
+  const bool fetches = kind == IoKind::read;
   const runtime::StreamView stream = fetches ? *fetch_stream_ : *store_stream_;
   std::byte* there = places_[region.index].memory.data() + offset;
   for (std::size_t first = 0; first < runs.size();) {
@@ -226,28 +208,32 @@ void Tiers::copy_runs(TierRegion region, std::size_t offset, const StridedLayout
                     std::move(done));
 }
 
-void Tiers::stage(TierRegion region, std::size_t offset, StridedLayout runs, bool fetches, runtime::Handler done) {
+void Tiers::stage(IoKind kind, TierRegion region, std::size_t offset, StridedLayout runs, runtime::Handler done) {
   const std::size_t bytes = bytes_of(runs);
   const std::size_t slot_bytes = TierPlan::staging_slot_bytes;
   const std::size_t pieces = runtime::ceil_divide(bytes, slot_bytes);
   if (pieces == 0) return loop_->post(std::move(done));
   const auto staged = std::make_shared<Staged>(
-      Staged{places_[region.index].region, offset, std::move(runs), fetches, pieces, std::move(done)});
+      Staged{kind, places_[region.index].region, offset, std::move(runs), pieces, std::move(done)});
   for (std::size_t begin = 0; begin < bytes; begin += slot_bytes) {
     const std::size_t count = std::min(slot_bytes, bytes - begin);
-    pool_->acquire([this, staged, begin, count](std::size_t slot) { stage_piece(staged, begin, count, slot); });
+    pool_.when_free([this, staged, begin, count](const runtime::SlotPool::Slot& slot) {
+      loop_->post([this, staged, begin, count, slot] { stage_piece(staged, begin, count, slot); });
+    });
   }
 }
 
 void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin, std::size_t bytes,
-                        std::size_t slot) {
-  const std::span<std::byte> blocks = pool_->slot(slot).first(Tier::whole_blocks(bytes));
+                        const runtime::SlotPool::Slot& slot) {
+  const std::span<std::byte> blocks(slot.data(), Tier::whole_blocks(bytes));
   const auto over = [this, staged, slot] {
-    pool_->release(slot);
+    slot.release();
+    pool_.serve();
     if (--staged->missing == 0) std::exchange(staged->done, nullptr)();
   };
-  if (staged->fetches) {
-    return fetch_file(staged->region, staged->offset + begin, blocks, [this, staged, begin, bytes, blocks, over] {
+  const std::size_t offset = staged->offset + begin;
+  if (staged->kind == IoKind::read) {
+    return move_file(IoKind::read, staged->region, offset, blocks, [this, staged, begin, bytes, blocks, over] {
       staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
         runtime::copy(*fetch_stream_, run, blocks.data() + at, count);
       });
@@ -257,8 +243,8 @@ void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin
   staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
     runtime::copy(*store_stream_, blocks.data() + at, run, count);
   });
-  loop_->after_work(*store_stream_, {"tiers", "a copy before a write"}, [this, staged, begin, blocks, over] {
-    store_file(staged->region, staged->offset + begin, blocks, over);
+  loop_->after_work(*store_stream_, {"tiers", "a copy before a write"}, [this, staged, offset, blocks, over] {
+    move_file(IoKind::write, staged->region, offset, blocks, over);
   });
 }
 

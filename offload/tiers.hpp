@@ -8,9 +8,10 @@
 //   tiers.fetch(moments, 0, {to_device, bytes}, [] { … });
 #pragma once
 
-#include "offload/staging_pool.hpp"
+#include "offload/io_queue.hpp"
 #include "offload/tier.hpp"
 #include "runtime/device/device.hpp"
+#include "runtime/device/slot_pool.hpp"
 #include "runtime/trace/trace.hpp"
 
 #include <cstddef>
@@ -58,12 +59,14 @@ class TierPlan {
   [[nodiscard]] const std::vector<Item>& items() const noexcept { return items_; }
   [[nodiscard]] bool uses(TierKind kind) const noexcept;
   [[nodiscard]] std::size_t bytes(TierKind kind) const noexcept;
-  [[nodiscard]] runtime::MemoryId staging() const noexcept { return staging_; }
+  /// Slots of staging_slot_bytes between device and files; none if there are no files.
+  [[nodiscard]] const runtime::SlotPool::Plan& staging() const noexcept { return staging_; }
   [[nodiscard]] runtime::MemoryId checksums() const noexcept { return checksums_; }
 
  private:
   std::vector<Item> items_;
-  runtime::MemoryId staging_, checksums_;
+  runtime::SlotPool::Plan staging_;
+  runtime::MemoryId checksums_;
 };
 
 /// Bytes read from and written to files so far, in complete blocks.
@@ -85,27 +88,34 @@ class Tiers {
   /// Reads from `offset` of the region into device memory; calls `done` on the loop, after this returned. `offset` is a
   /// multiple of Tier::block_bytes; lengths and addresses are arbitrary: unaligned data passes through pinned slots.
   /// Several transfers may run unless they overlap.
-  void fetch(TierRegion region, std::size_t offset, StridedLayout to, runtime::Handler done);
+  void fetch(TierRegion region, std::size_t offset, StridedLayout to, runtime::Handler done) {
+    move(IoKind::read, region, offset, std::move(to), std::move(done));
+  }
   void fetch(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
     fetch(region, offset, StridedLayout{to}, std::move(done));
   }
   /// Writes device memory to the region; like fetch(). The data must not change until `done`. If the length is not a
   /// multiple of block_bytes, bytes up to the next block may change, so start records on blocks.
-  void store(TierRegion region, std::size_t offset, StridedLayout from, runtime::Handler done);
+  void store(TierRegion region, std::size_t offset, StridedLayout from, runtime::Handler done) {
+    move(IoKind::write, region, offset, std::move(from), std::move(done));
+  }
   void store(TierRegion region, std::size_t offset, std::span<std::byte> from, runtime::Handler done) {
     store(region, offset, StridedLayout{from}, std::move(done));
   }
+  /// fetch() or store().
+  void move(IoKind kind, TierRegion region, std::size_t offset, StridedLayout runs, runtime::Handler done);
 
   /// Reads complete blocks into block-aligned pinned memory: the first half of a fetch, for reading ahead.
-  void fetch_to_host(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done);
-
-  /// Writes complete blocks from block-aligned pinned memory.
-  void store_from_host(TierRegion region, std::size_t offset, std::span<std::byte> from, runtime::Handler done);
+  void fetch_to_host(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
+    move_on_host(IoKind::read, region, offset, to, std::move(done));
+  }
+  /// fetch_to_host(), or writes complete blocks from such memory.
+  void move_on_host(IoKind kind, TierRegion region, std::size_t offset, std::span<std::byte> memory,
+                    runtime::Handler done);
 
   /// Records spans of file transfers in `trace` from now on, which must outlive this.
   void record(runtime::Trace& trace) noexcept { trace_ = &trace; }
 
-  [[nodiscard]] TierKind kind(TierRegion region) const { return places_.at(region.index).kind; }
   /// Memory of a region in the host tier: host threads can use it without a copy.
   [[nodiscard]] std::span<std::byte> memory(TierRegion region) const;
 
@@ -127,12 +137,13 @@ class Tiers {
   };
   struct Staged;
 
-  void fetch_file(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done);
-  void store_file(Region region, std::size_t offset, std::span<const std::byte> from, runtime::Handler done);
-  void copy_runs(TierRegion region, std::size_t offset, const StridedLayout& runs, bool fetches,
+  void move_file(IoKind kind, Region region, std::size_t offset, std::span<std::byte> memory,
                  runtime::Handler done);
-  void stage(TierRegion region, std::size_t offset, StridedLayout runs, bool fetches, runtime::Handler done);
-  void stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin, std::size_t bytes, std::size_t slot);
+  void copy_runs(IoKind kind, TierRegion region, std::size_t offset, const StridedLayout& runs,
+                 runtime::Handler done);
+  void stage(IoKind kind, TierRegion region, std::size_t offset, StridedLayout runs, runtime::Handler done);
+  void stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin, std::size_t bytes,
+                   const runtime::SlotPool::Slot& slot);
   [[nodiscard]] bool direct(const StridedLayout& runs) const;
   /// Wraps `done` in a span that starts now.
   [[nodiscard]] runtime::Handler traced(TierRegion region, runtime::Handler done) const;
@@ -142,7 +153,7 @@ class Tiers {
   bool host_addressable_;  // the file system can access device memory
   std::unique_ptr<runtime::Stream> fetch_stream_, store_stream_;
   std::vector<Holding> places_;  // by region
-  std::unique_ptr<StagingPool> pool_;
+  runtime::SlotPool pool_;
   std::unique_ptr<Tier> files_;
 };
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -28,18 +29,30 @@
 #include <random>
 #include <set>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace ranvier::tests {
 
+/// A value as text; doctest prints the address of a `const char*`.
+template <typename Value>
+std::string printed(const Value& value) {
+  if constexpr (std::is_convertible_v<const Value&, std::string_view>) {
+    return std::string(std::string_view(value));
+  } else {
+    return doctest::toString(value).c_str();
+  }
+}
+
 template <typename... Values>
 std::string listed(const Values&... values) {
   std::string text;
-  ((text += (text.empty() ? "" : ", ") + std::string(doctest::toString(values).c_str())), ...);
+  ((text += (text.empty() ? "" : ", ") + printed(values)), ...);
   return text;
 }
 

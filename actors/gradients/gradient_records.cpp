@@ -11,6 +11,7 @@ namespace ranvier::actors {
 
 using collectives::Range;
 using offload::BucketLayout;
+using offload::IoKind;
 using offload::Tier;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
@@ -71,10 +72,6 @@ GradientRecords::GradientRecords(const RankContext& context, const ModelShare& s
 
 Range GradientRecords::range(std::size_t unit) const { return states_->all()[unit].gradients.front().range; }
 
-std::size_t GradientRecords::offset(std::size_t unit, const Stretch& stretch) const {
-  return layouts_[unit].record_offset(stretch.bucket) + stretch.begin * width_;
-}
-
 GradientRecords::Stretch GradientRecords::bucket(std::size_t unit, std::size_t bucket) const {
   return {bucket, 0, states_->all()[unit].cut.elements(range(unit), bucket)};
 }
@@ -124,7 +121,7 @@ void GradientRecords::start(std::size_t unit, std::size_t use) {
   call.missing = all.size();
   for (const Stretch& stretch : all) {
     slots_.when_free([this, part = StretchOfUse{unit, use, stretch}](const SlotPool::Slot& slot) {
-      move(part, slot.data(), true, [this, part, slot] { add(part, slot); });
+      move(IoKind::read, part, slot.data(), [this, part, slot] { add(part, slot); });
     });
   }
 }
@@ -132,18 +129,14 @@ void GradientRecords::start(std::size_t unit, std::size_t use) {
 /// Copies between the unit's buffer and the records, without conversion.
 void GradientRecords::move_records(std::size_t unit, std::size_t use) {
   Call& call = calls_[unit][use].front();
+  const IoKind kind = call.kind == Call::Kind::bring ? IoKind::read : IoKind::write;
   call.missing = layouts_[unit].buckets();
   for (std::size_t b = 0; b < layouts_[unit].buckets(); ++b) {
     offload::Tiers::StridedLayout runs;
     for (const Range& run : states_->all()[unit].cut.runs(range(unit), b))
       runs.emplace_back(call.place + run.begin * width_, run.count * width_);
     const auto done = [this, unit, use] { stretch_done(unit, use); };
-    const std::size_t at = layouts_[unit].record_offset(b);
-    if (call.kind == Call::Kind::bring) {
-      context_->tiers.fetch(plan_.regions[unit][use], at, std::move(runs), done);
-    } else {
-      context_->tiers.store(plan_.regions[unit][use], at, std::move(runs), done);
-    }
+    context_->tiers.move(kind, plan_.regions[unit][use], layouts_[unit].record_offset(b), std::move(runs), done);
   }
 }
 
@@ -156,7 +149,7 @@ void GradientRecords::add(const StretchOfUse& part, const SlotPool::Slot& slot) 
                part.stretch.elements(), {}, spread.runs);
   context_->loop.after_work(context_->reduce, {"gradients", "the addition to the sum of", unit.spec->name},
                             [this, part, slot] {
-                              move(part, slot.data(), false, [this, part, slot] {
+                              move(IoKind::write, part, slot.data(), [this, part, slot] {
                                 slot.release();
                                 stretch_done(part.unit, part.use);
                                 slots_.serve();
@@ -174,28 +167,25 @@ void GradientRecords::stretch_done(std::size_t unit, std::size_t use) {
 }
 
 /// Moves complete blocks, so that files need no staging; records end on a block.
-void GradientRecords::move(const StretchOfUse& part, std::byte* memory, bool fetches, runtime::Handler done) {
-  const std::span<std::byte> bytes(memory, Tier::whole_blocks(part.stretch.elements() * width_));
-  const offload::TierRegion region = plan_.regions[part.unit][part.use];
-  if (fetches) {
-    context_->tiers.fetch(region, offset(part.unit, part.stretch), bytes, std::move(done));
-  } else {
-    context_->tiers.store(region, offset(part.unit, part.stretch), bytes, std::move(done));
-  }
+void GradientRecords::move(IoKind kind, const StretchOfUse& part, std::byte* memory, runtime::Handler done) {
+  const auto& [bucket, begin, end] = part.stretch;
+  context_->tiers.move(kind, plan_.regions[part.unit][part.use],
+                       layouts_[part.unit].record_offset(bucket) + begin * width_,
+                       {{memory, Tier::whole_blocks((end - begin) * width_)}}, std::move(done));
 }
 
 void GradientRecords::fetch(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* to,
                             runtime::Handler done) {
   expect(calls_.at(unit).at(use).empty(), "gradients of {} are fetched while some are under way",
          states_->all()[unit].spec->name);
-  move({unit, use, stretch}, to, true, std::move(done));
+  move(IoKind::read, {unit, use, stretch}, to, std::move(done));
 }
 
 void GradientRecords::store(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* from,
                             runtime::Handler done) {
   expect(calls_.at(unit).at(use).empty(), "gradients of {} are stored while some are under way",
          states_->all()[unit].spec->name);
-  move({unit, use, stretch}, from, false, std::move(done));
+  move(IoKind::write, {unit, use, stretch}, from, std::move(done));
 }
 
 void GradientRecords::store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done) {

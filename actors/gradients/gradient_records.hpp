@@ -91,11 +91,10 @@ class GradientRecords final : public Actor {
   };
 
   [[nodiscard]] collectives::Range range(std::size_t unit) const;
-  [[nodiscard]] std::size_t offset(std::size_t unit, const Stretch& stretch) const;
   void call(std::size_t unit, std::size_t use, Call call);
   void start(std::size_t unit, std::size_t use);
   void move_records(std::size_t unit, std::size_t use);
-  void move(const StretchOfUse& part, std::byte* memory, bool fetches, runtime::Handler done);
+  void move(offload::IoKind kind, const StretchOfUse& part, std::byte* memory, runtime::Handler done);
   void add(const StretchOfUse& part, const runtime::SlotPool::Slot& slot);
   void stretch_done(std::size_t unit, std::size_t use);
 

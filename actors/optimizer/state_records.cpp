@@ -11,6 +11,7 @@ namespace ranvier::actors {
 
 using collectives::Range;
 using offload::BucketLayout;
+using offload::IoKind;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 
@@ -109,20 +110,21 @@ std::byte* StateRecords::record(const Bucket& bucket, std::size_t slot_index, Co
 
 void StateRecords::fetch(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
   if (stays() && to == Copy::counts) return done();
-  move(bucket, Copy::counts, 0, {record(bucket, slot_index, to), layouts_[bucket.unit].record_bytes(bucket.index)},
-       false, done);
+  move(IoKind::read, bucket, Copy::counts, 0,
+       {record(bucket, slot_index, to), layouts_[bucket.unit].record_bytes(bucket.index)}, done);
 }
 
 void StateRecords::fetch_weights(const Bucket& bucket, std::size_t slot_index, const runtime::Handler& done) {
   if (stays()) return done();
   const BucketLayout& layout = layouts_[bucket.unit];
   const std::size_t bytes = (layout.end(bucket.index) - layout.begin(bucket.index)) * sizeof(float);
-  move(bucket, Copy::counts, 0, slot(slot_index).first(offload::Tier::whole_blocks(bytes)), false, done);
+  move(IoKind::read, bucket, Copy::counts, 0, slot(slot_index).first(offload::Tier::whole_blocks(bytes)), done);
 }
 
 void StateRecords::store(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
   if (stays()) return done();
-  move(bucket, to, 0, slot(slot_index).first(layouts_[bucket.unit].record_bytes(bucket.index)), true, done);
+  move(IoKind::write, bucket, to, 0, slot(slot_index).first(layouts_[bucket.unit].record_bytes(bucket.index)),
+       done);
 }
 
 void StateRecords::commit(const Bucket& bucket) { flipped_[bucket.unit][bucket.index].flip(); }
@@ -245,17 +247,12 @@ void StateRecords::copy(const Access& access, float* state, std::size_t count, r
                             std::move(next));
 }
 
-void StateRecords::move(const Bucket& bucket, Copy copy, std::size_t offset, std::span<std::byte> memory,
-                        bool stores, const runtime::Handler& done) {
-  offload::Tiers& tiers = context_->tiers;
+void StateRecords::move(IoKind kind, const Bucket& bucket, Copy copy, std::size_t offset,
+                        std::span<std::byte> memory, const runtime::Handler& done) {
   const offload::TierRegion of_bucket = region(bucket, copy);
   const std::size_t at = layouts_[bucket.unit].record_offset(bucket.index) + offset;
-  const bool on_host = plan_.step == StepLocation::host;
-  if (stores) {
-    on_host ? tiers.store_from_host(of_bucket, at, memory, done) : tiers.store(of_bucket, at, memory, done);
-  } else {
-    on_host ? tiers.fetch_to_host(of_bucket, at, memory, done) : tiers.fetch(of_bucket, at, memory, done);
-  }
+  if (plan_.step == StepLocation::host) return context_->tiers.move_on_host(kind, of_bucket, at, memory, done);
+  context_->tiers.move(kind, of_bucket, at, {memory}, done);
 }
 
 /// Moves the elements in the record of the first one, up to the end of its finest shard; then the rest.
@@ -282,9 +279,10 @@ void StateRecords::access_record(Access access, std::size_t which) {
   const auto copy_and_go_on = [=, this, access = std::move(access)] {
     auto* state = reinterpret_cast<float*>(blocks.data() + (first - first_block));
     if (!access.writes) return copy(access, state, count, go_on);
-    copy(access, state, count, [=, this] { move(bucket, Copy::counts, first_block, blocks, true, go_on); });
+    copy(access, state, count,
+         [=, this] { move(IoKind::write, bucket, Copy::counts, first_block, blocks, go_on); });
   };
-  if (!access.writes) return move(bucket, Copy::counts, first_block, blocks, false, copy_and_go_on);
+  if (!access.writes) return move(IoKind::read, bucket, Copy::counts, first_block, blocks, copy_and_go_on);
   // Blocks that are written completely need no fetch.
   std::vector<std::size_t> partial;
   if (first != first_block) partial.push_back(first_block);
@@ -293,7 +291,7 @@ void StateRecords::access_record(Access access, std::size_t which) {
   if (partial.empty()) return copy_and_go_on();
   const auto one_there = runtime::last_of(partial.size(), copy_and_go_on);
   for (const std::size_t at : partial) {
-    move(bucket, Copy::counts, at, blocks.subspan(at - first_block, block), false, one_there);
+    move(IoKind::read, bucket, Copy::counts, at, blocks.subspan(at - first_block, block), one_there);
   }
 }
 

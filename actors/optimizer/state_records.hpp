@@ -109,7 +109,7 @@ class StateRecords {
   /// Memory of the bucket's record for the update.
   [[nodiscard]] std::byte* record(const Bucket& bucket, std::size_t slot, Copy to) const;
   /// Moves blocks of the bucket's record, starting at byte `offset` of the record.
-  void move(const Bucket& bucket, Copy copy, std::size_t offset, std::span<std::byte> memory, bool stores,
+  void move(offload::IoKind kind, const Bucket& bucket, Copy copy, std::size_t offset, std::span<std::byte> memory,
             const runtime::Handler& done);
 
   /// A transfer of elements of an array to or from host memory.

@@ -10,6 +10,7 @@
 namespace ranvier::actors {
 
 using collectives::Range;
+using offload::IoKind;
 using offload::Tier;
 using offload::Tiers;
 using runtime::MemoryKind;
@@ -168,7 +169,7 @@ void ParameterRecords::store(std::size_t unit, std::size_t bucket, std::byte* re
 }
 
 void ParameterRecords::store_from(Piece piece, std::byte* data, std::size_t first, runtime::Handler done) {
-  transfer(piece, data, first, false, std::move(done));
+  transfer(IoKind::write, piece, data, first, std::move(done));
 }
 
 ParameterRecords::Run ParameterRecords::run_from(Piece piece, std::size_t element) const {
@@ -213,7 +214,7 @@ StatePlace ParameterRecords::place(std::size_t unit, std::size_t begin) const {
 }
 
 /// Moves records between the region and the device.
-void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first, bool fetches,
+void ParameterRecords::transfer(IoKind kind, Piece piece, std::byte* data, std::size_t first,
                                 runtime::Handler done) {
   const BucketPartition& cut = states_->all()[piece.unit].cut;
   const UnitView& part = this->part(piece);
@@ -225,12 +226,7 @@ void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first,
     for (const Range& run : cut.runs(part.range, bucket)) {
       runs.emplace_back(data + (run.begin - first) * element, run.count * element);
     }
-    const std::size_t offset = layout(piece).record_offset(bucket);
-    if (fetches) {
-      context_->tiers.fetch(region(piece), offset, std::move(runs), all_done);
-    } else {
-      context_->tiers.store(region(piece), offset, std::move(runs), all_done);
-    }
+    context_->tiers.move(kind, region(piece), layout(piece).record_offset(bucket), std::move(runs), all_done);
   }
 }
 
@@ -239,7 +235,7 @@ void ParameterRecords::announce(Piece piece) {
 }
 
 void ParameterRecords::fetch(Piece piece, std::byte* whole, runtime::Handler done) {
-  if (!in_files(piece.unit)) return transfer(piece, whole, 0, true, std::move(done));
+  if (!in_files(piece.unit)) return transfer(IoKind::read, piece, whole, 0, std::move(done));
   const auto next = std::find_if(readings_.begin(), readings_.end(),
                                  [](const auto& reading) { return reading->whole == nullptr; });
   expect(next != readings_.end() && (*next)->piece == piece, "unit {} is fetched where another one was announced",

@@ -117,7 +117,7 @@ class ParameterRecords final : public Actor {
   void for_runs(Piece piece, F&& f) const;
   /// Adds the shard's ranges in unit order; `image`: bytes of its region.
   void add_ranges(Piece piece, const std::byte* image, std::vector<runtime::ConstBytes>& ranges) const;
-  void transfer(Piece piece, std::byte* data, std::size_t first, bool fetches, runtime::Handler done);
+  void transfer(offload::IoKind kind, Piece piece, std::byte* data, std::size_t first, runtime::Handler done);
   void load_next(std::size_t unit);
   /// Offset of an element in the region, and the number of contiguous elements.
   struct Run {

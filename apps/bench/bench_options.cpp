@@ -18,7 +18,7 @@ constexpr Collective all_collectives[] = {Collective::all_gather, Collective::re
 
 bool has(Collective collective, std::string_view name) {
   const auto all = collectives::algorithms(collective);
-  return name == by_mpi || std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+  return name == by_mpi || std::ranges::any_of(all, [&](const auto& each) { return each.name == name; });
 }
 
 /// Every algorithm of some collective, and MPI.
@@ -27,7 +27,7 @@ std::vector<std::string> known_algorithms() {
   for (const Collective collective : all_collectives) {
     for (const auto& algorithm : collectives::algorithms(collective)) {
       const std::string name(algorithm.name);
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
   }
   names.emplace_back(by_mpi);
@@ -51,7 +51,7 @@ OptionBinding algorithm_names(std::vector<std::string>& field) {
   return list<std::string>(
       field, fmt::format("some of {}, separated by commas", fmt::join(known, ", ")),
       [known](const std::string& text) {
-        const bool is_known = std::find(known.begin(), known.end(), text) != known.end();
+        const bool is_known = std::ranges::find(known, text) != known.end();
         return is_known ? std::optional(text) : std::nullopt;
       },
       std::identity(), known);
@@ -121,24 +121,22 @@ OptionTable declare(BenchOptions& options) {
 /// Refuses flags of profiles without `profile`, and flags of links and collectives with it.
 void check_profile(const BenchOptions& options, const OptionTable& table) {
   if (options.profiles() && options.words != std::vector<std::string>{"profile"}) {
-    fail(ErrorCode::usage,
-         "unknown command: '{}'; the only command is 'profile'; without a command, ranvier-bench measures links "
-         "and collectives",
-         fmt::join(options.words, " "));
+    reject(
+        "unknown command: '{}'; the only command is 'profile'; without a command, ranvier-bench measures links "
+        "and collectives",
+        fmt::join(options.words, " "));
   }
   if (options.profiles()) {
     for (const char* flag : {"write-links", "links", "collectives"}) {
       if (!table.given(flag)) continue;
-      fail(ErrorCode::usage,
-           "--{0} does not apply to ranvier-bench profile, which always measures links; remove --{0}", flag);
+      reject("--{0} does not apply to ranvier-bench profile, which always measures links; remove --{0}", flag);
     }
     if (options.threads > 0 && options.device == DeviceFlag::cuda)
-      fail(ErrorCode::usage, "--threads {} applies to CPUs, but --device is cuda; remove --threads",
-           options.threads);
+      reject("--threads {} applies to CPUs, but --device is cuda; remove --threads", options.threads);
   } else {
     for (const char* flag : {"write-profile", "name", "threads", "nvme"}) {
       if (!table.given(flag)) continue;
-      fail(ErrorCode::usage, "--{} applies to profiles only; use ranvier-bench profile --{}", flag, flag);
+      reject("--{} applies to profiles only; use ranvier-bench profile --{}", flag, flag);
     }
   }
 }
@@ -161,28 +159,27 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
   check_profile(options, table);
   for (const char* flag : {"algorithms", "sizes", "chunk-size", "depth", "repeat", "links"}) {
     if (!table.given(flag) || !options.collectives.empty()) continue;
-    fail(ErrorCode::usage, "--{} has no effect without collectives; add --collectives all-gather", flag);
+    reject("--{} has no effect without collectives; add --collectives all-gather", flag);
   }
-  const auto named_mpi = std::find(options.algorithms.begin(), options.algorithms.end(), by_mpi);
+  const auto named_mpi = std::ranges::find(options.algorithms, by_mpi);
   if (options.device == DeviceFlag::cuda && named_mpi != options.algorithms.end()) {
-    fail(ErrorCode::usage,
-         "--algorithms mpi needs memory that the host can access and cannot be combined with --device cuda; remove "
-         "one of the flags");
+    reject(
+        "--algorithms mpi needs memory that the host can access and cannot be combined with --device cuda; remove "
+        "one of the flags");
   }
   if (options.device == DeviceFlag::inline_) {
-    fail(ErrorCode::usage,
-         "--device inline is not supported, since its computation overlaps no messages; use --device cpu or cuda");
+    reject(
+        "--device inline is not supported, since its computation overlaps no messages; use --device cpu or cuda");
   }
   if (!options.links.empty() && !options.write_links.empty()) {
-    fail(ErrorCode::usage, "--links {} cannot be combined with --write-links {}; remove one of the flags",
-         options.links, options.write_links);
+    reject("--links {} cannot be combined with --write-links {}; remove one of the flags", options.links,
+           options.write_links);
   }
   for (const std::string& name : options.algorithms) {
     const auto& asked = options.collectives;
-    if (std::any_of(asked.begin(), asked.end(), [&](Collective collective) { return has(collective, name); }))
-      continue;
-    fail(ErrorCode::usage, "--algorithms {} is not an algorithm of {}; use one of {}", name,
-         to_string(asked.front()), fmt::join(BenchOptions{}.algorithms_of(asked.front()), ", "));
+    if (std::ranges::any_of(asked, [&](Collective collective) { return has(collective, name); })) continue;
+    reject("--algorithms {} is not an algorithm of {}; use one of {}", name, to_string(asked.front()),
+           fmt::join(BenchOptions{}.algorithms_of(asked.front()), ", "));
   }
   if (!options.links.empty()) options.given_links = collectives::read_links(options.links);
   return options;

@@ -41,8 +41,7 @@ class CollectiveBench {
         me_(team_.index_of(rank.session().rank())),
         nodes_(std::set<int>(node_of.begin(), node_of.end()).size()),
         mpi_(rank.session(), rank.loop(), team_, me_, team_.members),
-        data_(rank.allocate(sizeof(float) *
-                            elements_of(*std::max_element(options.sizes.begin(), options.sizes.end())))) {
+        data_(rank.allocate(sizeof(float) * elements_of(*std::ranges::max_element(options.sizes)))) {
     // The data is zero, so repeated sums do not overflow.
   }
 

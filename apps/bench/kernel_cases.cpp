@@ -7,6 +7,7 @@
 #include "models/ops/embedding.hpp"
 #include "models/ops/gelu.hpp"
 #include "models/ops/layer_norm.hpp"
+#include "models/ops/matmul.hpp"
 #include "models/ops/patches.hpp"
 #include "models/ops/rotary.hpp"
 #include "runtime/base/arithmetic.hpp"
@@ -231,6 +232,31 @@ ProfiledWork attention(DType dtype, const KernelSize& size, int threads) {
           }};
 }
 
+ProductCase product(DType dtype, const models::MatmulShape& shape, bool weight_gradient) {
+  const DType c_dtype = weight_gradient ? DType::f32 : dtype;
+  Layout layout(dtype);
+  const std::size_t a = layout.array(shape.m * shape.k), b = layout.array(shape.k * shape.n);
+  const std::size_t c = layout.take(shape.m * shape.n * runtime::size_of(c_dtype));
+  return {{shape.m, shape.n, shape.k}, {layout.bytes(), [=](StreamView stream, std::byte* at) {
+                                          models::matmul(stream, shape,
+                                                         {.c = at + c,
+                                                          .c_dtype = c_dtype,
+                                                          .a = at + a,
+                                                          .b = at + b,
+                                                          .dtype = dtype,
+                                                          .accumulate = weight_gradient});
+                                        }}};
+}
+
+/// Three matrix multiplications of a layer from `in` to `out` channels. Its weight is [in, out] or [out, in].
+void add_layer(std::vector<ProductCase>& cases, DType dtype, std::size_t tokens, std::size_t in, std::size_t out,
+               bool out_in) {
+  cases.push_back(product(dtype, {.m = tokens, .n = out, .k = in, .transpose_b = out_in}, false));
+  cases.push_back(product(dtype, {.m = tokens, .n = in, .k = out, .transpose_b = !out_in}, false));
+  cases.push_back(
+      product(dtype, {.m = out_in ? out : in, .n = out_in ? in : out, .k = tokens, .transpose_a = true}, true));
+}
+
 }  // namespace
 
 ProfiledWork additions(DType dtype, const KernelSize& size) {
@@ -273,6 +299,21 @@ std::vector<KernelCase> kernel_cases(DType dtype, const KernelSize& size, const 
           {WorkKind::patches, patches(dtype, size)},
           {WorkKind::elementwise, elementwise(dtype, size)},
           {WorkKind::optimizer, optimizer_step(dtype, size)}};
+}
+
+std::vector<ProductCase> product_cases(DType dtype, const ProductSizes& sizes) {
+  std::vector<ProductCase> cases;
+  for (const std::size_t tokens : sizes.tokens) {
+    for (const std::size_t channels : sizes.channels) {
+      add_layer(cases, dtype, tokens, channels, 4 * channels, false);
+      add_layer(cases, dtype, tokens, 4 * channels, channels, true);
+    }
+  }
+  const std::size_t medium = sizes.channels[sizes.channels.size() / 2];
+  add_layer(cases, dtype, sizes.tokens[sizes.tokens.size() / 2], medium, sizes.vocab_size, true);
+  const std::size_t square = sizes.channels.back() * 3 / 4;
+  cases.push_back(product(dtype, {.m = square, .n = square, .k = square}, false));
+  return cases;
 }
 
 }  // namespace ranvier::apps

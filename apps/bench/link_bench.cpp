@@ -42,8 +42,7 @@ class LinkBench {
 
   collectives::Links links() {
     collectives::Links links;
-    const auto shared =
-        std::find_if(ranks_of_.begin(), ranks_of_.end(), [](const auto& node) { return node.second.size() > 1; });
+    const auto shared = std::ranges::find_if(ranks_of_, [](const auto& node) { return node.second.size() > 1; });
     if (shared != ranks_of_.end()) {
       std::size_t most = 0;
       for (const auto& [node, ranks] : ranks_of_) most = std::max(most, ranks.size());

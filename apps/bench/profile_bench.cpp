@@ -14,7 +14,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 
 namespace ranvier::apps {
@@ -87,9 +86,8 @@ class ProfileBench {
         device_(rank.device()),
         scale_(scale_of(device_, request.seconds)),
         stream_(device_.make_stream("profile", runtime::StreamWidth::whole)),
-        leads_(
-            std::find(node_of.begin(), node_of.end(), node_of[static_cast<std::size_t>(rank.session().rank())]) ==
-            node_of.begin() + rank.session().rank()) {
+        leads_(std::ranges::find(node_of, node_of[static_cast<std::size_t>(rank.session().rank())]) ==
+               node_of.begin() + rank.session().rank()) {
     std::map<int, int> ranks_of;
     for (const int node : node_of) beside_ = std::max(beside_, ++ranks_of[node]);
   }
@@ -163,9 +161,8 @@ class ProfileBench {
     std::vector<TimedWork> timed;
     for (std::size_t i = 0; i < cases.size(); ++i)
       timed.push_back({.costs = timer.costs(*stream_, cases[i].work), .seconds = runtime::median(took[i])});
-    const auto largest = std::max_element(timed.begin(), timed.end(), [](const auto& a, const auto& b) {
-      return a.costs.front().flops < b.costs.front().flops;
-    });
+    const auto largest = std::ranges::max_element(
+        timed, [](const auto& a, const auto& b) { return a.costs.front().flops < b.costs.front().flops; });
     WorkRate kind = fit_rate(timed.front(), *largest);
     // A CPU has no launch time: the overhead of small multiplications is part of their rate.
     if (!device_.apart()) kind.launch_seconds = 0;

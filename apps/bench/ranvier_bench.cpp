@@ -18,7 +18,6 @@
 #include <set>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 namespace {
@@ -41,7 +40,7 @@ std::vector<int> nodes_of(const MpiSession& session, const BenchOptions& options
 /// Checks everything that can be refused before measurements.
 void check(MpiSession& session, const BenchOptions& options, std::span<const int> node_of) {
   if (options.measures_links() && session.ranks() == 1) {
-    fail(ErrorCode::usage, "a single rank has no links to measure; use mpirun -n 2 or more");
+    apps::reject("a single rank has no links to measure; use mpirun -n 2 or more");
   }
   if (!options.write_links.empty() && session.rank() == 0) {
     runtime::check_replaced(options.write_links, "--write-links", options.overwrite);
@@ -158,8 +157,8 @@ void measure(apps::BenchRank& rank, const BenchOptions& options, std::span<const
 void compare_options(MpiSession& session, const BenchOptions& options) {
   const auto hash = static_cast<long long>(options_hash(options) >> 1);
   if (session.smallest(hash) == session.largest(hash)) return;
-  apps::on_all_ranks(
-      session, [] { fail(ErrorCode::usage, "options differ between ranks; use the same flags on every rank"); });
+  apps::on_all_ranks(session,
+                     [] { apps::reject("options differ between ranks; use the same flags on every rank"); });
 }
 
 }  // namespace

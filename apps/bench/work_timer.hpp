@@ -10,7 +10,6 @@
 #include "runtime/machine/machine_profile.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <vector>
 

@@ -1,13 +1,35 @@
-// One run of ranvier-checkpoint, and its commands. Callable from any thread; all functions block.
+// One run of ranvier-checkpoint: options and commands. Callable from any thread; all commands block.
 #pragma once
 
-#include "apps/checkpoint/checkpoint_options.hpp"
+#include "apps/program/manual.hpp"
+#include "models/weights/weight_layout.hpp"
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
+#include <vector>
 
 namespace ranvier::apps {
+
+struct CheckpointCommand;
+
+struct CheckpointToolOptions {
+  const CheckpointCommand* command = nullptr;  ///< null only with a request for information
+  std::vector<std::string> paths;
+  std::string output;
+  std::size_t file_bytes = models::WeightLayout::default_file_bytes;
+  bool overwrite = false;
+  bool merge = false;
+  int keep = 0;
+  std::int64_t archive_every = 0;
+  bool dry_run = false;
+  int threads = 0;  ///< threads of verify; parse_checkpoint_options() replaces 0 by the number of cores
+  InfoRequest info;
+};
+
+/// Throws ErrorCode::usage, also for a wrong number of paths and for flags of another command.
+[[nodiscard]] CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv);
+
+[[nodiscard]] Manual checkpoint_manual();
 
 struct CheckpointToolResult {
   std::string text;
@@ -17,30 +39,27 @@ struct CheckpointToolResult {
 /// Throws like the command's function.
 [[nodiscard]] CheckpointToolResult run_checkpoint_tool(const CheckpointToolOptions& options);
 
-/// Table of a folder's checkpoints, oldest first, then incomplete ones with the reason and those being written. Throws
-/// ErrorCode::data if the folder does not exist.
-[[nodiscard]] std::string list_checkpoints(const std::filesystem::path& folder);
+// Commands, named after their first word. They throw ErrorCode::data if the path is missing or damaged.
 
-/// Describes one checkpoint: its run, scalars, arrays by state, files. Throws ErrorCode::data unless it is complete.
-[[nodiscard]] std::string show_checkpoint(const std::filesystem::path& path);
+/// Table of a folder's checkpoints, oldest first, then incomplete ones with the reason and those being written.
+[[nodiscard]] CheckpointToolResult list_checkpoints(const CheckpointToolOptions& options);
+
+/// Describes one checkpoint: its run, scalars, arrays by state, files.
+[[nodiscard]] CheckpointToolResult show_checkpoint(const CheckpointToolOptions& options);
 
 /// Checks every byte of one checkpoint, or of all checkpoints of a folder.
-[[nodiscard]] CheckpointToolResult verify_checkpoints(const std::filesystem::path& path, int threads);
+[[nodiscard]] CheckpointToolResult verify_checkpoints(const CheckpointToolOptions& options);
 
 /// Writes adapters as PEFT's files, unless they are merged. Otherwise writes weights (all or nothing), config.json and,
-/// if readable, the run's tokenizer files. Returns a summary. Throws ErrorCode::data for a damaged checkpoint or an
-/// unknown model, and ErrorCode::usage if weights exist.
-[[nodiscard]] std::string export_weights(const std::filesystem::path& checkpoint,
-                                         const CheckpointToolOptions& options);
+/// if readable, the run's tokenizer files. Returns a summary. Throws ErrorCode::data also for an unknown model, and
+/// ErrorCode::usage if weights exist.
+[[nodiscard]] CheckpointToolResult export_weights(const CheckpointToolOptions& options);
 
 /// Compares options, scalars, tensors and states. Prints the largest absolute difference of each differing tensor, and
-/// the largest one relative to the larger value. Different options and file layouts count as equal. Throws
-/// ErrorCode::data for an incomplete or damaged checkpoint.
-[[nodiscard]] CheckpointToolResult compare_checkpoints(const std::filesystem::path& a,
-                                                       const std::filesystem::path& b);
+/// the largest one relative to the larger value. Different options and file layouts count as equal.
+[[nodiscard]] CheckpointToolResult compare_checkpoints(const CheckpointToolOptions& options);
 
 /// Removes old checkpoints and lists them. Throws ErrorCode::io if a job writes to the folder.
-[[nodiscard]] std::string prune_checkpoints(const std::filesystem::path& folder, int keep,
-                                            std::int64_t archive_every, bool dry_run);
+[[nodiscard]] CheckpointToolResult prune_checkpoints(const CheckpointToolOptions& options);
 
 }  // namespace ranvier::apps

@@ -1,5 +1,6 @@
 #include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/checkpoint/saved_training.hpp"
+#include "apps/view/history.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "offload/checkpoint/reader.hpp"
 #include "runtime/base/error.hpp"
@@ -96,14 +97,14 @@ std::string differences(const boost::json::object& a, const boost::json::object&
 }
 
 boost::json::object options_of(const offload::Manifest& manifest) {
-  const auto* const options = manifest.about.if_contains("options");
-  return options != nullptr && options->is_object() ? options->get_object() : boost::json::object();
+  const auto* const options = object_of(manifest.about, "options");
+  return options != nullptr ? *options : boost::json::object();
 }
 
 }  // namespace
 
-CheckpointToolResult compare_checkpoints(const std::filesystem::path& path_a, const std::filesystem::path& path_b) {
-  CheckpointReader a(checkpoint_at(path_a)), b(checkpoint_at(path_b));
+CheckpointToolResult compare_checkpoints(const CheckpointToolOptions& options) {
+  CheckpointReader a(checkpoint_at(options.paths[0])), b(checkpoint_at(options.paths[1]));
   CheckpointToolResult result;
   const auto differ = [&](const std::string& title, const std::string& lines) {
     if (lines.empty()) return false;
@@ -132,8 +133,8 @@ CheckpointToolResult compare_checkpoints(const std::filesystem::path& path_a, co
     }
     std::vector<Section> sections{{array.unit, 0, array.elements}};
     if (model) {
-      const auto unit = std::find_if(model->units.begin(), model->units.end(),
-                                     [&](const models::UnitSpec& each) { return each.name == array.unit; });
+      const auto unit =
+          std::ranges::find_if(model->units, [&](const models::UnitSpec& each) { return each.name == array.unit; });
       if (unit != model->units.end() && unit->elements() == array.elements) sections = sections_of(*unit);
     }
     for (const Section& section : sections) {

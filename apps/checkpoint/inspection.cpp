@@ -1,6 +1,7 @@
 #include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/checkpoint/saved_training.hpp"
 #include "apps/program/flag_names.hpp"
+#include "apps/view/history.hpp"
 #include "models/weights/partial_weights.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
@@ -67,7 +68,7 @@ std::string others_in(const fs::path& folder) {
     if (name.starts_with("step-") && (name.ends_with(".part") || name.find(".left") != std::string::npos))
       found.push_back(entry->path());
   }
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   std::string text;
   for (const fs::path& path : found) {
     const std::string name = path.filename().string();
@@ -81,7 +82,8 @@ std::string others_in(const fs::path& folder) {
 
 }  // namespace
 
-std::string list_checkpoints(const fs::path& folder) {
+CheckpointToolResult list_checkpoints(const CheckpointToolOptions& options) {
+  const fs::path folder = options.paths[0];
   check_folder(folder);
   const std::vector<CheckpointEntry> entries = CheckpointFolder(folder).list();
   std::string table, not_whole;
@@ -110,11 +112,11 @@ std::string list_checkpoints(const fs::path& folder) {
   lock.read(job.data(), static_cast<std::streamsize>(job.size()));
   job.resize(static_cast<std::size_t>(lock.gcount()));
   if (!job.empty()) text += fmt::format("last locked by {}\n", job);
-  return text;
+  return {text};
 }
 
-std::string show_checkpoint(const fs::path& given) {
-  const fs::path path = checkpoint_at(given);
+CheckpointToolResult show_checkpoint(const CheckpointToolOptions& asked) {
+  const fs::path path = checkpoint_at(asked.paths[0]);
   const Manifest manifest = CheckpointFolder(path.parent_path()).open(path);
   std::string text = fmt::format("{}\n", path.string());
   const auto line = [&](std::string_view name, const std::string& value) {
@@ -143,16 +145,16 @@ std::string show_checkpoint(const fs::path& given) {
     text += fmt::format("  {:<20}{}\n", std::string_view(name),
                         as_text != nullptr ? std::string(*as_text) : boost::json::serialize(value));
   }
-  if (const auto* const options = manifest.about.if_contains("options");
-      options != nullptr && options->is_object()) {
+  if (const auto* const options = object_of(manifest.about, "options")) {
     text += "\noptions\n";
-    for (const auto& [name, value] : options->get_object())
+    for (const auto& [name, value] : *options)
       text += fmt::format("  --{:<22}{}\n", std::string_view(name), option_of_run(manifest, name));
   }
-  return text;
+  return {text};
 }
 
-CheckpointToolResult verify_checkpoints(const fs::path& path, int threads) {
+CheckpointToolResult verify_checkpoints(const CheckpointToolOptions& options) {
+  const fs::path path = options.paths[0];
   std::vector<fs::path> checkpoints;
   if (is_checkpoint(path)) {
     checkpoints.push_back(path);
@@ -165,7 +167,7 @@ CheckpointToolResult verify_checkpoints(const fs::path& path, int threads) {
   CheckpointToolResult result;
   for (const fs::path& checkpoint : checkpoints) {
     const auto begin = std::chrono::steady_clock::now();
-    const auto damages = offload::verify_checkpoint(checkpoint, threads);
+    const auto damages = offload::verify_checkpoint(checkpoint, options.threads);
     if (checkpoints.size() > 1 && !fs::exists(checkpoint)) continue;  // removed by its job in the meantime
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     for (const offload::CheckpointDamage& damage : damages)
@@ -179,23 +181,24 @@ CheckpointToolResult verify_checkpoints(const fs::path& path, int threads) {
   return result;
 }
 
-std::string prune_checkpoints(const fs::path& path, int keep, std::int64_t archive_every, bool dry_run) {
+CheckpointToolResult prune_checkpoints(const CheckpointToolOptions& options) {
+  const fs::path path = options.paths[0];
   check_folder(path);
   CheckpointFolder folder(path);
   std::string text;
-  if (!dry_run)
+  if (!options.dry_run)
     folder.lock(models::random_job());  // fails while a job writes to the folder, which prunes by itself
   if (!folder.lock_refused().empty())
     fail(ErrorCode::io,
          "{}; prune on a machine whose file system supports locks, or remove folders by hand while no job runs",
          folder.lock_refused());
-  const std::vector<CheckpointEntry> prunable = folder.prunable(keep, archive_every);
+  const std::vector<CheckpointEntry> prunable = folder.prunable(options.keep, options.archive_every);
   for (const CheckpointEntry& entry : prunable)
-    text += fmt::format("{} {} ({})\n", dry_run ? "would remove" : "removed", entry.path.string(),
+    text += fmt::format("{} {} ({})\n", options.dry_run ? "would remove" : "removed", entry.path.string(),
                         runtime::format_bytes(bytes_in(entry.path)));
-  if (!dry_run) folder.prune(keep, archive_every);
+  if (!options.dry_run) folder.prune(options.keep, options.archive_every);
   if (prunable.empty()) text += fmt::format("{}: nothing to remove\n", path.string());
-  return text;
+  return {text};
 }
 
 }  // namespace ranvier::apps

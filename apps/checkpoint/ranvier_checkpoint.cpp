@@ -1,12 +1,8 @@
 // ranvier-checkpoint: inspects, checks, compares, exports and prunes checkpoints.
-#include "apps/checkpoint/checkpoint_options.hpp"
 #include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/program/print_error.hpp"
-#include "runtime/base/error.hpp"
 
 #include <fmt/core.h>
-
-#include <cstdlib>
 
 int main(int argc, char** argv) {
   using namespace ranvier::apps;

@@ -1,7 +1,8 @@
 #include "apps/checkpoint/saved_training.hpp"
 
+#include "apps/program/options.hpp"
+#include "apps/view/history.hpp"
 #include "models/core/lora.hpp"
-#include "models/families/model.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "runtime/base/error.hpp"
 
@@ -9,7 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <limits>
 #include <system_error>
 
 namespace ranvier::apps {
@@ -32,16 +33,12 @@ models::Tuning tuning_of(const offload::Manifest& manifest, const fs::path& chec
   const std::string rank = option_of_run(manifest, "lora-rank"), alpha = option_of_run(manifest, "lora-alpha");
   const std::string dropout = option_of_run(manifest, "lora-dropout");
   if (rank.empty() || rank == "0") return tuning;
-  const std::string whole = option_of_run(manifest, "lora-whole");
+  const std::string modules = option_of_run(manifest, "lora-whole");
   models::LoraOptions lora{.targets = models::parse_targets(option_of_run(manifest, "lora-targets"))};
-  if (whole != "none") lora.whole = models::parse_targets(whole);
-  const auto read = [](const std::string& text, auto& number) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    return error == std::errc{} && end == text.data() + text.size();
-  };
-  const bool known = read(rank, lora.rank) && read(alpha, lora.alpha) && read(dropout, lora.dropout);
-  if (!known || lora.rank < 1 || lora.rank > models::max_lora_rank || !(lora.alpha > 0) || !(lora.dropout >= 0) ||
-      !(lora.dropout < 1) || lora.targets.empty())
+  if (modules != "none") lora.whole = models::parse_targets(modules);
+  constexpr auto infinity = std::numeric_limits<float>::infinity();
+  if (whole(lora.rank, 1, models::max_lora_rank).read(rank) || real(lora.alpha, 0, infinity).read(alpha) ||
+      lora.alpha == 0 || real(lora.dropout, 0, 1, true).read(dropout) || lora.targets.empty())
     fail(ErrorCode::data, "{}: invalid adapter options: --lora-rank '{}', --lora-alpha '{}', --lora-dropout '{}'",
          checkpoint.string(), rank, alpha, dropout);
   tuning.lora = std::make_shared<const models::LoraOptions>(std::move(lora));
@@ -79,8 +76,8 @@ std::string said_of_run(const offload::Manifest& manifest, std::string_view name
 }
 
 std::string option_of_run(const offload::Manifest& manifest, std::string_view flag) {
-  const auto* const options = manifest.about.if_contains("options");
-  return options == nullptr || !options->is_object() ? std::string() : as_text(options->get_object(), flag);
+  const auto* const options = object_of(manifest.about, "options");
+  return options == nullptr ? std::string() : as_text(*options, flag);
 }
 
 std::optional<SavedModel> saved_model(const offload::Manifest& manifest, const fs::path& checkpoint) {
@@ -91,8 +88,7 @@ std::optional<SavedModel> saved_model(const offload::Manifest& manifest, const f
   models::ModelSizes sizes = model.config.sizes;
   int* const tiles = models::find_size(sizes, models::Size::tile);
   if (const std::string tile = option_of_run(manifest, "tile"); tiles != nullptr && !tile.empty()) {
-    const auto [end, error] = std::from_chars(tile.data(), tile.data() + tile.size(), *tiles);
-    const bool is_number = error == std::errc{} && end == tile.data() + tile.size();
+    const bool is_number = !whole(*tiles, std::numeric_limits<int>::min()).read(tile);
     if (const auto problem = is_number ? models::size_problem(sizes) : std::optional<std::string>("not a number"))
       fail(ErrorCode::data, "{}: --tile of its run is '{}': {}", checkpoint.string(), tile, *problem);
   }
@@ -104,9 +100,8 @@ std::optional<SavedModel> saved_model(const offload::Manifest& manifest, const f
   model.tuning = tuning_of(manifest, checkpoint);
   model.units = models::make_model(sizes, model.tuning).units();
   for (const models::UnitSpec& unit : model.units) {
-    const auto array = std::find_if(manifest.arrays.begin(), manifest.arrays.end(), [&](const auto& each) {
-      return each.unit == unit.name && each.name == "weights";
-    });
+    const auto array = std::ranges::find_if(
+        manifest.arrays, [&](const auto& each) { return each.unit == unit.name && each.name == "weights"; });
     if (array == manifest.arrays.end())
       fail(ErrorCode::data, "{}: no weights of '{}', which config.json needs", checkpoint.string(), unit.name);
     if (array->elements != unit.elements())

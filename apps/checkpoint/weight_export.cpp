@@ -82,7 +82,7 @@ std::optional<models::Safetensors> first_weights_of(const offload::Manifest& man
 /// Writes the adapter; returns its bytes.
 std::uint64_t write_adapter(const fs::path& folder, std::vector<models::UnitSpec> adapters,
                             const models::UnitSource& read, const std::string& config) {
-  std::transform(adapters.begin(), adapters.end(), adapters.begin(), models::in_peft_names);
+  std::ranges::transform(adapters, adapters.begin(), models::in_peft_names);
   const models::WeightLayout layout(adapters, std::numeric_limits<std::uint64_t>::max());
   std::error_code unknown;
   fs::create_directories(folder, unknown);
@@ -96,8 +96,8 @@ std::uint64_t write_adapter(const fs::path& folder, std::vector<models::UnitSpec
 
 }  // namespace
 
-std::string export_weights(const fs::path& given, const CheckpointToolOptions& options) {
-  const fs::path path = checkpoint_at(given), output = options.output;
+CheckpointToolResult export_weights(const CheckpointToolOptions& options) {
+  const fs::path path = checkpoint_at(options.paths[0]), output = options.output;
   offload::CheckpointReader reader(path);
   const auto model = saved_model(reader.manifest(), path);
   if (!model)
@@ -107,8 +107,7 @@ std::string export_weights(const fs::path& given, const CheckpointToolOptions& o
 
   const models::LoraOptions* const lora = model->tuning.lora.get();
   if (options.merge && lora == nullptr)
-    fail(ErrorCode::usage, "--merge needs adapters, but the checkpoint has none: {}; remove --merge",
-         path.string());
+    reject("--merge needs adapters, but the checkpoint has none: {}; remove --merge", path.string());
   std::error_code unknown;
   const std::vector<const char*> names =
       lora != nullptr && !options.merge
@@ -116,7 +115,7 @@ std::string export_weights(const fs::path& given, const CheckpointToolOptions& o
           : std::vector{models::WeightLayout::single_name, models::WeightLayout::index_name};
   for (const char* name : names)
     if (!options.overwrite && fs::exists(output / name, unknown))
-      fail(ErrorCode::usage, "--output {} has a {}; add --overwrite or use another folder", output.string(), name);
+      reject("--output {} has a {}; add --overwrite or use another folder", output.string(), name);
   const models::UnitSource read = [&reader](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
     reader.read(unit.name, "weights", begin, out);
   };
@@ -125,8 +124,8 @@ std::string export_weights(const fs::path& given, const CheckpointToolOptions& o
     const std::string base = said_of_run(reader.manifest(), "init-from");
     const std::uint64_t bytes =
         write_adapter(output, adapters, read, models::adapter_config_json(*lora, base, model->config.sizes));
-    return fmt::format("adapter of step {}: {}: {}\n", reader.manifest().step, runtime::format_bytes(bytes),
-                       output.string());
+    return {fmt::format("adapter of step {}: {}: {}\n", reader.manifest().step, runtime::format_bytes(bytes),
+                        output.string())};
   }
   std::optional<models::AdapterMerge> merge;
   if (lora != nullptr) merge.emplace(*lora, model->config.sizes, adapters, read);
@@ -157,9 +156,9 @@ std::string export_weights(const fs::path& given, const CheckpointToolOptions& o
         "untrained tensors are fp32 values of the checkpoint: --init-from {} of the run cannot be read or has "
         "changed; restore the initial weights and export again to keep these tensors unchanged\n",
         from);
-  return fmt::format("weights of step {}: {} in {} file{}: {}\n{}{}", reader.manifest().step,
-                     runtime::format_bytes(layout.bytes()), layout.files().size(),
-                     layout.files().size() > 1 ? "s" : "", output.string(), about_tokenizer, about_untrained);
+  return {fmt::format("weights of step {}: {} in {} file{}: {}\n{}{}", reader.manifest().step,
+                      runtime::format_bytes(layout.bytes()), layout.files().size(),
+                      layout.files().size() > 1 ? "s" : "", output.string(), about_tokenizer, about_untrained)};
 }
 
 }  // namespace ranvier::apps

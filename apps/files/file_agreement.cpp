@@ -15,15 +15,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
-#include <limits>
 #include <set>
-#include <string>
-#include <string_view>
 
 namespace ranvier::apps {
 

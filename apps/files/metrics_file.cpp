@@ -1,12 +1,11 @@
 #include "apps/files/metrics_file.hpp"
 
+#include "apps/view/history.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/atomic_file.hpp"
 
-#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/string_view.hpp>
-#include <boost/json/value.hpp>
 #include <fmt/chrono.h>
 
 #include <cerrno>
@@ -15,7 +14,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <optional>
 #include <system_error>
 
 namespace ranvier::apps {
@@ -36,32 +34,21 @@ std::string run_line(const TrainOptions& options, const RunOrigin& place) {
   return line + "}}\n";
 }
 
-std::optional<std::int64_t> number(const json::object& object, const char* name) {
-  const json::value* value = object.if_contains(name);
-  if (value == nullptr || !value->is_int64()) return std::nullopt;
-  return value->get_int64();
-}
-
 /// Decides for each line, in order, whether it stays.
 class Filter {
  public:
   Filter(const std::string& training, std::int64_t step) : training_(training), step_(step) {}
 
   [[nodiscard]] bool keeps(const std::string& line) {
-    boost::system::error_code failed;
-    const json::value value = json::parse(line, failed);
-    if (failed || !value.is_object()) return !ours_;
-    const json::object& object = value.get_object();
-    if (const json::value* run = object.if_contains("run"); run != nullptr && run->is_object()) {
-      const json::value* training = run->get_object().if_contains("training");
-      ours_ = training != nullptr && training->is_string() && training->get_string() == training_;
-      return !ours_ || number(run->get_object(), "resumed_step").value_or(0) <= step_;
+    const auto object = parse_record(line);
+    if (!object) return !ours_;
+    if (const json::object* run = object_of(*object, "run")) {
+      ours_ = run->contains("training") && text_of(*run, "training") == training_;
+      return !ours_ || whole_of(*run, "resumed_step").value_or(0) <= step_;
     }
-    const auto step = number(object, "step"), checkpoint = number(object, "checkpoint");
+    const auto step = whole_of(*object, "step"), checkpoint = whole_of(*object, "checkpoint");
     // A rollback is recorded once; a skipped step is skipped again when the run resumes.
-    const json::value* action = object.if_contains("action");
-    const bool skips = action != nullptr && action->is_string() && action->get_string() == "skip";
-    const auto skipped = skips ? number(object, "bad_step") : std::nullopt;
+    const auto skipped = text_of(*object, "action") == "skip" ? whole_of(*object, "bad_step") : std::nullopt;
     return !ours_ || step.value_or(checkpoint.value_or(skipped.value_or(0))) <= step_;
   }
 
@@ -106,8 +93,7 @@ std::unique_ptr<runtime::RecordFile> open_metrics(const TrainOptions& options, c
   const bool resumes = !place.checkpoint.empty();
   const bool goes_on = there && (resumes || !options.run.overwrite);
   if (goes_on && std::ifstream(path).get() != '{')
-    fail(ErrorCode::usage, "--metrics file exists but has no metrics: {}; use another path or add --overwrite",
-         path);
+    reject("--metrics file exists but has no metrics: {}; use another path or add --overwrite", path);
   if (goes_on && !place.training.empty()) drop_later_metrics(path, place.training, place.step);
   using Start = runtime::RecordFile::Start;
   auto file = std::make_unique<runtime::RecordFile>("--metrics " + path, path,

@@ -12,7 +12,6 @@
 #include "runtime/trace/trace.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <system_error>
 #include <vector>
 
@@ -101,21 +100,20 @@ bool reads_weights(const std::string& init_from, const fs::path& output) {
 void check_against_inputs(const TrainOptions& options, const Named& output) {
   for (const Named& input : inputs_of(options)) {
     if (same_file(output.path, input.path))
-      fail(ErrorCode::usage, "{} would overwrite an input, {} ({}); use another path", output.flag, input.flag,
-           place_of(input.path).string());
+      reject("{} would overwrite an input, {} ({}); use another path", output.flag, input.flag,
+             place_of(input.path).string());
   }
   const std::string& init_from = options.run.init_from;
   const bool saves = output.flag.starts_with("--save");
   if (reads_weights(init_from, output.path) && !(saves && options.run.overwrite))
-    fail(ErrorCode::usage, "{} would overwrite {}, which --init-from {} reads; use another path{}", output.flag,
-         place_of(output.path).string(), init_from,
-         saves ? ", or add --overwrite to replace the initial weights" : "");
+    reject("{} would overwrite {}, which --init-from {} reads; use another path{}", output.flag,
+           place_of(output.path).string(), init_from,
+           saves ? ", or add --overwrite to replace the initial weights" : "");
   std::error_code unknown;
   for (const models::WeightedPath& data : models::parse_weighted_paths(options.data.data)) {
     const bool read = !models::has_tokens(options.data.format) || output.path.extension() == ".bin";
     if (read && fs::is_directory(data.path, unknown) && lies_in(output.path, data.path))
-      fail(ErrorCode::usage, "{} is inside --data {}, so the next run would train on it; use another path",
-           output.flag, data.path);
+      reject("{} is inside --data {}, so the next run would train on it; use another path", output.flag, data.path);
   }
 }
 
@@ -123,19 +121,16 @@ void check_save(const TrainOptions& options) {
   const RunOptions& run = options.run;
   const std::string& save = run.save;
   const bool in_folder = !save.empty() && (config_path(save) || options.model.adapts());  // adapters always are
-  if (run.save_every > 0 && !in_folder)
-    fail(ErrorCode::usage, "--save-every {} needs a folder; use --save FOLDER", run.save_every);
+  if (run.save_every > 0 && !in_folder) reject("--save-every {} needs a folder; use --save FOLDER", run.save_every);
   if (save.empty()) return;
   const fs::path place = place_of(save), file = weights_path(save);
   if (place == place.root_path())
-    fail(ErrorCode::usage, "--save {} is the root of the file system; use a folder for this model", save);
-  if (runtime::is_device(file))
-    fail(ErrorCode::usage, "--save is a device or pipe: {}; use a folder or a regular file", save);
+    reject("--save {} is the root of the file system; use a folder for this model", save);
+  if (runtime::is_device(file)) reject("--save is a device or pipe: {}; use a folder or a regular file", save);
   std::error_code unknown;
   if (file != fs::path(save) && fs::exists(save, unknown) && !fs::is_directory(save, unknown))
-    fail(ErrorCode::usage,
-         "--save {} is a file without a weights extension; use a folder, or a file such as {}.safetensors", save,
-         save);
+    reject("--save {} is a file without a weights extension; use a folder, or a file such as {}.safetensors", save,
+           save);
 }
 
 }  // namespace
@@ -159,13 +154,12 @@ void check_folder(const TrainOptions& options, const char* flag, const std::stri
   std::error_code unknown;
   for (const models::WeightedPath& data : models::parse_weighted_paths(options.data.data)) {
     if (fs::is_directory(data.path, unknown) && (same_file(folder, data.path) || lies_in(folder, data.path)))
-      fail(ErrorCode::usage, "{} {} is inside --data {}, so the next run would train on it; use another path", flag,
-           folder, data.path);
+      reject("{} {} is inside --data {}, so the next run would train on it; use another path", flag, folder,
+             data.path);
   }
   for (const Named& output : outputs_of(options.run)) {
     if (same_file(output.path, folder))
-      fail(ErrorCode::usage, "{} and {} {} use one path as file and as folder; use different paths", output.flag,
-           flag, folder);
+      reject("{} and {} {} use one path as file and as folder; use different paths", output.flag, flag, folder);
   }
 }
 
@@ -183,11 +177,10 @@ void check_outputs(const TrainOptions& options) {
       const Named& other = outputs[j];
       if (output.flag == other.flag) continue;
       if (same_file(output.path, other.path))
-        fail(ErrorCode::usage, "{} and {} would both write {}; use different paths", other.flag, output.flag,
-             place_of(output.path).string());
+        reject("{} and {} would both write {}; use different paths", other.flag, output.flag,
+               place_of(output.path).string());
       if (lies_in(other.path, output.path) || lies_in(output.path, other.path))
-        fail(ErrorCode::usage, "{} and {} use one path as file and as folder; use different paths", other.flag,
-             output.flag);
+        reject("{} and {} use one path as file and as folder; use different paths", other.flag, output.flag);
     }
     check_against_inputs(options, output);
   }
@@ -197,8 +190,8 @@ void check_replaced(const TrainOptions& options) {
   const RunOptions& run = options.run;
   if (run.overwrite) return;
   const auto refuse = [](const std::string& flag, const fs::path& there) {
-    fail(ErrorCode::usage, "{} would replace the output of another run: {}; add --overwrite or use another path",
-         flag, place_of(there).string());
+    reject("{} would replace the output of another run: {}; add --overwrite or use another path", flag,
+           place_of(there).string());
   };
   std::error_code unknown;
   for (const Named& output : outputs_of(run)) {

@@ -8,15 +8,12 @@
 #include "models/ops/cross_entropy.hpp"
 #include "models/text/bytes_per_token.hpp"
 #include "models/text/masked_source.hpp"
-#include "models/text/text_source.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/safetensors.hpp"
 #include "runtime/host/cores.hpp"
 
 #include <algorithm>
-#include <string>
 #include <variant>
-#include <vector>
 
 namespace ranvier::apps {
 
@@ -54,18 +51,17 @@ models::MaskingOptions masking(const TrainOptions& options, const Job& job) {
   auto mask = options.data.mask_token ? options.data.mask_token : special.mask;
   if (!mask && bytes && job.tokenizer->size() < vocab_size) mask = job.tokenizer->size();
   if (!mask)
-    fail(ErrorCode::usage, "--mask-token is missing: {}, and --model {} needs one; add --mask-token N{}",
-         bytes           ? "all tokens of the model are bytes"
-         : job.tokenizer ? "the tokenizer has no mask token"
-                         : "the data are tokens",
-         options.model.name,
-         bytes           ? ", and a larger --vocab-size"
-         : job.tokenizer ? ""
-                         : " (103 for bert-base-uncased, 50264 for roberta-base), or --tokenizer PATH");
+    reject("--mask-token is missing: {}, and --model {} needs one; add --mask-token N{}",
+           bytes           ? "all tokens of the model are bytes"
+           : job.tokenizer ? "the tokenizer has no mask token"
+                           : "the data are tokens",
+           options.model.name,
+           bytes           ? ", and a larger --vocab-size"
+           : job.tokenizer ? ""
+                           : " (103 for bert-base-uncased, 50264 for roberta-base), or --tokenizer PATH");
   if (*mask >= vocab_size)
-    fail(ErrorCode::usage,
-         "the mask token {} is not in the model's vocabulary of {} tokens; use another --mask-token", *mask,
-         vocab_size);
+    reject("the mask token {} is not in the model's vocabulary of {} tokens; use another --mask-token", *mask,
+           vocab_size);
   masking.mask_token = *mask;
   return masking;
 }
@@ -95,9 +91,8 @@ Job make_image_job(const TrainOptions& options, const models::ModelSizes& model)
   const std::string& path = options.data.data;
   if (path.empty()) {
     if (options.run.request == Request::dry_run) return job;
-    fail(ErrorCode::usage,
-         "--data is missing; use --data with a CIFAR-10 or CIFAR-100 binary file, a folder of them, or {}",
-         models::synthetic_images);
+    reject("--data is missing; use --data with a CIFAR-10 or CIFAR-100 binary file, a folder of them, or {}",
+           models::synthetic_images);
   }
   models::ImageDataOptions images{.path = path,
                                   .image_size = size,
@@ -154,9 +149,9 @@ Job make_job(const TrainOptions& options) {
       job.source = std::make_unique<NoSamples>(length);
       return job;
     }
-    fail(ErrorCode::usage,
-         "--data is missing; use --data with a text file, a folder of text files, a token file, or several with "
-         "weights");
+    reject(
+        "--data is missing; use --data with a text file, a folder of text files, a token file, or several with "
+        "weights");
   }
   models::TextDataOptions text{
       .tokenizer = options.data.gpt2,

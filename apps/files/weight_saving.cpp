@@ -30,7 +30,7 @@ models::WeightLayout saved_layout(const TrainOptions& options, const Job& job) {
   std::vector<models::UnitSpec> units = job.architecture.units();
   if (options.model.adapts()) {
     units = models::adapter_units(units);
-    std::transform(units.begin(), units.end(), units.begin(), models::in_peft_names);
+    std::ranges::transform(units, units.begin(), models::in_peft_names);
     return models::WeightLayout(units, std::numeric_limits<std::uint64_t>::max(), models::adapter_weights_name);
   }
   return models::WeightLayout(

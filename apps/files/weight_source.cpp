@@ -4,7 +4,6 @@
 #include "models/families/adapter_files.hpp"
 #include "models/weights/unit_weights.hpp"
 
-#include <memory>
 #include <vector>
 
 namespace ranvier::apps {

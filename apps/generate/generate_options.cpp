@@ -1,6 +1,5 @@
 #include "apps/generate/generate_options.hpp"
 
-#include "apps/program/device_flag.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "apps/program/options.hpp"
 
@@ -82,12 +81,11 @@ GenerateOptions parse_generate_options(int argc, const char* const* argv) {
   options.precision_given = table.given("precision");
   if (options.info.any()) return options;
   if (options.weights.empty())
-    fail(ErrorCode::usage, "--weights is missing; add --weights PATH, from ranvier-train --save or Hugging Face");
+    reject("--weights is missing; add --weights PATH, from ranvier-train --save or Hugging Face");
   if (!options.prompt.empty() && !options.prompt_file.empty())
-    fail(ErrorCode::usage, "--prompt '{}' cannot be combined with --prompt-file {}; remove one of the flags",
-         options.prompt, options.prompt_file);
-  if (options.sampling.top_p == 0)
-    fail(ErrorCode::usage, "--top-p 0 selects no tokens; use a value above 0, or --temperature 0");
+    reject("--prompt '{}' cannot be combined with --prompt-file {}; remove one of the flags", options.prompt,
+           options.prompt_file);
+  if (options.sampling.top_p == 0) reject("--top-p 0 selects no tokens; use a value above 0, or --temperature 0");
   return options;
 }
 

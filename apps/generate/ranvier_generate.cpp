@@ -4,7 +4,6 @@
 #include "apps/program/print_error.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/families/adapter_files.hpp"
-#include "models/families/decoder_model.hpp"
 #include "models/families/model.hpp"
 #include "models/generation/generator.hpp"
 #include "models/tokenizers/document_frame.hpp"
@@ -83,8 +82,8 @@ Model load(const GenerateOptions& options) {
                             : models::reads_images(sizes)  ? "an image model"
                                                            : nullptr;
   if (other != nullptr)
-    fail(ErrorCode::usage, "--weights {}: {} is {} and cannot generate text; use weights of GPT-2 or LLaMA",
-         options.weights, models::family_name(sizes), other);
+    apps::reject("--weights {}: {} is {} and cannot generate text; use weights of GPT-2 or LLaMA", options.weights,
+                 models::family_name(sizes), other);
   const runtime::DType precision =
       options.precision_given ? options.precision : apps::default_precision(options.device, options.gpu);
   models::set_precision(sizes, {precision, precision});
@@ -120,17 +119,16 @@ models::Tokenizer open_tokenizer(const GenerateOptions& options, const Model& mo
   } else if (options.tokenizer.empty() && models::has_tokenizer(model.folder)) {
     tokenizer = models::read_tokenizer(model.folder);
   } else if (options.tokenizer.empty() && model.vocab_size > tokenizer.size()) {
-    fail(ErrorCode::usage,
-         "model has {} tokens, but {} has no tokenizer; add --tokenizer PATH, or --tokenizer bytes if the model "
-         "was trained on bytes",
-         model.vocab_size, model.folder.string());
+    apps::reject(
+        "model has {} tokens, but {} has no tokenizer; add --tokenizer PATH, or --tokenizer bytes if the model "
+        "was trained on bytes",
+        model.vocab_size, model.folder.string());
   }
   // A tokenizer next to the weights may have more tokens, which are not sampled.
   const bool beside = options.tokenizer.empty() && models::has_tokenizer(model.folder);
   if (model.vocab_size < tokenizer.size() && !beside)
-    fail(ErrorCode::usage,
-         "model has {} tokens, but the tokenizer has {}; use the --tokenizer of the model's training",
-         model.vocab_size, tokenizer.size());
+    apps::reject("model has {} tokens, but the tokenizer has {}; use the --tokenizer of the model's training",
+                 model.vocab_size, tokenizer.size());
   return tokenizer;
 }
 
@@ -196,10 +194,10 @@ int generate(const GenerateOptions& options) {
   sampling.tokens = std::min(tokenizer.size(), model.vocab_size);
   for (const std::int32_t token : prompt) {
     if (token >= model.vocab_size)
-      fail(ErrorCode::usage,
-           "prompt contains token id {}, but the model's vocabulary has {} tokens; use another prompt or "
-           "--tokenizer",
-           token, model.vocab_size);
+      apps::reject(
+          "prompt contains token id {}, but the model's vocabulary has {} tokens; use another prompt or "
+          "--tokenizer",
+          token, model.vocab_size);
   }
   TextOutput output;
   Drawn all;

@@ -2,8 +2,6 @@
 
 #include "runtime/device/cuda_build.hpp"
 
-#include <algorithm>
-#include <thread>
 #include <utility>
 
 namespace ranvier::apps {

@@ -7,11 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -19,7 +16,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace ranvier::apps {
 namespace {

@@ -4,8 +4,6 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 
-#include <fmt/format.h>
-
 namespace ranvier::apps {
 
 using models::AttentionKernels;
@@ -17,8 +15,7 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
   const bool half = options.trainer.precision.compute != runtime::DType::f32;
   const auto of_model = models::attention_shape(options.model.sizes);
   if (!of_model && options.device.attention == AttentionKernels::cudnn)
-    fail(ErrorCode::usage, "--attention cudnn has no effect: --model {} has no attention; remove --attention",
-         options.model.name);
+    reject("--attention cudnn has no effect: --model {} has no attention; remove --attention", options.model.name);
   if (!of_model) return AttentionKernels::own;
   models::AttentionShape shape = *of_model;
   shape.kernels = AttentionKernels::cudnn;
@@ -26,28 +23,19 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
   const bool masks = options.data.documents != models::Documents::join;
   const bool suits = models::library_attention_suits(shape, runtime::DType::bf16);
   if (options.device.attention == AttentionKernels::cudnn) {
-    constexpr const char* rather = "or use --attention auto";
-    if (!on_gpu) fail(ErrorCode::usage, "--attention cudnn needs a GPU; add --device cuda, {}", rather);
-    if (!half)
-      fail(ErrorCode::usage, "--attention cudnn has no kernels for fp32; use --precision bf16, {}", rather);
-    if (drops)
-      fail(ErrorCode::usage,
-           "--attention cudnn uses other dropout masks than the built-in kernels; use --dropout 0, {}", rather);
-    if (masks)
-      fail(ErrorCode::usage,
-           "--attention cudnn has no kernels for document masks (--documents mask or pad, --prompt-field, "
-           "--label-field); use --attention ranvier, {}",
-           rather);
-    if (!suits)
-      fail(ErrorCode::usage,
-           "--attention cudnn has no kernels for {} channels per head; use --heads for a multiple of 8, at most "
-           "128, {}",
-           shape.channels, rather);
-    if (!library_is_built)
-      fail(ErrorCode::usage,
-           "--attention cudnn needs cuDNN, which this build lacks; install cuDNN 9 and cudnn-frontend and rebuild, "
-           "{}",
-           rather);
+    const std::string no_heads = fmt::format(
+        "has no kernels for {} channels per head; use --heads for a multiple of 8, at most 128", shape.channels);
+    for (const auto& [refused, reason] : std::initializer_list<std::pair<bool, std::string_view>>{
+             {!on_gpu, "needs a GPU; add --device cuda"},
+             {!half, "has no kernels for fp32; use --precision bf16"},
+             {drops, "uses other dropout masks than the built-in kernels; use --dropout 0"},
+             {masks,
+              "has no kernels for document masks (--documents mask or pad, --prompt-field, --label-field); use "
+              "--attention ranvier"},
+             {!suits, no_heads},
+             {!library_is_built,
+              "needs cuDNN, which this build lacks; install cuDNN 9 and cudnn-frontend and rebuild"}})
+      if (refused) reject("--attention cudnn {}, or use --attention auto", reason);
     return AttentionKernels::cudnn;
   }
   const bool measures = options.device.attention == AttentionKernels::measured && options.device.measures_products;
@@ -60,9 +48,9 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
 AttentionKernels attention_kernels(const TrainOptions& options, bool library_is_built) {
   const AttentionKernels kernels = asked_kernels(options, library_is_built);
   if (options.device.fast_attention_backward && kernels == AttentionKernels::own)
-    fail(ErrorCode::usage,
-         "--attention-backward fast needs cuDNN, but this run uses the deterministic built-in kernels; remove "
-         "--attention-backward or add --attention cudnn");
+    reject(
+        "--attention-backward fast needs cuDNN, but this run uses the deterministic built-in kernels; remove "
+        "--attention-backward or add --attention cudnn");
   return kernels;
 }
 

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <vector>
 
 namespace ranvier::apps {
@@ -93,7 +92,7 @@ void PeakFlops::measure(runtime::MpiSession& session, runtime::StreamView stream
     const auto rate = product ? if_there_is_room([&] { return (*product)->rate(); }) : std::nullopt;
     // The exchange also synchronizes the start of the next measurement.
     const std::vector<long long> rates = session.all(static_cast<long long>(rate.value_or(0)));
-    if (std::find(rates.begin(), rates.end(), 0) != rates.end()) return;
+    if (std::ranges::find(rates, 0) != rates.end()) return;
     best_ = std::max(best_, static_cast<double>(std::accumulate(rates.begin(), rates.end(), 0LL)));
   }
 }
@@ -113,7 +112,7 @@ std::optional<double> data_sheet_flops(runtime::MpiSession& session, DeviceFlag 
   double sum = 0;
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     if (all_rates[rank] == 0) return 0.0;
-    const auto first = std::find(places.begin(), places.end(), places[rank]);
+    const auto first = std::ranges::find(places, places[rank]);
     if (first == places.begin() + static_cast<std::ptrdiff_t>(rank)) sum += static_cast<double>(all_rates[rank]);
   }
   return sum;

@@ -116,7 +116,7 @@ std::string largest_part(const RankPlan& stage) {
 
 FitResult verdict(const TrainerOptions& options, std::span<const RankPlan> stages, const JobCapacity& capacity) {
   const MemoryNeeds needs = memory_needs(stages, options, capacity);
-  FitResult result{.fits = fit(needs, capacity), .states_fit = fit(needs, without_saving(capacity)), .text = {}};
+  FitResult result{.fits = fit(needs, capacity), .states_fit = fit(needs, without_saving(capacity))};
   const auto line = [&](const char* where, std::size_t needed, std::optional<std::size_t> there,
                         const char* unknown) {
     const bool fits = !there || needed <= *there;
@@ -162,8 +162,8 @@ JobCapacity capacity_of(runtime::MpiSession& session, const TrainOptions& option
     if (session.rank() == 0 && to_save > 0) {
       const fs::path path = weights_path(save);
       weights = runtime::free_bytes_beside(folder_there(path) / path.filename());
-      beside = std::count_if(directories.begin(), directories.end(),
-                             [&](const fs::path& directory) { return on_one_disk(directory, path); });
+      beside = std::ranges::count_if(directories,
+                                     [&](const fs::path& directory) { return on_one_disk(directory, path); });
     }
   }
   return {.device_bytes = least(options.device.memory_bytes),

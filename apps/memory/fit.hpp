@@ -42,7 +42,7 @@ struct MemoryNeeds {
 struct FitResult {
   bool fits = true;
   bool states_fit = true;  ///< at most the weights of --save lack space
-  std::string text;        ///< lines for the console, each with a newline
+  std::string text = {};   ///< lines for the console, each with a newline
 };
 
 [[nodiscard]] FitResult verdict(const actors::TrainerOptions& options, std::span<const actors::RankPlan> stages,

@@ -2,7 +2,7 @@
 
 #include "apps/program/agreement.hpp"
 
-#include <string>
+#include <limits>
 #include <vector>
 
 namespace ranvier::apps {
@@ -52,8 +52,13 @@ void check_host_memory(runtime::MpiSession& session, const actors::TrainerOption
     if (nodes[rank] == nodes[static_cast<std::size_t>(session.rank())])
       needed += static_cast<std::size_t>(all[rank]);
   }
+  const runtime::MemoryLimit limit = runtime::memory_limit();
+  // Advice takes time; only the lowest rank that fails prints its error.
+  constexpr long long nobody = std::numeric_limits<long long>::max();
+  const long long first = session.smallest(needed > limit.bytes ? session.rank() : nobody);
+  const MemoryAdvice none = [] { return std::string(); };
   on_all_ranks(session, [&] {
-    check_host_memory(options, plan, needed, session.local_ranks(), runtime::memory_limit(), advice);
+    check_host_memory(options, plan, needed, session.local_ranks(), limit, first == session.rank() ? advice : none);
   });
 }
 

@@ -25,7 +25,8 @@ void check_host_memory(const actors::TrainerOptions& options, const runtime::Mem
                        std::size_t needed_bytes, int ranks, const runtime::MemoryLimit& limit,
                        const MemoryAdvice& advice);
 
-/// Checks this machine; called by all ranks of `session` with their own plan. Throws FailedTogether.
+/// Checks this machine; called by all ranks of `session` with their own plan. Only the rank that prints its error calls
+/// `advice`. Throws FailedTogether.
 void check_host_memory(runtime::MpiSession& session, const actors::TrainerOptions& options,
                        const runtime::MemoryPlan& plan, const MemoryAdvice& advice);
 

@@ -24,8 +24,8 @@ void plan_messages(const TrainOptions& options, bool all_reach, JobPlan& plan) {
   if (options.device.device != DeviceFlag::cuda) return;
   const PointToPoint wanted = options.device.point_to_point;
   if (wanted == PointToPoint::direct && !all_reach && options.run.request != Request::dry_run) {
-    fail(ErrorCode::usage,
-         "--p2p direct needs a CUDA-aware MPI on every rank; use --p2p staged, or an MPI that was built with CUDA");
+    reject(
+        "--p2p direct needs a CUDA-aware MPI on every rank; use --p2p staged, or an MPI that was built with CUDA");
   }
   plan.direct = wanted == PointToPoint::direct || (wanted == PointToPoint::automatic && all_reach);
   plan.trainer.gpu = gpu_memory(options, plan.direct);
@@ -55,7 +55,7 @@ JobPlan plan_alone(const RankRun& run, bool all_reach, std::optional<std::size_t
   update_stages(run, plan);
   // If memory is short, reduce --prefetch unless it is given.
   const auto fits = [&] {
-    return std::all_of(plan.stages.begin(), plan.stages.end(), [&](const actors::RankPlan& stage) {
+    return std::ranges::all_of(plan.stages, [&](const actors::RankPlan& stage) {
       return stage.memory.bytes(runtime::MemorySpace::device) <= *options.device.memory_bytes;
     });
   };
@@ -114,7 +114,7 @@ JobPlan plan_job(const RankRun& run) {
 
 std::string saved_activations_text(std::span<const actors::RankPlan* const> stages) {
   const auto saving = static_cast<std::size_t>(
-      std::count_if(stages.begin(), stages.end(), [](const auto* stage) { return saves_all_activations(*stage); }));
+      std::ranges::count_if(stages, [](const auto* stage) { return saves_all_activations(*stage); }));
   if (saving == 0) return "few";
   return saving == stages.size() ? "all" : fmt::format("all on {} of {} stages", saving, stages.size());
 }
@@ -154,8 +154,7 @@ actors::SampleOptions text_samples(const TrainOptions& options, const Job& job) 
   actors::SampleOptions sample = options.trainer.sample;
   if (sample.every == 0) return sample;
   if (!job.tokenizer)
-    fail(ErrorCode::usage, "--sample-every {} needs a tokenizer; add --tokenizer PATH, or use --sample-every 0",
-         sample.every);
+    reject("--sample-every {} needs a tokenizer; add --tokenizer PATH, or use --sample-every 0", sample.every);
   const models::Tokenizer& tokenizer = *job.tokenizer;
   const std::string& prompt = options.data.sample_prompt;
   sample.end_of_text = tokenizer.end_of_text();
@@ -165,10 +164,10 @@ actors::SampleOptions text_samples(const TrainOptions& options, const Job& job) 
   const auto known = static_cast<std::int32_t>(job.architecture.layers.back()->vocabulary());
   for (const std::int32_t token : sample.prompt) {
     if (known > 0 && token >= known)
-      fail(ErrorCode::usage,
-           "--sample-prompt '{}' contains token id {}, but the model's vocabulary has {} tokens; use a larger "
-           "--vocab-size or another prompt",
-           prompt, token, known);
+      reject(
+          "--sample-prompt '{}' contains token id {}, but the model's vocabulary has {} tokens; use a larger "
+          "--vocab-size or another prompt",
+          prompt, token, known);
   }
   sample.sampling.seed = options.trainer.seed;
   sample.sampling.tokens = known > 0 ? std::min(known, tokenizer.size()) : tokenizer.size();

@@ -78,7 +78,7 @@ ColumnChange column_change(const SavedColumn& before, const SavedColumn& now, co
   if (before.nodes != now.nodes)
     return {.line = "the ranks of a column are on other nodes than before: results are the same within rounding"};
   const auto differs = [&](std::size_t team) {
-    return std::any_of(algorithm_fields.begin(), algorithm_fields.end(), [&](const auto& each) {
+    return std::ranges::any_of(algorithm_fields, [&](const auto& each) {
       const auto name = each.second;
       return flags.*name == "auto" && before.algorithms[team].*name != now.algorithms[team].*name;
     });

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace ranvier::apps {
 namespace {
@@ -45,15 +44,15 @@ OptionBinding flag_list(std::vector<std::string>& flags) {
 
 void check_resume(const CheckpointOptions& options) {
   if (options.folder.empty() && options.resume == "auto")
-    fail(ErrorCode::usage, "--resume auto needs a checkpoint folder; add --checkpoint DIR or use --resume PATH");
+    reject("--resume auto needs a checkpoint folder; add --checkpoint DIR or use --resume PATH");
   if (options.resume_with.empty()) return;
   std::vector<std::string> names;
   for (const ResolvedOption& option : default_flags()) names.push_back(option.name);
   for (const std::string& flag : options.resume_with) {
-    if (std::find(names.begin(), names.end(), flag) != names.end()) continue;
+    if (std::ranges::find(names, flag) != names.end()) continue;
     const auto nearest = runtime::nearest_name(flag, names);
-    fail(ErrorCode::usage, "--resume-with {}: flag --{} does not exist; {}", fmt::join(options.resume_with, ","),
-         flag, nearest ? fmt::format("did you mean {}?", *nearest) : "see --help all");
+    reject("--resume-with {}: flag --{} does not exist; {}", fmt::join(options.resume_with, ","), flag,
+           nearest ? fmt::format("did you mean {}?", *nearest) : "see --help all");
   }
 }
 
@@ -107,8 +106,8 @@ void resolve_checkpoints(CheckpointOptions& options) {
   if (!options.stop_before)
     options.stop_before = std::clamp(*options.time_limit / 10, seconds(1), longest_default_stop);
   if (*options.stop_before >= *options.time_limit)
-    fail(ErrorCode::usage, "--stop-before {} is not shorter than --time-limit {}; use a smaller value",
-         duration_text(*options.stop_before), duration_text(*options.time_limit));
+    reject("--stop-before {} is not shorter than --time-limit {}; use a smaller value",
+           duration_text(*options.stop_before), duration_text(*options.time_limit));
 }
 
 }  // namespace ranvier::apps

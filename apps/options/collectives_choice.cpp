@@ -64,8 +64,8 @@ std::optional<Obstacle> obstacle(const TrainOptions& options, const NcclSituatio
 }
 
 [[noreturn]] void refuse(const Obstacle& obstacle) {
-  fail(ErrorCode::usage, "--collectives nccl is not possible: {}; {}, or use --collectives plans", obstacle.reason,
-       obstacle.remedy);
+  reject("--collectives nccl is not possible: {}; {}, or use --collectives plans", obstacle.reason,
+         obstacle.remedy);
 }
 
 }  // namespace
@@ -73,10 +73,9 @@ std::optional<Obstacle> obstacle(const TrainOptions& options, const NcclSituatio
 void check_collectives(const TrainOptions& options) {
   if (options.device.collectives != CollectiveBackend::nccl) return;
   if (!runtime::with_nccl)
-    fail(ErrorCode::usage,
-         "--collectives nccl needs NCCL, which this build lacks; install NCCL and build with -DRANVIER_CUDA=ON");
+    reject("--collectives nccl needs NCCL, which this build lacks; install NCCL and build with -DRANVIER_CUDA=ON");
   if (options.device.device != DeviceFlag::cuda)
-    fail(ErrorCode::usage, "--collectives nccl needs GPUs; add --device cuda or use --collectives plans");
+    reject("--collectives nccl needs GPUs; add --device cuda or use --collectives plans");
   if (const auto found = obstacle(options)) refuse(*found);
 }
 

@@ -1,6 +1,5 @@
-#include "apps/options/data_flags.hpp"
-
 #include "apps/options/flag_groups.hpp"
+
 #include "apps/options/initial_weights.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/families/adapter_files.hpp"
@@ -63,19 +62,16 @@ OptionBinding share(double& field) {
 /// Refuses flags that need training steps.
 void check_eval_only(const TrainOptions& options) {
   const RunOptions& run = options.run;
-  if (run.init_from.empty()) fail(ErrorCode::usage, "--eval-only needs weights; add --init-from PATH");
+  if (run.init_from.empty()) reject("--eval-only needs weights; add --init-from PATH");
   if (!run.save.empty())
-    fail(ErrorCode::usage, "--save {} has no effect with --eval-only, which changes no weights; remove --save",
-         run.save);
+    reject("--save {} has no effect with --eval-only, which changes no weights; remove --save", run.save);
   for (const auto& [flag, value] : {std::pair{"--checkpoint", options.checkpoint.folder},
                                     {"--resume", options.checkpoint.resumes() ? options.checkpoint.resume : ""}}) {
     if (!value.empty())
-      fail(ErrorCode::usage, "{0} {1} has no effect with --eval-only, which trains no steps; remove {0}", flag,
-           value);
+      reject("{0} {1} has no effect with --eval-only, which trains no steps; remove {0}", flag, value);
   }
   if (const std::int64_t every = options.trainer.sample.every; every > 0)
-    fail(ErrorCode::usage,
-         "--sample-every {} has no effect with --eval-only, which trains no steps; remove --sample-every", every);
+    reject("--sample-every {} has no effect with --eval-only, which trains no steps; remove --sample-every", every);
 }
 
 }  // namespace
@@ -187,24 +183,21 @@ namespace {
 void resolve_labelled(TrainOptions& options) {
   DataOptions& data = options.data;
   if (!data.prompt_field.empty())
-    fail(ErrorCode::usage, "--label-field {} and --prompt-field {} cannot be combined; remove one of the flags",
-         data.label_field, data.prompt_field);
+    reject("--label-field {} and --prompt-field {} cannot be combined; remove one of the flags", data.label_field,
+           data.prompt_field);
   if (data.label_field == data.json_field)
-    fail(ErrorCode::usage, "--label-field {} and --json-field {} are the same field; use different fields",
-         data.label_field, data.json_field);
+    reject("--label-field {} and --json-field {} are the same field; use different fields", data.label_field,
+           data.json_field);
   for (const char* flag : {"documents", "document-end", "mlm-probability", "mask-token"})
     if (options.is_given(flag))
-      fail(ErrorCode::usage,
-           "--{0} has no effect with --label-field {1}: each sample is one padded text; remove --{0}", flag,
-           data.label_field);
+      reject("--{0} has no effect with --label-field {1}: each sample is one padded text; remove --{0}", flag,
+             data.label_field);
   if (data.tokenizer == Tokenizer::none && options.is_given("tokenizer"))
-    fail(ErrorCode::usage,
-         "--tokenizer none cannot read the texts of --label-field {}; use --tokenizer bytes or PATH",
-         data.label_field);
+    reject("--tokenizer none cannot read the texts of --label-field {}; use --tokenizer bytes or PATH",
+           data.label_field);
   if (models::parse_weighted_paths(data.data).size() > 1)
-    fail(ErrorCode::usage,
-         "--data {} has several paths, but --label-field {} reads one; put the files into one folder", data.data,
-         data.label_field);
+    reject("--data {} has several paths, but --label-field {} reads one; put the files into one folder", data.data,
+           data.label_field);
   data.documents = Documents::pad;
 }
 
@@ -212,41 +205,36 @@ void resolve_text(TrainOptions& options) {
   DataOptions& data = options.data;
   ModelOptions& model = options.model;
   const auto paths = models::parse_weighted_paths(data.data);
-  const bool tokens = std::all_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
-    return models::holds_tokens(one.path, data.format);
-  });
+  const bool tokens = std::ranges::all_of(
+      paths, [&](const models::WeightedPath& one) { return models::holds_tokens(one.path, data.format); });
   if (!options.is_given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
   const bool text = data.format == TokenFormat::text || data.format == TokenFormat::jsonl;
   if (text && data.tokenizer == Tokenizer::none)
-    fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}; use --tokenizer bytes or PATH",
-         data.format == TokenFormat::text ? "text" : "jsonl");
+    reject("--tokenizer none cannot read --token-format {}; use --tokenizer bytes or PATH",
+           data.format == TokenFormat::text ? "text" : "jsonl");
   if (!data.prompt_field.empty()) {
     if (data.tokenizer == Tokenizer::none && options.is_given("tokenizer"))
-      fail(ErrorCode::usage,
-           "--tokenizer none cannot read the text of --prompt-field {}; use --tokenizer bytes or PATH",
-           data.prompt_field);
+      reject("--tokenizer none cannot read the text of --prompt-field {}; use --tokenizer bytes or PATH",
+             data.prompt_field);
     const auto prompts = models::field_names(data.prompt_field);
-    if (std::find(prompts.begin(), prompts.end(), data.json_field) != prompts.end())
-      fail(ErrorCode::usage, "--prompt-field {} and --json-field {} share a field; use different fields",
-           data.prompt_field, data.json_field);
+    if (std::ranges::find(prompts, data.json_field) != prompts.end())
+      reject("--prompt-field {} and --json-field {} share a field; use different fields", data.prompt_field,
+             data.json_field);
     if (data.documents == Documents::join && options.is_given("documents"))
-      fail(ErrorCode::usage,
-           "--documents join with --prompt-field {} lets completions attend to other prompts; remove --documents",
-           data.prompt_field);
+      reject("--documents join with --prompt-field {} lets completions attend to other prompts; remove --documents",
+             data.prompt_field);
     if (data.documents == Documents::pad)
-      fail(ErrorCode::usage,
-           "--documents pad has no effect with --prompt-field {}, which packs samples; remove --documents",
-           data.prompt_field);
+      reject("--documents pad has no effect with --prompt-field {}, which packs samples; remove --documents",
+             data.prompt_field);
     data.documents = Documents::mask;
   }
   if (!data.label_field.empty()) resolve_labelled(options);
   if (data.document_end && data.documents == Documents::join)
-    fail(ErrorCode::usage, "--document-end {} has no effect with --documents join; use --documents mask",
-         *data.document_end);
+    reject("--document-end {} has no effect with --documents join; use --documents mask", *data.document_end);
   if (data.document_end && !data.data.empty() && !tokens)
-    fail(ErrorCode::usage,
-         "--document-end {} is for token files, but --data is text with known document ends; remove --document-end",
-         *data.document_end);
+    reject(
+        "--document-end {} is for token files, but --data is text with known document ends; remove --document-end",
+        *data.document_end);
   const bool own = !model.is_preset() && !options.is_given("vocab-size");
   int& vocab_size = *models::find_size(model.sizes, models::Size::vocab_size);
   if (own && data.tokenizer != Tokenizer::bytes) vocab_size = 50257;
@@ -270,9 +258,8 @@ bool encodes_text(const DataOptions& data) {
     });
   };
   const auto paths = models::parse_weighted_paths(data.data);
-  return !data.gpt2.empty() && std::any_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
-    return !holds_tokens(one.path);
-  });
+  return !data.gpt2.empty() &&
+         std::ranges::any_of(paths, [&](const models::WeightedPath& one) { return !holds_tokens(one.path); });
 }
 
 void resolve_data(TrainOptions& options) {
@@ -280,8 +267,7 @@ void resolve_data(TrainOptions& options) {
     resolve_images(options);
   } else {
     if (options.data.augment)
-      fail(ErrorCode::usage, "--augment is for images, but --model {} reads text; remove --augment",
-           options.model.name);
+      reject("--augment is for images, but --model {} reads text; remove --augment", options.model.name);
     resolve_text(options);
   }
   DataOptions& data = options.data;
@@ -291,18 +277,16 @@ void resolve_data(TrainOptions& options) {
   const bool asks = !data.hellaswag.empty();
   if (asks && !options.is_given("eval-every")) eval_every = at_the_end;
   if (asks && eval_every == 0)
-    fail(ErrorCode::usage, "--hellaswag {} has no effect with --eval-every 0; remove --eval-every", data.hellaswag);
+    reject("--hellaswag {} has no effect with --eval-every 0; remove --eval-every", data.hellaswag);
   const bool only_answers = asks && (options.is_given("validation-split") || !options.is_given("eval-every"));
   if (eval_every > 0 && data.validation_split == 0 && !only_answers) {
     if (options.is_given("validation-split"))
-      fail(ErrorCode::usage, "--eval-every {} has no data with --validation-split 0; use a fraction, such as 0.1",
-           eval_every);
+      reject("--eval-every {} has no data with --validation-split 0; use a fraction, such as 0.1", eval_every);
     data.validation_split = 0.1;
   }
   if (data.validation_split > 0 && !options.is_given("eval-every")) eval_every = at_the_end;
   if (data.eval_samples > 0 && data.validation_split == 0)
-    fail(ErrorCode::usage, "--eval-samples {} needs validation data; add --validation-split 0.1",
-         data.eval_samples);
+    reject("--eval-samples {} needs validation data; add --validation-split 0.1", data.eval_samples);
 }
 
 void resolve_labels(TrainOptions& options) {
@@ -312,22 +296,21 @@ void resolve_labels(TrainOptions& options) {
   const std::string& field = data.label_field;
   if (field.empty()) {
     if (models::tells_classes(model.sizes) && !data.data.empty())
-      fail(ErrorCode::usage,
-           "--label-field is missing: --model {} classifies texts into {} classes; add --label-field NAME",
-           model.name, bert->classes);
+      reject("--label-field is missing: --model {} classifies texts into {} classes; add --label-field NAME",
+             model.name, bert->classes);
     return;
   }
   if (bert == nullptr)
-    fail(ErrorCode::usage, "--label-field {} needs BERT or RoBERTa, but --model is {}; use --model bert or roberta",
-         field, model.name);
+    reject("--label-field {} needs BERT or RoBERTa, but --model is {}; use --model bert or roberta", field,
+           model.name);
   data.labels = stored_labels(options);
   if (!data.labels.empty()) return;
   const std::string& adapter = options.run.init_adapter;
   if (data.eval_only && (adapter.empty() || models::read_adapter_config(adapter).whole.empty()))
-    fail(ErrorCode::usage,
-         "--eval-only with --label-field {} needs a classification head, but --init-from {}{} has none; train a "
-         "classifier first",
-         field, options.run.init_from, adapter.empty() ? "" : " with --init-adapter " + adapter);
+    reject(
+        "--eval-only with --label-field {} needs a classification head, but --init-from {}{} has none; train a "
+        "classifier first",
+        field, options.run.init_from, adapter.empty() ? "" : " with --init-adapter " + adapter);
   if (!data.data.empty()) {
     const models::TextReading reading{.format = data.format, .json_field = data.json_field, .label_field = field};
     constexpr std::size_t max_classes = 100'000;
@@ -335,8 +318,8 @@ void resolve_labels(TrainOptions& options) {
   }
   const auto found = static_cast<int>(data.labels.size());
   if (options.is_given("classes") && bert->classes < found)
-    fail(ErrorCode::usage, "--classes {} is too small: field '{}' of {} has {}, such as '{}'; use at least {}",
-         bert->classes, field, data.data, found, data.labels.back(), found);
+    reject("--classes {} is too small: field '{}' of {} has {}, such as '{}'; use at least {}", bert->classes,
+           field, data.data, found, data.labels.back(), found);
   if (!options.is_given("classes")) bert->classes = std::max(found, 2);
   for (int label = found; label < bert->classes; ++label) data.labels.push_back(models::unnamed_label(label));
 }
@@ -346,28 +329,24 @@ void check_purpose(const TrainOptions& options) {
   const bool classifies = models::tells_classes(model.sizes);
   if (!classifies && !models::fills_masks(model.sizes)) {
     if (options.data.documents == Documents::pad)
-      fail(ErrorCode::usage, "--documents pad is for BERT and RoBERTa, but --model is {}; use --documents mask",
-           model.name);
+      reject("--documents pad is for BERT and RoBERTa, but --model is {}; use --documents mask", model.name);
     return;
   }
   const char* const purpose = classifies ? "classifies" : "fills masks";
   if (const std::int64_t every = options.trainer.sample.every; every > 0)
-    fail(ErrorCode::usage,
-         "--sample-every {} needs a causal language model, but --model {} {}; remove --sample-every", every,
-         model.name, purpose);
+    reject("--sample-every {} needs a causal language model, but --model {} {}; remove --sample-every", every,
+           model.name, purpose);
   if (!options.data.hellaswag.empty())
-    fail(ErrorCode::usage, "--hellaswag {} needs a causal language model, but --model {} {}; remove --hellaswag",
-         options.data.hellaswag, model.name, purpose);
+    reject("--hellaswag {} needs a causal language model, but --model {} {}; remove --hellaswag",
+           options.data.hellaswag, model.name, purpose);
   if (classifies) return;
   if (const std::string& prompts = options.data.prompt_field; !prompts.empty())
-    fail(ErrorCode::usage,
-         "--prompt-field {} needs a causal language model, but --model {} fills masks; remove --prompt-field",
-         prompts, model.name);
+    reject("--prompt-field {} needs a causal language model, but --model {} fills masks; remove --prompt-field",
+           prompts, model.name);
   const int vocab_size = model.size(models::Size::vocab_size);
   if (options.data.mask_token && *options.data.mask_token >= vocab_size)
-    fail(ErrorCode::usage,
-         "--mask-token {} is not below the vocabulary size, {}; use a smaller id or raise --vocab-size",
-         *options.data.mask_token, vocab_size);
+    reject("--mask-token {} is not below the vocabulary size, {}; use a smaller id or raise --vocab-size",
+           *options.data.mask_token, vocab_size);
 }
 
 }  // namespace ranvier::apps

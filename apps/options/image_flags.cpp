@@ -52,8 +52,7 @@ OptionBinding blocks_flag(ModelOptions& model) {
 void resolve_images(TrainOptions& options) {
   for (const std::string& flag : options.given)
     if (traits_of(flag).for_text)
-      fail(ErrorCode::usage, "--{0} is for text, but --model {1} reads images; remove --{0}", flag,
-           options.model.name);
+      reject("--{0} is for text, but --model {1} reads images; remove --{0}", flag, options.model.name);
   options.data.tokenizer = Tokenizer::none;
 }
 

@@ -1,7 +1,6 @@
 #include "apps/options/initial_weights.hpp"
 
 #include "models/families/bert.hpp"
-#include "models/families/model.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/config_file.hpp"
 #include "models/weights/safetensors.hpp"
@@ -15,8 +14,6 @@
 #include <optional>
 #include <string_view>
 #include <utility>
-#include <variant>
-#include <vector>
 
 namespace ranvier::apps {
 namespace {
@@ -45,14 +42,13 @@ void adopt_family(TrainOptions& options, const models::ModelSizes& stored) {
   // A Mistral without a window is a LLaMA; adopt_sizes() compares windows.
   const auto kind = [](std::string_view name) { return name == "mistral" ? std::string_view("llama") : name; };
   if (options.is_given("model") && kind(models::family_name(*models::named_model(model.name))) != kind(family))
-    fail(ErrorCode::usage, "--model {} is not the model of --init-from {}, which is a {}; remove --model",
-         model.name, options.run.init_from, family);
+    reject("--model {} is not the model of --init-from {}, which is a {}; remove --model", model.name,
+           options.run.init_from, family);
   models::ModelSizes sizes = stored;
   if (const float rate = models::dropout_of(model.sizes);
       rate != 0 && options.is_given("dropout") && models::find_dropout(sizes) == nullptr)
-    fail(ErrorCode::usage,
-         "--dropout {} has no effect: the model of --init-from {} is a {} without dropout; remove --dropout", rate,
-         options.run.init_from, family);
+    reject("--dropout {} has no effect: the model of --init-from {} is a {} without dropout; remove --dropout",
+           rate, options.run.init_from, family);
   if (!model.is_preset() && family != "gpt2") model.name = family;
   if (model.sizes.index() == stored.index()) return;
   // Keeps sizes from flags for the comparison in adopt_sizes().
@@ -71,8 +67,8 @@ void check_blocks(const TrainOptions& options, models::ModelSizes& asked, models
   const auto* const there = models::find_blocks(stored);
   const bool is_asked = options.model.is_preset() || options.is_given("blocks");
   if (wanted == nullptr || there == nullptr || !is_asked || *wanted == *there) return;
-  fail(ErrorCode::usage, "--blocks {} do not match --init-from {}, which has {}; remove --blocks",
-       fmt::join(*wanted, ","), options.run.init_from, fmt::join(*there, ","));
+  reject("--blocks {} do not match --init-from {}, which has {}; remove --blocks", fmt::join(*wanted, ","),
+         options.run.init_from, fmt::join(*there, ","));
 }
 
 void adopt_sizes(TrainOptions& options, const models::Safetensors& weights, const models::ModelSizes& stored) {
@@ -97,8 +93,8 @@ void adopt_sizes(TrainOptions& options, const models::Safetensors& weights, cons
       *there = asked;  // adds a classification head to weights of a masked model
     } else if (asked != *there && (is_preset || options.is_given(flag)) &&
                !(size == models::Size::classes && asked == 0 && !options.is_given(flag))) {
-      fail(ErrorCode::usage, "{} does not match --init-from {}, which has {}; remove the flag",
-           asked_for(options, flag, asked), options.run.init_from, *there);
+      reject("{} does not match --init-from {}, which has {}; remove the flag", asked_for(options, flag, asked),
+             options.run.init_from, *there);
     }
   }
   if (float* const dropout = models::find_dropout(model.sizes); dropout != nullptr)
@@ -113,9 +109,9 @@ void adopt_sizes(TrainOptions& options, const models::Safetensors& weights, cons
     length = std::min(positions, usual_length);
   }
   if (length > positions)
-    fail(ErrorCode::usage, "{} exceeds the {} positions that --init-from {} {}; use at most {}",
-         asked_for(options, "sequence-length", length), positions, options.run.init_from,
-         learned ? "has learned" : "supports", positions);
+    reject("{} exceeds the {} positions that --init-from {} {}; use at most {}",
+           asked_for(options, "sequence-length", length), positions, options.run.init_from,
+           learned ? "has learned" : "supports", positions);
   if (int* const rows = models::find_positions(model.sizes)) *rows = positions;
   if (length < positions)
     options.notes.push_back(
@@ -130,10 +126,9 @@ void adopt_dropout(TrainOptions& options, const models::ModelConfig& config, con
   const float rate = config.dropout.begin()->second;
   std::vector<std::string> rates;
   for (const auto& [key, each] : config.dropout) rates.push_back(fmt::format("'{}' {}", key, each));
-  if (std::any_of(config.dropout.begin(), config.dropout.end(),
-                  [&](const auto& one) { return one.second != rate; }))
-    fail(ErrorCode::usage, "{} has different dropout rates, but all must be equal: {}; use --dropout", file,
-         fmt::join(rates, ", "));
+  if (std::ranges::any_of(config.dropout, [&](const auto& one) { return one.second != rate; }))
+    reject("{} has different dropout rates, but all must be equal: {}; use --dropout", file,
+           fmt::join(rates, ", "));
   *models::find_dropout(options.model.sizes) = rate;
   options.notes.push_back(fmt::format("dropout: {} (from {})", rate, file));
 }
@@ -149,7 +144,7 @@ void adopt_initial_weights(TrainOptions& options) {
   const RunOptions& run = options.run;
   if (run.init_from.empty()) {
     if (!run.ignored_tensors.empty())
-      fail(ErrorCode::usage, "--ignore-tensors {} needs weights; add --init-from PATH", run.ignored_tensors);
+      reject("--ignore-tensors {} needs weights; add --init-from PATH", run.ignored_tensors);
     return;
   }
   const models::Safetensors weights(models::find_weights(run.init_from, "--init-from"), run.ignored_tensors);
@@ -185,12 +180,11 @@ void choose_tokenizer(TrainOptions& options) {
   constexpr const char* remedy =
       "add --tokenizer PATH, or --tokenizer bytes if its tokens are bytes, or use token files";
   if (!folder.empty()) {
-    fail(ErrorCode::usage,
-         "--data {} is text, but the model of --init-from {} has {} tokens and no tokenizer next to it; {}",
-         data.data, options.run.init_from, vocabulary, remedy);
+    reject("--data {} is text, but the model of --init-from {} has {} tokens and no tokenizer next to it; {}",
+           data.data, options.run.init_from, vocabulary, remedy);
   } else if (options.model.is_preset()) {
-    fail(ErrorCode::usage, "--data {} is text, but --model {} has {} tokens and no tokenizer; {}", data.data,
-         options.model.name, vocabulary, remedy);
+    reject("--data {} is text, but --model {} has {} tokens and no tokenizer; {}", data.data, options.model.name,
+           vocabulary, remedy);
   } else {
     options.notes.push_back(
         fmt::format("tokenizer: bytes ({} of the {} tokens of --vocab-size)", bytes_vocabulary, vocabulary));

@@ -11,24 +11,13 @@
 namespace ranvier::apps {
 namespace {
 
-const char* words(OptionEffect effect) {
-  switch (effect) {
-    case OptionEffect::bits:
-      return "results stay bit-identical";
-    case OptionEffect::judges:
-      return "results stay bit-identical until a bad step";
-    case OptionEffect::rounding:
-      return "results stay the same within rounding";
-    case OptionEffect::tells:
-      return "results stay bit-identical; evaluation or text samples change";
-    case OptionEffect::decides:
-      return "results change, as --resume-with allows";
-    case OptionEffect::shape:
-    case OptionEffect::run:
-      break;
-  }
-  return "";
-}
+/// Effects that a resumed run may have, in the order of its startup output.
+constexpr std::pair<OptionEffect, const char*> accepted_effects[] = {
+    {OptionEffect::decides, "results change, as --resume-with allows"},
+    {OptionEffect::rounding, "results stay the same within rounding"},
+    {OptionEffect::bits, "results stay bit-identical"},
+    {OptionEffect::judges, "results stay bit-identical until a bad step"},
+    {OptionEffect::tells, "results stay bit-identical; evaluation or text samples change"}};
 
 std::string describe(const ChangedOption& change) {
   const auto value = [](const std::string& text) { return text.empty() ? std::string("nothing") : text; };
@@ -36,23 +25,19 @@ std::string describe(const ChangedOption& change) {
 }
 
 bool is_meant(const ChangedOption& change, const std::vector<std::string>& meant) {
-  return std::find(meant.begin(), meant.end(), change.flag) != meant.end();
+  return std::ranges::find(meant, change.flag) != meant.end();
 }
 
 /// Whether both runs have a constant rate, so that --steps only sets the end.
 bool constant_rate(const boost::json::object& saved, const std::vector<ResolvedOption>& options) {
   const boost::json::value* before = saved.if_contains("lr-decay");
-  const auto now = std::find_if(options.begin(), options.end(),
-                                [](const ResolvedOption& each) { return each.name == "lr-decay"; });
+  const auto now = std::ranges::find(options, "lr-decay", &ResolvedOption::name);
   return before != nullptr && *before == "constant" && now != options.end() && now->value == "constant";
 }
 
 /// Reports a changed computation as --model, which --resume-with can name.
 void name_computation(std::vector<ChangedOption>& changes) {
-  const auto named = [&](std::string_view flag) {
-    return std::find_if(changes.begin(), changes.end(),
-                        [&](const ChangedOption& each) { return each.flag == flag; });
-  };
+  const auto named = [&](std::string_view flag) { return std::ranges::find(changes, flag, &ChangedOption::flag); };
   if (named(computation_option) == changes.end()) return;
   if (const auto model = named("model"); model != changes.end()) changes.erase(model);
   named(computation_option)->flag = "model";
@@ -62,14 +47,12 @@ void name_computation(std::vector<ChangedOption>& changes) {
 void compare_content(std::vector<ChangedOption>& changes, const boost::json::object& saved,
                      const std::vector<ResolvedOption>& options) {
   const auto value_of = [&](std::string_view name) -> std::string {
-    const auto found =
-        std::find_if(options.begin(), options.end(), [&](const ResolvedOption& each) { return each.name == name; });
+    const auto found = std::ranges::find(options, name, &ResolvedOption::name);
     return found == options.end() ? std::string() : found->value;
   };
   const boost::json::value* before = saved.if_contains(content_option);
   if (before == nullptr || value_of(content_option).empty()) return;
-  const auto content = std::find_if(changes.begin(), changes.end(),
-                                    [](const ChangedOption& each) { return each.flag == content_option; });
+  const auto content = std::ranges::find(changes, content_option, &ChangedOption::flag);
   if (content == changes.end()) {
     for (ChangedOption& change : changes) {
       for (const char* flag : {"data", "tokenizer"})
@@ -78,9 +61,8 @@ void compare_content(std::vector<ChangedOption>& changes, const boost::json::obj
     return;
   }
   // Both flags are part of the content, so the content differs with them.
-  const bool elsewhere = std::any_of(changes.begin(), changes.end(), [](const ChangedOption& each) {
-    return each.flag == "data" || each.flag == "tokenizer";
-  });
+  const bool elsewhere = std::ranges::any_of(
+      changes, [](const ChangedOption& each) { return each.flag == "data" || each.flag == "tokenizer"; });
   if (elsewhere) {
     changes.erase(content);
   } else {
@@ -133,28 +115,27 @@ std::vector<std::string> accept_changes(const std::vector<ChangedOption>& change
     missing.push_back(change.flag);
   }
   if (!other_sizes.empty())
-    fail(ErrorCode::usage,
-         "{} has model states of other sizes: {}; use the checkpoint's values, or start from scratch in another "
-         "--checkpoint",
-         checkpoint, fmt::join(other_sizes, ", "));
+    reject(
+        "{} has model states of other sizes: {}; use the checkpoint's values, or start from scratch in another "
+        "--checkpoint",
+        checkpoint, fmt::join(other_sizes, ", "));
   if (!refused.empty()) {
     for (const std::string& flag : meant) missing.push_back(flag);
-    fail(ErrorCode::usage,
-         "{} was taken with other settings: {}; use the checkpoint's values, or add --resume-with {} if the "
-         "change is intended",
-         checkpoint, fmt::join(refused, ", "), fmt::join(missing, ","));
+    reject(
+        "{} was taken with other settings: {}; use the checkpoint's values, or add --resume-with {} if the "
+        "change is intended",
+        checkpoint, fmt::join(refused, ", "), fmt::join(missing, ","));
   }
   std::vector<std::string> lines;
-  for (const OptionEffect effect : {OptionEffect::decides, OptionEffect::rounding, OptionEffect::bits,
-                                    OptionEffect::judges, OptionEffect::tells}) {
+  for (const auto& [effect, words] : accepted_effects) {
     std::vector<std::string> alike;
     for (const ChangedOption& change : changes) {
       if (change.effect == effect) alike.push_back(describe(change));
     }
-    if (!alike.empty()) lines.push_back(fmt::format("{}: {}", fmt::join(alike, ", "), words(effect)));
+    if (!alike.empty()) lines.push_back(fmt::format("{}: {}", fmt::join(alike, ", "), words));
   }
   for (const std::string& flag : meant) {
-    if (std::none_of(changes.begin(), changes.end(), [&](const ChangedOption& each) { return each.flag == flag; }))
+    if (std::ranges::none_of(changes, [&](const ChangedOption& each) { return each.flag == flag; }))
       lines.push_back(fmt::format("--resume-with {} has no effect: --{} has the checkpoint's value", flag, flag));
   }
   return lines;

@@ -7,7 +7,6 @@
 #include <boost/json/object.hpp>
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace ranvier::apps {

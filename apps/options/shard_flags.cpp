@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 namespace ranvier::apps {
@@ -67,7 +65,7 @@ std::string algorithm_names(Collective collective) {
 
 bool has_algorithm(Collective collective, std::string_view name) {
   const auto all = collectives::algorithms(collective);
-  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+  return std::ranges::any_of(all, [&](const auto& each) { return each.name == name; });
 }
 
 void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {
@@ -144,9 +142,8 @@ void resolve_sharding(TrainOptions& options, bool imagined) {
 void check_flags_of_part(const TrainOptions& options) {
   if (options.model.adapts() || !options.model.train.empty() || !options.model.freeze.empty()) return;
   const auto refuse = [](const char* flag, const std::string& value) {
-    fail(ErrorCode::usage,
-         "--{}-trained {} needs a partly frozen model; use --{} {}, or add --lora-rank, --train or --freeze", flag,
-         value, flag, value);
+    reject("--{}-trained {} needs a partly frozen model; use --{} {}, or add --lora-rank, --train or --freeze",
+           flag, value, flag, value);
   };
   const actors::TrainerOptions& trainer = options.trainer;
   if (trainer.trained_sharding) refuse("shard", to_string(*trainer.trained_sharding));

@@ -4,14 +4,9 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
-#include <filesystem>
 #include <optional>
-#include <span>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace ranvier::apps {
 namespace {
@@ -165,15 +160,14 @@ void resolve_tiers(TrainOptions& options) {
     if (kind != TierKind::nvme) continue;
     files = true;
     if (tiers.files.directories.empty())
-      fail(ErrorCode::usage, "{} needs directories; add --nvme DIR, one per disk",
-           options.is_given(flag) ? fmt::format("--{} nvme", flag) : "--offload " + options.offload);
+      reject("{} needs directories; add --nvme DIR, one per disk",
+             options.is_given(flag) ? fmt::format("--{} nvme", flag) : "--offload " + options.offload);
   }
   if (tiers.step == actors::StepLocation::host && tiers.optimizer == TierKind::device)
-    fail(ErrorCode::usage,
-         "--optimizer-step host needs optimizer states off the device; add --optimizer-tier host");
+    reject("--optimizer-step host needs optimizer states off the device; add --optimizer-tier host");
   if (!files && !tiers.files.directories.empty())
-    fail(ErrorCode::usage, "--nvme {} has no effect without states in files; add --optimizer-tier nvme",
-         paths_text(tiers.files.directories));
+    reject("--nvme {} has no effect without states in files; add --optimizer-tier nvme",
+           paths_text(tiers.files.directories));
 }
 
 std::string paths_text(std::span<const std::filesystem::path> paths) {

@@ -2,12 +2,10 @@
 
 #include "actors/checkpoint/snapshot.hpp"
 #include "apps/options/collectives_choice.hpp"
-#include "apps/options/data_flags.hpp"
 #include "apps/options/flag_groups.hpp"
 #include "apps/options/initial_weights.hpp"
 #include "apps/options/shard_flags.hpp"
 #include "apps/options/tier_flags.hpp"
-#include "apps/program/device_flag.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
@@ -79,8 +77,8 @@ OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
 void expect_sizes_of_model(const ModelOptions& model) {
   for (const auto& [which, flag] : models::named_sizes())
     if (const auto other = model.other_sizes.find(which); other != model.other_sizes.end())
-      fail(ErrorCode::usage, "--{0} {1}: --model {2} has no such size; remove --{0}, or use --model {3}", flag,
-           other->second, model.name, families_with(which));
+      reject("--{0} {1}: --model {2} has no such size; remove --{0}, or use --model {3}", flag, other->second,
+             model.name, families_with(which));
 }
 
 OptionBinding dropout(ModelOptions& model) {
@@ -328,14 +326,10 @@ TrainTable declare(AskedOptions& asked) {
   table.add({Effect::bits, "device-memory", "SIZE", "Device memory that each rank may use, as in 512MiB",
              bytes(device_options.memory_bytes), "the machine's", true});
   table.add(
-      {Effect::rounding,
-       "threads",
-       "N",
+      {Effect::rounding, "threads", "N",
        "Compute threads per rank; 0: the cores that affinity and CPU quotas allow, divided among the ranks "
        "of the node",
-       whole(device_options.threads, 0, 4096),
-       {},
-       true},
+       whole(device_options.threads, 0, 4096), "", true},
       {.usual = true,
        .plan = PlanRole::machine,
        .unused = unused_if([&asked] { return asked.options.device.device == DeviceFlag::cuda; }, "on a GPU")});
@@ -386,13 +380,8 @@ TrainTable declare(AskedOptions& asked) {
   table.add({Effect::run, "separate-ranks", "",
              "Let processes train separately if MPI does not connect them, instead of an error",
              switch_on(run.separate_ranks)});
-  table.add({Effect::run,
-             "config",
-             "FILE",
-             "Read options from lines of key = value; flags have precedence",
-             text(run.config),
-             {},
-             true},
+  table.add({Effect::run, "config", "FILE", "Read options from lines of key = value; flags have precedence",
+             text(run.config), "", true},
             {.usual = true});
   table.add(
       {Effect::run, "dry-run", "", "Print configuration and memory needs, then stop", switch_on(asked.dry_run)},
@@ -416,11 +405,11 @@ AskedOptions defaults() {
 }
 
 void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
-  if (const auto problem = models::size_problem(model.sizes)) fail(ErrorCode::usage, "{}", *problem);
+  if (const auto problem = models::size_problem(model.sizes)) reject("{}", *problem);
   const int layers = models::layers_of(model.sizes);
   if (grid.g_inter > layers)
-    fail(ErrorCode::usage, "--g-inter {} is more stages than {} {}; use at most one stage per layer", grid.g_inter,
-         models::reads_images(model.sizes) ? "the model's layers," : "--layers", layers);
+    reject("--g-inter {} is more stages than {} {}; use at most one stage per layer", grid.g_inter,
+           models::reads_images(model.sizes) ? "the model's layers," : "--layers", layers);
 }
 
 /// Keeps the checkpoint's value of a flag whose default follows from other flags.
@@ -436,8 +425,7 @@ void resolve_batch(TrainOptions& options, const RunDefaults& run_defaults) {
   const auto& [g_inter, g_data] = trainer.grid;
   if (!options.is_given("batch-size")) trainer.batch_size = runtime::round_up(default_batch_size, g_data);
   keep_recorded(run_defaults, options, "batch-size", whole(trainer.batch_size, 1));
-  if (const auto problem = runtime::batch_problem(trainer.batch_size, g_data))
-    fail(ErrorCode::usage, "{}", *problem);
+  if (const auto problem = runtime::batch_problem(trainer.batch_size, g_data)) reject("{}", *problem);
   const int row = trainer.batch_size / g_data;
   if (!options.is_given("microbatch-size")) trainer.microbatch_size = default_microbatch_size;
   trainer.microbatch_size = std::min(trainer.microbatch_size, row);
@@ -457,9 +445,9 @@ void resolve_learning_rate(TrainOptions& options, const RunDefaults& run_default
   keep_recorded(run_defaults, options, "warmup-steps", whole(rate.warmup_steps, 0));
   keep_recorded(run_defaults, options, "min-learning-rate", real(rate.least, 0));
   if (rate.least > rate.peak)
-    fail(ErrorCode::usage, "--min-learning-rate {}{} is above --learning-rate {}; use --min-learning-rate {}{}",
-         rate.least, options.is_given("min-learning-rate") ? "" : " (the checkpoint's)", rate.peak, rate.peak / 10,
-         options.is_given("min-learning-rate") ? "" : " and --resume-with learning-rate,min-learning-rate");
+    reject("--min-learning-rate {}{} is above --learning-rate {}; use --min-learning-rate {}{}", rate.least,
+           options.is_given("min-learning-rate") ? "" : " (the checkpoint's)", rate.peak, rate.peak / 10,
+           options.is_given("min-learning-rate") ? "" : " and --resume-with learning-rate,min-learning-rate");
 }
 
 void resolve_precision(TrainOptions& options, bool half_gradients, const std::string& reason) {
@@ -467,12 +455,12 @@ void resolve_precision(TrainOptions& options, bool half_gradients, const std::st
   actors::LossScale& loss_scale = options.trainer.loss_scale;
   const bool fp16 = precision.compute == runtime::DType::f16;
   if (half_gradients && precision.compute == runtime::DType::f32)
-    fail(ErrorCode::usage, "--gradient-dtype half needs half precision; use --precision bf16 or fp16");
+    reject("--gradient-dtype half needs half precision; use --precision bf16 or fp16");
   precision.gradient = half_gradients ? precision.compute : runtime::DType::f32;
   if (!options.is_given("loss-scale")) loss_scale.scale = fp16 ? 65536 : 1;
   if (!fp16 && loss_scale.scale != 1)
-    fail(ErrorCode::usage, "--loss-scale {} has no effect in {}; remove --loss-scale or use --precision fp16",
-         loss_scale.scale, to_string(precision.compute));
+    reject("--loss-scale {} has no effect in {}; remove --loss-scale or use --precision fp16", loss_scale.scale,
+           to_string(precision.compute));
   loss_scale.dynamic = fp16;
   models::set_precision(options.model.sizes, precision);
   if (reason.empty() || options.is_given("precision")) return;
@@ -483,8 +471,7 @@ void resolve_precision(TrainOptions& options, bool half_gradients, const std::st
 void check_products(const DeviceOptions& device, const models::Precision& precision) {
   if (device.products_file.empty()) return;
   const auto refuse = [&](const char* why) {
-    fail(ErrorCode::usage, "--products-file {} has no effect {}, or remove --products-file", device.products_file,
-         why);
+    reject("--products-file {} has no effect {}, or remove --products-file", device.products_file, why);
   };
   if (device.device != DeviceFlag::cuda) refuse("without a GPU; add --device cuda");
   if (precision.compute == runtime::DType::f32)
@@ -494,9 +481,7 @@ void check_products(const DeviceOptions& device, const models::Precision& precis
 
 }  // namespace
 
-bool TrainOptions::is_given(std::string_view flag) const {
-  return std::find(given.begin(), given.end(), flag) != given.end();
-}
+bool TrainOptions::is_given(std::string_view flag) const { return std::ranges::find(given, flag) != given.end(); }
 
 AskedOptions asked_options(const std::vector<GivenFlag>& flags) {
   AskedOptions asked = defaults();
@@ -509,11 +494,9 @@ AskedOptions asked_options(const std::vector<GivenFlag>& flags) {
 void resolve(AskedOptions& asked, int ranks, const RunDefaults& run_defaults) {
   TrainOptions& options = asked.options;
   if (asked.dry_run) options.run.request = Request::dry_run;
-  if (asked.world > 0 && !asked.dry_run)
-    fail(ErrorCode::usage, "--world {} is for planning only; add --dry-run", asked.world);
+  if (asked.world > 0 && !asked.dry_run) reject("--world {} is for planning only; add --dry-run", asked.world);
   options.ranks = asked.world > 0 ? asked.world : ranks;
-  if (options.run.timeout_seconds == 0)
-    fail(ErrorCode::usage, "--timeout 0 would end every job at once; use seconds, such as 60");
+  if (options.run.timeout_seconds == 0) reject("--timeout 0 would end every job at once; use seconds, such as 60");
 
   actors::TrainerOptions& trainer = options.trainer;
   trainer.grid =
@@ -541,7 +524,7 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& run_defaults) {
   resolve_checkpoints(options.checkpoint);
   if (trainer.bad_steps.action == BadAction::rollback && options.checkpoint.folder.empty() &&
       !options.checkpoint.resumes())
-    fail(ErrorCode::usage, "--bad-steps rollback needs checkpoints; add --checkpoint DIR or use --bad-steps skip");
+    reject("--bad-steps rollback needs checkpoints; add --checkpoint DIR or use --bad-steps skip");
   if (!options.checkpoint.folder.empty() || options.run.save_every > 0)
     trainer.checkpoint_staging = actors::Snapshot::Options().staging_bytes;
 }
@@ -600,8 +583,7 @@ std::vector<ResolvedOption> resolved(const TrainOptions& options) {
   std::erase_if(all, [](const auto& option) { return is_info_request(option.name); });
   if (!options.shard.links.empty()) {
     // The same path may have other content on another node; ranks would then choose different plans.
-    const auto links =
-        std::find_if(all.begin(), all.end(), [](const auto& option) { return option.name == "links"; });
+    const auto links = std::ranges::find_if(all, [](const auto& option) { return option.name == "links"; });
     std::string figures = collectives::to_json(options.trainer.links);
     std::erase(figures, '\n');
     all.insert(links + 1, {links->concern, "links' figures", figures, false, false, links->effect});

@@ -5,7 +5,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -77,11 +76,10 @@ void resolve_tuning(TrainOptions& options) {
     if ((options.is_given("lora-rank") && asked.rank != stored.rank) ||
         (options.is_given("lora-targets") && asked.targets != stored.targets) ||
         (options.is_given("lora-whole") && asked.whole != stored.whole))
-      fail(ErrorCode::usage,
-           "--init-adapter {} has rank {} and targets {}{}; remove --lora-rank, --lora-targets and --lora-whole",
-           run.init_adapter, stored.rank, fmt::join(stored.targets, ","),
-           stored.whole.empty() ? std::string()
-                                : fmt::format(", and trains {} in full", fmt::join(stored.whole, ",")));
+      reject("--init-adapter {} has rank {} and targets {}{}; remove --lora-rank, --lora-targets and --lora-whole",
+             run.init_adapter, stored.rank, fmt::join(stored.targets, ","),
+             stored.whole.empty() ? std::string()
+                                  : fmt::format(", and trains {} in full", fmt::join(stored.whole, ",")));
     if (options.is_given("lora-alpha")) lora.alpha = asked.alpha;
     if (options.is_given("lora-dropout")) lora.dropout = asked.dropout;
   }
@@ -90,20 +88,18 @@ void resolve_tuning(TrainOptions& options) {
     if (!options.is_given("lora-targets")) lora.targets = modules->targets;
     if (!options.is_given("lora-whole")) lora.whole = modules->whole;
   }
-  if (lora.alpha == 0) fail(ErrorCode::usage, "--lora-alpha 0 disables the adapters; use a value above 0");
-  if (lora.dropout >= 1)
-    fail(ErrorCode::usage, "--lora-dropout {} drops everything; use a value below 1", lora.dropout);
+  if (lora.alpha == 0) reject("--lora-alpha 0 disables the adapters; use a value above 0");
+  if (lora.dropout >= 1) reject("--lora-dropout {} drops everything; use a value below 1", lora.dropout);
   for (const char* flag : {"train", "freeze"}) {
     if (options.is_given(flag))
-      fail(ErrorCode::usage,
-           "--{} has no effect with --lora-rank {}, which trains only adapters; remove one of the flags", flag,
-           lora.rank);
+      reject("--{} has no effect with --lora-rank {}, which trains only adapters; remove one of the flags", flag,
+             lora.rank);
   }
   if (run.save.empty()) return;
   const std::filesystem::path save = run.save;
   if (save.filename() == models::adapter_weights_name) return;
   if (models::has_weights_extension(save) && !std::filesystem::is_directory(save))
-    fail(ErrorCode::usage, "--save {} is a file, but adapters are saved in a folder; use a folder", run.save);
+    reject("--save {} is a file, but adapters are saved in a folder; use a folder", run.save);
   run.save = (save / models::adapter_weights_name).string();
 }
 

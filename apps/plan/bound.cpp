@@ -1,6 +1,5 @@
 #include "apps/plan/bound.hpp"
 
-#include "actors/predict/volume.hpp"
 #include "actors/states/algorithm_choice.hpp"
 #include "apps/memory/shard_table.hpp"
 #include "apps/options/shard_flags.hpp"
@@ -87,7 +86,7 @@ std::vector<actors::UnitTraffic> moves_of(const models::Architecture& architectu
 
 /// Smallest factor; absent factors are 1.
 double min_of(const std::vector<double>& factors) {
-  return factors.empty() ? 1 : std::min(1.0, *std::min_element(factors.begin(), factors.end()));
+  return factors.empty() ? 1 : std::min(1.0, *std::ranges::min_element(factors));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "apps/plan/memory_advice.hpp"
+#include "apps/plan/start_plan.hpp"
 
 #include "apps/plan/plan_report.hpp"
 #include "runtime/base/error.hpp"
@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -21,9 +22,10 @@ namespace ranvier::apps {
 namespace {
 
 constexpr std::size_t max_lines = 5;
+constexpr std::size_t max_layers = 2048;  // larger models are not planned repeatedly for advice
 
 bool is_one_of(std::initializer_list<std::string_view> names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 /// Given flags of the job without those that save memory; values of others that a planner would search are stated.
@@ -32,8 +34,7 @@ std::vector<GivenFlag> flags_of(const TrainOptions& options) {
   for (const std::string& name : options.given) fixed.insert(traits_of(name).fixes);
   std::vector<GivenFlag> flags;
   for (const ResolvedOption& option : resolved(options)) {
-    const bool is_searched =
-        is_one_of({"shard", "group-size", "offload", "microbatch-size", "recompute"}, option.name);
+    const bool is_searched = is_one_of({"shard", "offload", "microbatch-size", "recompute"}, option.name);
     const bool is_stated = is_one_of(
         {"g-inter", "g-data", "batch-size", "policy", "all-gather", "reduce-scatter", "all-reduce", "precision"},
         option.name);
@@ -61,7 +62,7 @@ class Trials {
   explicit Trials(const Planner& planner) : planner_(&planner) {}
 
   /// None if the candidate does not fit or cannot run.
-  std::optional<MemoryNeeds> fitting(const Candidate& candidate) {
+  std::optional<PlannedCandidate> fitting(const Candidate& candidate) {
     const auto [family, is_new] =
         may_fit_.try_emplace({candidate.shard, candidate.group_size, candidate.offload}, true);
     if (is_new) {
@@ -69,8 +70,8 @@ class Trials {
       family->second = !least || least->fullness <= hopeless_fullness;
     }
     if (!family->second) return {};
-    const auto trial = plan(candidate);
-    return trial && trial->fits ? std::optional(trial->needs) : std::nullopt;
+    auto trial = plan(candidate);
+    return trial && trial->fits ? std::move(trial) : std::nullopt;
   }
   [[nodiscard]] const std::optional<Closest>& closest() const noexcept { return closest_; }
 
@@ -92,39 +93,57 @@ class Trials {
   std::optional<Closest> closest_;
 };
 
+/// Flags to change for the candidate; none if the job has its values.
+std::vector<std::string> changed_flags(const Candidate& candidate, const TrainOptions& options,
+                                       const std::vector<GivenFlag>& values) {
+  std::vector<std::string> flags;
+  for (const GivenFlag& flag : candidate.flags())
+    if (*value_of(values, flag.name) != flag.value) flags.push_back(fmt::format("--{} {}", flag.name, flag.value));
+  // ranvier-train refuses --nvme if no state is stored there.
+  if (options.is_given("nvme") && !candidate.may_have_files()) flags.emplace_back("and no --nvme");
+  return flags;
+}
+
 }  // namespace
 
 std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks, const JobCapacity& capacity,
                           const JobBuilder& build) {
-  const std::string rest = memory_remedy(options.trainer.precision.compute);
+  const bool saves_all = options.trainer.saved_activations == models::SavedActivations::all;
+  const std::string rest =
+      (saves_all ? "remove --saved-activations all, or " : "") + memory_remedy(options.trainer.precision.compute);
   try {
     const runtime::MachineProfile machine = machine_of(options, capacity);
     const Planner planner(flags_of(options), machine, ranks, build);
+    if (planner.job().architecture.layers.size() > max_layers) return rest;
     SpaceOptions space = planner.space();
     space.apart = space.apart || capacity.device_bytes;  // --device-memory limits a CPU device like a GPU
-    std::map<std::string, std::string> now;
-    for (const ResolvedOption& option : resolved(options)) now[option.name] = option.value;
+    space.files = planner.is_given("nvme") && capacity.disk_bytes != std::size_t{0};
+    actors::TrainerOptions trainer = options.trainer;
+    trainer.node_of = ranks.nodes;
+    space.given.try_emplace("group-size", std::to_string(actors::column_shape(trainer).group_size));
+    std::vector<GivenFlag> values;
+    for (const ResolvedOption& option : resolved(options)) values.push_back({option.name, option.value});
     std::vector<std::pair<std::vector<std::string>, Candidate>> changes;  // changed flags
-    for (const Candidate& candidate : make_space(space).candidates) {
-      std::vector<std::string> flags;
-      for (const GivenFlag& flag : candidate.flags())
-        if (now[flag.name] != flag.value) flags.push_back(fmt::format("--{} {}", flag.name, flag.value));
-      changes.emplace_back(std::move(flags), candidate);
-    }
-    std::stable_sort(changes.begin(), changes.end(),
-                     [](const auto& a, const auto& b) { return a.first.size() < b.first.size(); });
+    for (const Candidate& candidate : make_space(space).candidates)
+      changes.emplace_back(changed_flags(candidate, options, values), candidate);
+    std::ranges::stable_sort(changes, [](const auto& a, const auto& b) { return a.first.size() < b.first.size(); });
     Trials trials(planner);
     std::string lines;
     std::size_t count = 0, fewest = 0;
     for (const auto& [flags, candidate] : changes) {
       if (count == max_lines || (count > 0 && flags.size() > fewest)) break;
-      const auto needs = trials.fitting(candidate);
-      if (!needs || flags.empty()) continue;
+      const auto trial = trials.fitting(candidate);
+      if (!trial) continue;
+      std::string text = fmt::format("{}", fmt::join(flags, " "));
+      // A run reduces it only for device memory.
+      if (const int prefetch = trial->trainer.prefetch;
+          !options.shard.prefetch && prefetch != actors::TrainerOptions().prefetch)
+        text += fmt::format("{}--prefetch {}", flags.empty() ? "" : " ", prefetch);
+      if (text.empty()) continue;
       fewest = flags.size();
       ++count;
-      lines += fmt::format("\n  {:<50} {} per rank on the device, {} of memory per node",
-                           fmt::format("{}", fmt::join(flags, " ")), runtime::format_bytes(needs->device),
-                           runtime::format_bytes(needs->host));
+      lines += fmt::format("\n  {:<50} {} per rank on the device, {} of memory per node", text,
+                           runtime::format_bytes(trial->needs.device), runtime::format_bytes(trial->needs.host));
     }
     if (count > 0)
       return fmt::format("{} make the job fit (planned):{}", count > 1 ? "any of these" : "these", lines);

@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
-#include <optional>
-#include <string>
 #include <string_view>
 
 namespace ranvier::apps {
@@ -68,11 +66,10 @@ OptionBinding counts(std::vector<int>& field, const char* valid) {
 }
 
 OptionBinding rank_numbers(std::vector<int>& field) {
-  constexpr const char* valid = "increasing numbers of ranks, such as 8,16,32";
+  static constexpr const char* valid = "increasing numbers of ranks, such as 8,16,32";
   OptionBinding binding = counts(field, valid);
   binding.read = [&field, read = binding.read](const std::string& text) -> std::optional<std::string> {
-    if (read(text) || std::adjacent_find(field.begin(), field.end(), std::greater_equal()) != field.end())
-      return valid;
+    if (read(text) || std::ranges::adjacent_find(field, std::greater_equal()) != field.end()) return valid;
     return {};
   };
   return binding;
@@ -157,7 +154,7 @@ std::string_view name_of(std::string_view word) {
 }
 
 bool has(const std::vector<std::string>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 /// Arguments of each program, in order. A word that is not a flag belongs to the flag before it.
@@ -180,10 +177,10 @@ Split split(int argc, const char* const* argv, const std::vector<std::string>& o
         all.insert(all.end(), theirs.begin(), theirs.end());
         const auto nearest = runtime::nearest_name(name, all);
         if (const auto advice = train_table().advice_on_other_name(name, false))
-          fail(ErrorCode::usage, "unknown flag --{}: {}", name, *advice);
-        fail(ErrorCode::usage, "unknown flag --{}; {}", name,
-             nearest ? fmt::format("did you mean --{}?", *nearest)
-                     : "use a flag of ranvier-plan --help or ranvier-train --help all");
+          reject("unknown flag --{}: {}", name, *advice);
+        reject("unknown flag --{}; {}", name,
+               nearest ? fmt::format("did you mean --{}?", *nearest)
+                       : "use a flag of ranvier-plan --help or ranvier-train --help all");
       }
     } else if (word == "-h") {
       is_ours = true;
@@ -215,8 +212,7 @@ constexpr int simulations_of_scale = 8;  // one simulation of thousands of ranks
 
 void check_scale(const PlanOptions& options) {
   const auto refuse = [&](const char* flag) {
-    fail(ErrorCode::usage, "--scale {} cannot be combined with {}; remove one of the two",
-         fmt::join(options.scale, ","), flag);
+    reject("--scale {} cannot be combined with {}; remove one of the two", fmt::join(options.scale, ","), flag);
   };
   for (const GivenFlag& flag : options.train)
     if (flag.name == "world") refuse("--world");
@@ -233,8 +229,7 @@ void check_no_simulation(const PlanOptions& options, bool simulations) {
                            : !options.write_trace.empty() ? "--write-trace"
                            : options.compares()           ? "several scenarios"
                                                           : nullptr;
-  if (flag != nullptr)
-    fail(ErrorCode::usage, "--no-simulation cannot be combined with {}; remove one of the two", flag);
+  if (flag != nullptr) reject("--no-simulation cannot be combined with {}; remove one of the two", flag);
 }
 
 /// Device named in the --config file. An unreadable file is refused later.
@@ -283,8 +278,7 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   std::erase_if(options.train, [](const GivenFlag& flag) { return flag.name == "device"; });
   if (!devices.empty()) options.train.push_back({"device", devices.back()});
   if (options.exhaustive && table.given("simulations"))
-    fail(ErrorCode::usage, "--exhaustive cannot be combined with --simulations {}; remove one of the flags",
-         options.simulations);
+    reject("--exhaustive cannot be combined with --simulations {}; remove one of the flags", options.simulations);
   if (options.no_simulation) check_no_simulation(options, table.given("simulations"));
   if (!options.scale.empty()) check_scale(options);
   if (!options.scale.empty() && !table.given("simulations")) options.simulations = simulations_of_scale;
@@ -294,9 +288,8 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
 }
 
 std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& places) {
-  if (std::find(options.profiles.begin(), options.profiles.end(), no_profile) != options.profiles.end())
-    fail(ErrorCode::usage,
-         "--profile {}: ranvier-plan needs a profile; use a name or a file of ranvier-bench profile", no_profile);
+  if (std::ranges::find(options.profiles, no_profile) != options.profiles.end())
+    reject("--profile {}: ranvier-plan needs a profile; use a name or a file of ranvier-bench profile", no_profile);
   if (!options.profiles.empty()) return {};
   ProfileSubject subject;
   for (const GivenFlag& flag : options.train) {
@@ -305,9 +298,8 @@ std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& pla
   }
   const auto found = find_profile(places, subject);
   if (!found)
-    fail(ErrorCode::usage,
-         "--profile is missing; use one of {}, or run ranvier-bench profile, which saves a profile of this host",
-         fmt::join(runtime::shipped_profiles(), ", "));
+    reject("--profile is missing; use one of {}, or run ranvier-bench profile, which saves a profile of this host",
+           fmt::join(runtime::shipped_profiles(), ", "));
   options.profiles = {*found};
   return *found;
 }

@@ -97,8 +97,7 @@ std::string switches_line(const Ranked& ranked) {
 std::string links_table(const Ranking& ranking) {
   std::vector<LinkColumn> used;
   for (const LinkColumn& column : link_columns) {
-    if (std::any_of(ranking.best.begin(), ranking.best.end(),
-                    [&](const Ranked& ranked) { return column.most(ranked.prediction) > 0; }))
+    if (std::ranges::any_of(ranking.best, [&](const Ranked& ranked) { return column.most(ranked.prediction) > 0; }))
       used.push_back(column);
   }
   if (used.empty()) return {};
@@ -177,8 +176,8 @@ std::string stages_table(const Ranked& ranked) {
     actors::StagePrediction mean;
     const auto count = static_cast<double>(stages.size());
     for (const actors::StagePrediction& stage : stages) mean.add(stage, 1 / count);
-    const auto [idlest, busiest] = std::minmax_element(
-        stages.begin(), stages.end(), [](const auto& a, const auto& b) { return a.busy() < b.busy(); });
+    const auto [idlest, busiest] =
+        std::ranges::minmax_element(stages, [](const auto& a, const auto& b) { return a.busy() < b.busy(); });
     lines.emplace_back("average", mean);
     lines.emplace_back(fmt::format("{}, busiest", busiest - stages.begin()), *busiest);
     lines.emplace_back(fmt::format("{}, idlest", idlest - stages.begin()), *idlest);
@@ -255,9 +254,7 @@ BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context) {
   BarPlot plot{
       .title =
           fmt::format("{} ranks on {}, {}", context.world, context.profile->name, to_string(context.precision)),
-      .about = fmt::format("predicted {}s per second, best of {} candidates", context.item, ranking.candidates),
-      .series = {},
-      .groups = {}};
+      .about = fmt::format("predicted {}s per second, best of {} candidates", context.item, ranking.candidates)};
   for (const Ranked& ranked : ranking.best)
     plot.groups.push_back(
         {ranked.candidate.text(),
@@ -376,8 +373,7 @@ BarPlot cases_plot(const std::vector<Case>& cases) {
   const ReportContext& first = cases.front().context;
   BarPlot plot{.title = fmt::format("What if: {} ranks", first.world),
                .about = fmt::format("predicted {}s per second", first.item),
-               .series = {"best plan of this case", "best plan of the first case, unchanged"},
-               .groups = {}};
+               .series = {"best plan of this case", "best plan of the first case, unchanged"}};
   for (const Case& one : cases) {
     const auto bar = [&](const std::optional<Ranked>& ranked, int series, const char* none) {
       return ranked ? Bar{ranked->prediction.tokens_per_second, rate(ranked->prediction, one.context), series}

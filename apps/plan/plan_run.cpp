@@ -119,8 +119,7 @@ PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchL
                 true);
   }
   if (!options.plot.empty()) runtime::write_file(options.plot, svg(scaling_plot(points)));
-  const bool any =
-      std::any_of(points.begin(), points.end(), [](const auto& point) { return point.best.has_value(); });
+  const bool any = std::ranges::any_of(points, [](const auto& point) { return point.best.has_value(); });
   return {.status = any ? 0 : nothing_fits_exit_code,
           .text = options.json ? json::serialize(json::object{{"scale", to_json(points)}}) + '\n'
                                : scaling_table(points)};
@@ -164,7 +163,7 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
       no_grid = message_of(error);  // only these remaining ranks; the other cases still count
     }
     if (is_first) {
-      if (const auto why = none_runs(ranking)) fail(ErrorCode::usage, "{}; use other values or fewer flags", *why);
+      if (const auto why = none_runs(ranking)) reject("{}; use other values or fewer flags", *why);
       if (ranking.best.empty()) {
         result.status = nothing_fits_exit_code;
         result.text += search_lines(ranking) + '\n' + nothing_fits(ranking, context);

@@ -12,7 +12,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <typeinfo>
 #include <utility>
 
@@ -31,7 +30,7 @@ constexpr int default_node_size = 8;
 int number_of(const GivenFlag& flag) {
   int number = 0;
   if (const auto wanted = whole(number, 1, 1 << 20).read(flag.value))
-    fail(ErrorCode::usage, "--{} is invalid: {}; use {}", flag.name, flag.value, *wanted);
+    reject("--{} is invalid: {}; use {}", flag.name, flag.value, *wanted);
   return number;
 }
 
@@ -45,8 +44,7 @@ int largest_node(const std::vector<int>& nodes) {
 
 /// Removes a flag from the list and returns it.
 std::optional<GivenFlag> taken(std::vector<GivenFlag>& flags, std::string_view name) {
-  const auto found =
-      std::find_if(flags.begin(), flags.end(), [&](const GivenFlag& flag) { return flag.name == name; });
+  const auto found = std::ranges::find(flags, name, &GivenFlag::name);
   if (found == flags.end()) return {};
   GivenFlag flag = *found;
   flags.erase(found);
@@ -77,13 +75,12 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
                  std::optional<CurrentRanks> here, const JobBuilder& build)
     : given_(std::move(given)), profile_(&profile), here_(std::move(here)) {
   const auto world = taken(given_, "world");
-  if (!world && !here_) fail(ErrorCode::usage, "--world is missing; add the number of ranks, such as --world 64");
+  if (!world && !here_) reject("--world is missing; add the number of ranks, such as --world 64");
   world_ = here_ ? static_cast<int>(here_->nodes.size()) : number_of(*world);
   std::erase_if(given_, [](const GivenFlag& flag) { return traits_of(flag.name).plan == PlanRole::request; });
   const std::string* const batch = value_of(given_, "batch-size");
   if (batch == nullptr)
-    fail(ErrorCode::usage,
-         "--batch-size is missing; add the samples per step of all plans, such as --batch-size {}", 8 * world_);
+    reject("--batch-size is missing; add the samples per step of all plans, such as --batch-size {}", 8 * world_);
   batch_size_ = number_of({"batch-size", *batch});
   const auto node_size = taken(given_, "node-size");
   const bool counted = node_size && node_size->value != "0";  // instead of the actual nodes
@@ -94,8 +91,8 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
     node_size_ = here_ ? largest_node(here_->nodes) : std::min(default_node_size, world_);
   const auto device = taken(given_, "device");
   if (device && device->value.starts_with("cuda") != profile.gpu)
-    fail(ErrorCode::usage, "--device {} does not match profile {}, which is for {}; remove --device", device->value,
-         profile.name, profile.gpu ? "GPUs" : "CPUs");
+    reject("--device {} does not match profile {}, which is for {}; remove --device", device->value, profile.name,
+           profile.gpu ? "GPUs" : "CPUs");
   std::erase_if(given_, [&](const GivenFlag& flag) {
     const bool on_gpu = traits_of(flag.name).plan == PlanRole::gpu;
     if (on_gpu && profile.gpu) device_flags_.push_back(flag);
@@ -123,10 +120,10 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   if (!layers_per_stage_.empty() && !is_given("g-inter")) {
     const auto chunks = static_cast<std::size_t>(chunks_per_rank_);
     if (layers_per_stage_.size() % chunks != 0)
-      fail(ErrorCode::usage,
-           "--layers-per-stage {} has {} numbers, not a multiple of --chunks-per-rank {}; use --g-inter times "
-           "--chunks-per-rank numbers",
-           fmt::join(layers_per_stage_, ","), layers_per_stage_.size(), chunks);
+      reject(
+          "--layers-per-stage {} has {} numbers, not a multiple of --chunks-per-rank {}; use --g-inter times "
+          "--chunks-per-rank numbers",
+          fmt::join(layers_per_stage_, ","), layers_per_stage_.size(), chunks);
     given_.push_back({"g-inter", std::to_string(layers_per_stage_.size() / chunks)});
   }
   classify_layers();
@@ -149,7 +146,6 @@ SpaceOptions Planner::space() const {
                        .apart = profile_->gpu,
                        .files = is_given("nvme") && profile_->disk > 0,
                        .nccl = profile_->gpu && device_.collectives != CollectiveBackend::plans,
-                       .given = {},
                        .start = here_ ? "mpirun -n" : "--world"};
   for (const GivenFlag& flag : given_) {
     options.given[flag.name] = flag.value;
@@ -170,8 +166,7 @@ std::vector<GivenFlag> Planner::flags_of(const Candidate& candidate) const {
   std::vector<GivenFlag> flags = given_;
   if (!here_ || here_->nodes.empty()) flags.push_back({"node-size", std::to_string(node_size_)});
   for (const GivenFlag& flag : candidate.flags()) {
-    const auto same =
-        std::find_if(flags.begin(), flags.end(), [&](const auto& each) { return each.name == flag.name; });
+    const auto same = std::ranges::find_if(flags, [&](const auto& each) { return each.name == flag.name; });
     if (same == flags.end())
       flags.push_back(flag);
     else if (traits_of(flag.name).plan == PlanRole::sized)
@@ -195,6 +190,7 @@ TrainOptions Planner::options_of(const Candidate& candidate) const {
 
 TrainerOptions Planner::trainer_of(const TrainOptions& options) const {
   TrainerOptions trainer = options.trainer;
+  if (here_ && options.data.eval_only) trainer.steps = 0;  // planned for its memory only
   trainer.questions = job_.questions;
   trainer.sample = text_samples(options, job_);
   const int threads = here_ ? here_->threads : profile_->threads;
@@ -306,13 +302,7 @@ void Planner::judge(PlannedCandidate& trial) const {
 
 PlannedCandidate Planner::plan(const Candidate& candidate) const {
   const TrainOptions options = options_of(candidate);
-  PlannedCandidate trial{.trainer = trainer_of(options),
-                         .plans = {},
-                         .needs = {},
-                         .kinds = {},
-                         .saved_activations = {},
-                         .lacks = {},
-                         .lacking = {}};
+  PlannedCandidate trial{.trainer = trainer_of(options)};
   trial.plans = plans_of(trial.trainer);
   judge(trial);
   while (!trial.fits && !options.shard.prefetch && trial.trainer.prefetch > 0) {

@@ -49,14 +49,15 @@ struct CurrentRanks {
 
 struct PlannedCandidate {
   actors::TrainerOptions trainer;
-  StagePlans plans;
-  MemoryNeeds needs;
-  KindBytes kinds;                ///< bytes of the rank with the most device memory
-  std::string saved_activations;  ///< saved_activations_text()
+  StagePlans plans = {};
+  MemoryNeeds needs = {};
+  KindBytes kinds = {};                ///< bytes of the rank with the most device memory
+  std::string saved_activations = {};  ///< saved_activations_text()
   bool fits = true;
   double fullness = 0;  ///< largest ratio of needed and available bytes; above 1: does not fit
-  std::string lacks;    ///< "a rank's device memory is too small: 90.1 GiB needed, 79.0 GiB available"; empty: fits
-  std::string lacking;  ///< "device", "host" or "disk"; empty: fits
+  /// "a rank's device memory is too small: 90.1 GiB needed, 79.0 GiB available"; empty: fits
+  std::string lacks = {};
+  std::string lacking = {};  ///< "device", "host" or "disk"; empty: fits
 };
 
 /// PlannedCandidate::fullness above which smaller microbatches and the like do not help; the estimate of the smallest

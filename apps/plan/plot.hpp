@@ -19,9 +19,9 @@ struct BarGroup {
 };
 struct BarPlot {
   std::string title;
-  std::string about;                ///< subtitle
-  std::vector<std::string> series;  ///< legend names; a single series has no legend
-  std::vector<BarGroup> groups;
+  std::string about;                     ///< subtitle
+  std::vector<std::string> series = {};  ///< legend names; a single series has no legend
+  std::vector<BarGroup> groups = {};
 };
 
 /// Returns a complete file; escapes all texts.

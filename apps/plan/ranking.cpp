@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <mutex>
 #include <set>
 #include <span>
@@ -62,8 +61,8 @@ std::string signature(const PlannedCandidate& trial) {
                                &flow->reduce_batch, &flow->gather_gradient, &flow->refresh}) {
         for (const collectives::Hop& hop : *hops) {
           const auto& choice = plan.column->choices[static_cast<std::size_t>(hop.team)];
-          const auto* const field = std::find_if(algorithm_fields.begin(), algorithm_fields.end(),
-                                                 [&](const auto& each) { return each.first == hop.collective; });
+          const auto* const field = std::ranges::find_if(
+              algorithm_fields, [&](const auto& each) { return each.first == hop.collective; });
           const std::string& asked = t.algorithms.*field->second;
           names.insert(fmt::format("{} {} {}", to_string(hop.team), to_string(hop.collective),
                                    nccl && asked == "auto" ? "nccl" : choice.algorithm_of(hop.collective).name));
@@ -135,7 +134,7 @@ class Ranker {
       for (const std::size_t other : std::span(row.members).subspan(1)) ranked.alternatives.push_back(take(other));
       ranking_.best.push_back(std::move(ranked));
     }
-    std::stable_sort(ranking_.best.begin(), ranking_.best.end(), [](const Ranked& a, const Ranked& b) {
+    std::ranges::stable_sort(ranking_.best, [](const Ranked& a, const Ranked& b) {
       return a.prediction.step_seconds < b.prediction.step_seconds;
     });
     return std::move(ranking_);

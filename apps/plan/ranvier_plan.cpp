@@ -2,7 +2,6 @@
 #include "apps/plan/plan_options.hpp"
 #include "apps/plan/plan_run.hpp"
 #include "apps/program/print_error.hpp"
-#include "runtime/base/error.hpp"
 
 #include <fmt/core.h>
 
@@ -10,8 +9,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
 #include <string>
 #include <utility>
 

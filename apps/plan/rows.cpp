@@ -28,14 +28,13 @@ constexpr std::array switches{
 bool differ_in_one_flag(const Candidate& a, const Candidate& b) {
   const auto plan_of = [](const Candidate& c) { return std::tie(c.g_inter, c.g_data, c.shard); };
   if (plan_of(a) != plan_of(b)) return false;
-  return std::count_if(switches.begin(), switches.end(),
-                       [&](const Switch& each) { return each.value(a) != each.value(b); }) == 1;
+  return std::ranges::count_if(switches, [&](const Switch& each) { return each.value(a) != each.value(b); }) == 1;
 }
 
 std::size_t flags_beside_defaults(const Candidate& candidate) {
   const std::vector<GivenFlag> flags = candidate.flags();
   return static_cast<std::size_t>(
-      std::count_if(flags.begin(), flags.end(), [](const GivenFlag& flag) { return !is_default(flag); }));
+      std::ranges::count_if(flags, [](const GivenFlag& flag) { return !is_default(flag); }));
 }
 
 }  // namespace
@@ -51,11 +50,11 @@ std::vector<PlanRow> rows_of(std::span<const Candidate> candidates, std::span<co
     if (rows.size() >= most && seconds > (1 + row_tolerance) * rows[most - 1].seconds) break;
     const auto joins = [&](const PlanRow& row) {
       return seconds <= (1 + row_tolerance) * row.seconds &&
-             std::any_of(row.members.begin(), row.members.end(), [&](std::size_t member) {
+             std::ranges::any_of(row.members, [&](std::size_t member) {
                return differ_in_one_flag(candidate_of(n), candidate_of(member));
              });
     };
-    const auto first = std::find_if(rows.begin(), rows.end(), joins);
+    const auto first = std::ranges::find_if(rows, joins);
     if (first == rows.end()) {
       rows.push_back({{n}, seconds});
       continue;
@@ -69,12 +68,11 @@ std::vector<PlanRow> rows_of(std::span<const Candidate> candidates, std::span<co
   }
   rows.resize(std::min(rows.size(), most));
   for (PlanRow& row : rows) {
-    std::sort(row.members.begin(), row.members.end());
-    const auto simplest =
-        std::min_element(row.members.begin(), row.members.end(), [&](std::size_t a, std::size_t b) {
-          return std::pair(flags_beside_defaults(candidate_of(a)), a) <
-                 std::pair(flags_beside_defaults(candidate_of(b)), b);
-        });
+    std::ranges::sort(row.members);
+    const auto simplest = std::ranges::min_element(row.members, [&](std::size_t a, std::size_t b) {
+      return std::pair(flags_beside_defaults(candidate_of(a)), a) <
+             std::pair(flags_beside_defaults(candidate_of(b)), b);
+    });
     std::rotate(row.members.begin(), simplest, simplest + 1);
   }
   return rows;
@@ -92,7 +90,7 @@ std::string switches_text(std::span<const Candidate> alternatives) {
     std::vector<std::string> values;
     for (const Candidate& candidate : alternatives) {
       std::string value = each.value(candidate);
-      if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(std::move(value));
+      if (std::ranges::find(values, value) == values.end()) values.push_back(std::move(value));
     }
     if (values.size() > 1) texts.push_back(fmt::format("{} {}", each.name, fmt::join(values, "|")));
   }

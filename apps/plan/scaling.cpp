@@ -34,8 +34,8 @@ runtime::MachineProfile with_any_memory(runtime::MachineProfile profile) {
 }
 
 bool is_left_out_for_memory(const Ranking& ranking) {
-  return std::any_of(ranking.left_out.begin(), ranking.left_out.end(),
-                     [](const auto& reason) { return reason.first.starts_with("memory: "); });
+  return std::ranges::any_of(ranking.left_out,
+                             [](const auto& reason) { return reason.first.starts_with("memory: "); });
 }
 
 /// Fraction of `seconds` that is saved if the step takes `others`.
@@ -47,7 +47,7 @@ double of_rank(const ScalingPoint& point) {
 
 /// Rate per rank, divided by the rate per rank of the first point with a result.
 double of_ideal(const std::vector<ScalingPoint>& points, const ScalingPoint& point) {
-  const auto first = std::find_if(points.begin(), points.end(), [](const auto& each) { return of_rank(each) > 0; });
+  const auto first = std::ranges::find_if(points, [](const auto& each) { return of_rank(each) > 0; });
   return first == points.end() ? 0 : of_rank(point) / of_rank(*first);
 }
 
@@ -68,7 +68,7 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
                            double price_per_hour, const runtime::CostModel& costs, const Predictor& predict,
                            const SearchLimits& limits, const std::optional<bool>& all_rows) {
   const Planner planner(flags, profile);
-  ScalingPoint point{.context = report_context(planner, price_per_hour), .best = {}, .why_none = {}, .shares = {}};
+  ScalingPoint point{.context = report_context(planner, price_per_hour)};
   actors::PredictionOptions how = usual_prediction(planner.world());
   if (all_rows) how.distinct_only = !*all_rows;
   check_links(planner);
@@ -131,13 +131,12 @@ BarPlot scaling_plot(const std::vector<ScalingPoint>& points) {
           fmt::format("predicted {}s per second and rank, {} samples per step, split by time; at the end: total "
                       "and bottleneck",
                       first.item, first.batch_size),
-      .series = {"computing", "messages", "waiting for other ranks' work"},
-      .groups = {}};
+      .series = {"computing", "messages", "waiting for other ranks' work"}};
   for (const ScalingPoint& point : points) {
     BarGroup& group = plot.groups.emplace_back();
     group.label = fmt::format("{}", point.context.world);
     if (!point.best) {
-      group.bars.push_back({.value = 0, .note = "no candidate", .series = 0, .parts = {}});
+      group.bars.push_back({.note = "no candidate"});
       continue;
     }
     group.label += ": " + point.best->candidate.text();

@@ -27,9 +27,9 @@ struct StepShares {
 
 struct ScalingPoint {
   ReportContext context;
-  std::optional<Ranked> best;  ///< none: no candidate fits or can run
-  std::string why_none;        ///< reason if `best` is none
-  StepShares shares;
+  std::optional<Ranked> best = {};  ///< none: no candidate fits or can run
+  std::string why_none = {};        ///< reason if `best` is none
+  StepShares shares = {};
 };
 
 /// Predicts the best candidate again with messages that take no time. If memory excluded candidates, repeats the search

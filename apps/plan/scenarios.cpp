@@ -10,7 +10,6 @@
 #include <numeric>
 #include <random>
 #include <set>
-#include <string_view>
 #include <utility>
 
 namespace ranvier::apps {
@@ -49,15 +48,14 @@ int nodes_of(const Planner& planner) { return runtime::ceil_divide(planner.world
 int left_of(const PlanOptions& options, const MachineProfile& profile, int dead) {
   const Planner planner(options.train, profile);
   if (dead >= planner.world())
-    fail(ErrorCode::usage, "--dead-ranks {} leaves none of {} ranks; use a smaller number", dead, planner.world());
+    reject("--dead-ranks {} leaves none of {} ranks; use a smaller number", dead, planner.world());
   std::set<int> nodes;
   for (const int rank : drawn(dead, planner.world(), options.draw)) nodes.insert(rank / planner.node_size());
   int left = planner.world();  // the last node may have fewer
   for (const int node : nodes) left -= std::min(planner.node_size(), planner.world() - node * planner.node_size());
   if (left <= 0)
-    fail(ErrorCode::usage,
-         "--dead-ranks {} leaves no node: each of {} nodes of {} ranks has a dead rank; use a smaller number", dead,
-         nodes_of(planner), planner.node_size());
+    reject("--dead-ranks {} leaves no node: each of {} nodes of {} ranks has a dead rank; use a smaller number",
+           dead, nodes_of(planner), planner.node_size());
   return left;
 }
 
@@ -68,20 +66,18 @@ void check_threads(const PlanOptions& options, const MachineProfile& profile) {
   if (given == nullptr || profile.gpu || whole(threads, 0).read(*given) || threads == 0 ||
       threads == profile.threads)
     return;
-  fail(ErrorCode::usage,
-       "--threads {} does not match profile {}, measured with {} thread{}; remove --threads, or run ranvier-bench "
-       "profile --threads {}",
-       threads, profile.name, profile.threads, profile.threads == 1 ? "" : "s", threads);
+  reject(
+      "--threads {} does not match profile {}, measured with {} thread{}; remove --threads, or run ranvier-bench "
+      "profile --threads {}",
+      threads, profile.name, profile.threads, profile.threads == 1 ? "" : "s", threads);
 }
 
 void check_overlap(const PlanOptions& options, const MachineProfile& profile) {
   if (!profile.gpu)
-    fail(ErrorCode::usage,
-         "--no-overlap applies to GPUs with NCCL, but profile {} is for CPUs; remove --no-overlap", profile.name);
+    reject("--no-overlap applies to GPUs with NCCL, but profile {} is for CPUs; remove --no-overlap", profile.name);
   if (const std::string* backend = value_of(options.train, "collectives");
       backend != nullptr && *backend == "plans")
-    fail(ErrorCode::usage,
-         "--no-overlap applies to NCCL and cannot be combined with --collectives plans; remove one of the flags");
+    reject("--no-overlap applies to NCCL and cannot be combined with --collectives plans; remove one of the flags");
 }
 
 }  // namespace
@@ -139,10 +135,10 @@ std::vector<GivenFlag> flags_in(const Scenario& scenario, std::vector<GivenFlag>
 void check_links(const Planner& planner) {
   const auto require = [&](const runtime::Link& link, const char* where) {
     if (link.measured()) return;
-    fail(ErrorCode::usage,
-         "--profile {} has no rates of links {}, but {} ranks are on {} nodes of {}; measure these links with "
-         "mpirun and ranvier-bench profile, or change --node-size",
-         planner.profile().name, where, planner.world(), nodes_of(planner), planner.node_size());
+    reject(
+        "--profile {} has no rates of links {}, but {} ranks are on {} nodes of {}; measure these links with "
+        "mpirun and ranvier-bench profile, or change --node-size",
+        planner.profile().name, where, planner.world(), nodes_of(planner), planner.node_size());
   };
   if (planner.world() > 1 && planner.node_size() > 1) require(planner.profile().links.intra_node, "inside a node");
   if (nodes_of(planner) > 1) require(planner.profile().links.inter_node, "between nodes");
@@ -158,9 +154,9 @@ actors::Disturbances disturbances_of(const Scenario& scenario, const Planner& pl
   if (!scenario.slow_node) return all;
   const auto [node, factor] = *scenario.slow_node;
   if (node >= nodes)
-    fail(ErrorCode::usage, "--slow-node {}:{} is not one of {} node{} of {} ranks; use {}", node, factor, nodes,
-         nodes == 1 ? "" : "s", planner.node_size(),
-         nodes == 1 ? "node 0" : fmt::format("a node from 0 to {}", nodes - 1));
+    reject("--slow-node {}:{} is not one of {} node{} of {} ranks; use {}", node, factor, nodes,
+           nodes == 1 ? "" : "s", planner.node_size(),
+           nodes == 1 ? "node 0" : fmt::format("a node from 0 to {}", nodes - 1));
   all.slow_nodes.assign(static_cast<std::size_t>(nodes), 1.0);
   all.slow_nodes[static_cast<std::size_t>(node)] = factor;
   for (int rank = 0; rank < planner.world(); ++rank)

@@ -55,8 +55,7 @@ class Search {
     } else if (result_.best.size() >= limits_->best) {
       limit_ = result_.best.back().seconds;
     }
-    const auto back =
-        std::partition(cut_.begin(), cut_.end(), [this](const Entry& entry) { return beaten(entry); });
+    const auto back = std::ranges::partition(cut_, [this](const Entry& entry) { return beaten(entry); }).begin();
     for (auto entry = back; entry != cut_.end(); ++entry) queue_.push(*entry);
     cut_.erase(back, cut_.end());
   }
@@ -126,9 +125,9 @@ class Search {
       result_.largest_bound_share = std::max(result_.largest_bound_share, bound / found.seconds);
     const auto key = [](const SearchResult::Found& one) { return std::tuple(one.seconds, one.candidate); };
     auto& best = result_.best;
-    best.insert(std::upper_bound(best.begin(), best.end(), found,
-                                 [&](const auto& a, const auto& b) { return key(a) < key(b); }),
-                found);
+    best.insert(
+        std::ranges::upper_bound(best, found, [&](const auto& a, const auto& b) { return key(a) < key(b); }),
+        found);
     if (!limits_->limit && best.size() > limits_->best) best.pop_back();
   }
 

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <functional>
 #include <set>
-#include <string>
 
 namespace ranvier::apps {
 
@@ -243,8 +242,8 @@ class Enumeration {
 
   void algorithms(Candidate candidate) {
     std::vector<std::string> names{"auto"};
-    const bool all_given = std::all_of(algorithm_fields.begin(), algorithm_fields.end(),
-                                       [&](const auto& each) { return given(to_string(each.first)); });
+    const bool all_given =
+        std::ranges::all_of(algorithm_fields, [&](const auto& each) { return given(to_string(each.first)); });
     if (candidate.g_data == 1 || all_given) {
       names = {""};
     } else if (options_->nccl) {
@@ -257,7 +256,7 @@ class Enumeration {
       for (const auto& [collective, field] : algorithm_fields) {
         for (const auto& each : collectives::algorithms(collective)) {
           const std::string name(each.name);
-          if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+          if (std::ranges::find(names, name) == names.end()) names.push_back(name);
         }
       }
     }
@@ -277,10 +276,10 @@ class Enumeration {
                            static_cast<std::size_t>(options_->slices));
     std::vector<std::string> reasons;
     for (const auto& [why, count] : space_.left_out) reasons.push_back(fmt::format("{} ({})", why, count));
-    fail(ErrorCode::usage,
-         "no grid of {} ranks is possible: {}; use a --batch-size that is a multiple of {}, or another number of "
-         "ranks",
-         world, fmt::join(reasons, "; "), world);
+    reject(
+        "no grid of {} ranks is possible: {}; use a --batch-size that is a multiple of {}, or another number of "
+        "ranks",
+        world, fmt::join(reasons, "; "), world);
   }
 
   const SpaceOptions* options_;
@@ -295,8 +294,8 @@ bool is_default(const GivenFlag& flag) {
   if (flag.name == "prefetch") return flag.value == std::to_string(actors::TrainerOptions().prefetch);
   const PlanRole role = traits_of(flag.name).plan;
   if (role == PlanRole::sized || role == PlanRole::required) return false;
-  return std::any_of(defaults.begin(), defaults.end(),
-                     [&](const auto& option) { return option.name == flag.name && option.value == flag.value; });
+  return std::ranges::any_of(
+      defaults, [&](const auto& option) { return option.name == flag.name && option.value == flag.value; });
 }
 
 void Candidate::apply(TrainOptions& options) const {

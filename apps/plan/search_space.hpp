@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace ranvier::apps {
@@ -50,7 +49,7 @@ struct SpaceOptions {
   bool files = false;  ///< states can be stored in files
   bool nccl = false;   ///< NCCL carries out collectives, by default with its own algorithms
   /// Given flags of ranvier-train by name, and the flags that they fix (OptionTraits::fixes).
-  std::map<std::string, std::string> given;
+  std::map<std::string, std::string> given = {};
   const char* start = "--world";  ///< command or flag that sets the number of ranks, for remedies
 };
 

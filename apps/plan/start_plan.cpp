@@ -19,7 +19,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -63,12 +62,12 @@ std::string profile_name(const std::vector<GivenFlag>& given, const CurrentMachi
     name = tools.find_profile(subject);
   }
   if (!name)
-    fail(ErrorCode::usage, "--plan auto: no profile of these machines{}; {}",
-         named != nullptr ? " (--profile none)" : "", how_to_measure(ranks));
+    reject("--plan auto: no profile of these machines{}; {}", named != nullptr ? " (--profile none)" : "",
+           how_to_measure(ranks));
   const auto shipped = runtime::shipped_profiles();
-  if (std::find(shipped.begin(), shipped.end(), *name) == shipped.end() && !fs::exists(*name))
-    fail(ErrorCode::usage, "--profile is neither a file nor a shipped profile ({}): {}; {} --write-profile {}",
-         fmt::join(shipped, ", "), *name, how_to_measure(ranks), *name);
+  if (std::ranges::find(shipped, *name) == shipped.end() && !fs::exists(*name))
+    reject("--profile is neither a file nor a shipped profile ({}): {}; {} --write-profile {}",
+           fmt::join(shipped, ", "), *name, how_to_measure(ranks), *name);
   return *name;
 }
 
@@ -77,16 +76,16 @@ void check_profile(const MachineProfile& profile, const std::string& path, const
                    const CurrentMachines& here) {
   const std::string* device = value_of(given, "device");
   if (on_gpu(given) != profile.gpu)
-    fail(ErrorCode::usage, "--profile {} is for {}, but --device is {}; use {}a profile of these machines", path,
-         profile.gpu ? "GPUs" : "CPUs", device == nullptr ? "cpu" : *device,
-         profile.gpu && runtime::with_cuda ? "--device cuda, or " : "");
+    reject("--profile {} is for {}, but --device is {}; use {}a profile of these machines", path,
+           profile.gpu ? "GPUs" : "CPUs", device == nullptr ? "cpu" : *device,
+           profile.gpu && runtime::with_cuda ? "--device cuda, or " : "");
   std::map<int, int> ranks_of;
   bool shared = false;
   for (const int node : here.nodes) shared = ++ranks_of[node] > 1 || shared;
   const auto require = [&](const runtime::Link& link, const char* where) {
     if (link.measured()) return;
-    fail(ErrorCode::usage, "--profile {} has no rates of links {}, which this job uses; {}", path, where,
-         how_to_measure(here.nodes.size()));
+    reject("--profile {} has no rates of links {}, which this job uses; {}", path, where,
+           how_to_measure(here.nodes.size()));
   };
   if (value_of(given, "world") != nullptr || value_of(given, "node-size") != nullptr) return;  // checked later
   if (shared) require(profile.links.intra_node, "inside a node");
@@ -124,7 +123,7 @@ std::vector<GivenFlag> changes_of(const std::vector<GivenFlag>& given, std::vect
     fail(ErrorCode::memory, "--plan auto: nothing fits {} ranks: {} (closest of {} candidates: {}); {}",
          context.world, ranking.closest->lacks, ranking.candidates, ranking.closest->candidate.text(), remedies);
   if (const auto why = none_runs(ranking))
-    fail(ErrorCode::usage, "--plan auto: {}; use other values or fewer flags, or remove --plan", *why);
+    reject("--plan auto: {}; use other values or fewer flags, or remove --plan", *why);
   fail(ErrorCode::memory, "--plan auto: none of {} simulated candidates fits the memory of {} ranks; {}",
        ranking.candidates, context.world, remedies);
 }
@@ -175,7 +174,6 @@ CurrentMachines current_machines(MpiSession& session, const std::vector<GivenFla
   const long long least = session.smallest(device);
   CurrentMachines here{.nodes = session.nodes(),
                        .threads = session.cores(),
-                       .device_bytes = {},
                        .host_bytes = static_cast<std::size_t>(session.smallest(host)),
                        .disk_bytes = static_cast<std::size_t>(session.smallest(disk))};
   if (least != unknown) here.device_bytes = static_cast<std::size_t>(least);
@@ -187,8 +185,7 @@ CurrentMachines current_machines(MpiSession& session, const std::vector<GivenFla
 StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines& here, const PlanTools& tools,
                      const JobBuilder& build) {
   const auto began = std::chrono::steady_clock::now();
-  if (is(given, "eval-only", "on"))
-    fail(ErrorCode::usage, "--plan auto cannot be combined with --eval-only; remove --plan");
+  if (is(given, "eval-only", "on")) reject("--plan auto cannot be combined with --eval-only; remove --plan");
   const std::string name = profile_name(given, here, tools);
   MachineProfile profile = tools.read_profile(name);
   check_profile(profile, name, given, here);
@@ -215,8 +212,7 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
   StartPlan plan{.candidate = best.candidate,
                  .batch_size = value_of(given, "batch-size") == nullptr ? planner.batch_size() : 0,
                  .prefetch = best.trial.trainer.prefetch,
-                 .flags = changes_of(given, best.config),
-                 .text = {}};
+                 .flags = changes_of(given, best.config)};
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
   // ranvier-train refuses --nvme if no state is stored there.
   const bool no_files = value_of(given, "nvme") != nullptr && !plan.candidate.may_have_files();
@@ -248,13 +244,12 @@ void StartPlan::apply(TrainOptions& options) const {
 std::optional<StartPlan> plan_start(MpiSession& session, const std::vector<GivenFlag>& given,
                                     const RunDefaults& defaults, const JobBuilder& build) {
   const bool inquires =
-      std::any_of(given.begin(), given.end(), [](const GivenFlag& flag) { return is_info_request(flag.name); });
+      std::ranges::any_of(given, [](const GivenFlag& flag) { return is_info_request(flag.name); });
   const bool asked = is(given, "plan", "auto") && !inquires;
   if (session.smallest(asked ? 1 : 0) == 0) {
     on_all_ranks(session, [&] {
       if (asked)
-        fail(
-            ErrorCode::usage,
+        reject(
             "options differ between ranks: only some have --plan auto; use the same flags and the same --config on "
             "every rank");
     });

@@ -16,11 +16,11 @@ namespace ranvier::apps {
 
 /// Resources of a job's ranks: minima over the machines.
 struct CurrentMachines {
-  std::vector<int> nodes;                   ///< node of every rank
-  int threads = 1;                          ///< threads per rank, as in CurrentRanks
-  std::optional<std::size_t> device_bytes;  ///< device memory that a rank may plan; none: the profile's
-  std::size_t host_bytes = 0;               ///< host memory per node
-  std::size_t disk_bytes = 0;               ///< free bytes per node in the directories of --nvme
+  std::vector<int> nodes;                        ///< node of every rank
+  int threads = 1;                               ///< threads per rank, as in CurrentRanks
+  std::optional<std::size_t> device_bytes = {};  ///< device memory that a rank may plan; none: the profile's
+  std::size_t host_bytes = 0;                    ///< host memory per node
+  std::size_t disk_bytes = 0;                    ///< free bytes per node in the directories of --nvme
 };
 
 struct StartPlan {
@@ -28,7 +28,7 @@ struct StartPlan {
   int batch_size = 0;  ///< 0: the given value, or its default
   int prefetch = actors::TrainerOptions().prefetch;
   std::vector<GivenFlag> flags;  ///< flags with other values than given or by default; on rank 0
-  std::string text;              ///< printed lines: the candidate, its prediction, equivalent flags; on rank 0
+  std::string text = {};         ///< printed lines: the candidate, its prediction, equivalent flags; on rank 0
 
   /// Sets the chosen values as if their flags were given. `options`: as parsed, before resolve().
   void apply(TrainOptions& options) const;
@@ -43,5 +43,12 @@ struct StartPlan {
 /// `defaults`: values of others. Collective; throws FailedTogether on all ranks.
 [[nodiscard]] std::optional<StartPlan> plan_start(runtime::MpiSession& session, const std::vector<GivenFlag>& given,
                                                   const RunDefaults& defaults, const JobBuilder& build);
+
+/// The fewest changed flags with which a job of these ranks fits, each line planned; if there are none, the closest
+/// candidate and the memory that it lacks. Changes sharding, offload, microbatch size and recomputation, also if they
+/// are given, but not the group size. Only names flags that usually help if the model is too large for many plans or
+/// the flags cannot be searched. `options`: resolved. `build`: as for Planner. Without a newline at the end.
+[[nodiscard]] std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks,
+                                        const JobCapacity& capacity, const JobBuilder& build);
 
 }  // namespace ranvier::apps

@@ -1,5 +1,6 @@
 #include "apps/program/build_info.hpp"
 #include "apps/program/manual.hpp"
+#include "apps/program/markup.hpp"
 
 #include <fmt/ranges.h>
 
@@ -12,8 +13,7 @@ namespace {
 std::vector<OptionInfo> all_options(const Manual& manual) {
   std::vector<OptionInfo> all = manual.options;
   for (const OptionInfo& other : manual.others) {
-    const bool known =
-        std::any_of(all.begin(), all.end(), [&](const OptionInfo& each) { return each.name == other.name; });
+    const bool known = std::ranges::any_of(all, [&](const OptionInfo& each) { return each.name == other.name; });
     if (!known) all.push_back(other);
   }
   return all;
@@ -27,20 +27,11 @@ bool needs_value(const OptionInfo& option) { return has_value(option) && option.
 /// Name of the shell function: _ranvier_train for ranvier-train.
 std::string function_name(const std::string& program) {
   std::string name = "_" + program;
-  std::replace(name.begin(), name.end(), '-', '_');
+  std::ranges::replace(name, '-', '_');
   return name;
 }
 
-std::string single_quoted(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) {
-    if (c == '\'')
-      out += "'\\''";
-    else
-      out += c;
-  }
-  return out + "'";
-}
+std::string single_quoted(std::string_view text) { return fmt::format("'{}'", escaped(text, {{'\'', "'\\''"}})); }
 
 /// Bash code that completes a value, or a word without a flag.
 std::string bash_values(const std::vector<std::string>& words, PathKind paths, bool list) {
@@ -88,12 +79,7 @@ _ranvier_behind_launcher() {
 
 /// `text` as a description inside the brackets of _arguments.
 std::string zsh_description(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '[' || c == ']' || c == '\\' || c == ':') out += '\\';
-    out += c;
-  }
-  return out;
+  return escaped(text, {{'[', "\\["}, {']', "\\]"}, {'\\', "\\\\"}, {':', "\\:"}});
 }
 
 std::string zsh_action(const std::vector<std::string>& words, PathKind paths, bool list) {

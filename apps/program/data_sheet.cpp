@@ -80,8 +80,7 @@ std::string reduced(std::string_view name) {
 
 std::map<DType, double> data_sheet_rates(std::string_view gpu) {
   const std::string name = reduced(gpu);
-  const auto* const found =
-      std::find_if(data_sheets.begin(), data_sheets.end(), [&](const DataSheet& each) { return each.gpu == name; });
+  const auto* const found = std::ranges::find(data_sheets, name, &DataSheet::gpu);
   if (found == data_sheets.end()) return {};
   std::map<DType, double> rates{{DType::f32, found->fp32}, {DType::f16, found->half}};
   if (found->bf16) rates[DType::bf16] = found->half;

@@ -2,7 +2,6 @@
 
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/device/cuda_build.hpp"
 
 #include <fmt/core.h>
 

@@ -1,5 +1,6 @@
 #include "apps/program/build_info.hpp"
 #include "apps/program/manual.hpp"
+#include "apps/program/markup.hpp"
 #include "runtime/base/error.hpp"
 
 #include <fmt/core.h>
@@ -24,22 +25,13 @@ std::string roff(std::string_view text) {
   if (text.starts_with('.') || text.starts_with('\'')) out += "\\&";
   for (std::size_t at = 0; at < text.size();) {
     const std::uint32_t code = next_code_point(text, at);
-    if (code >= 0x80)
-      out += fmt::format("\\[u{:04X}]", code);
-    else if (code == '\\')
-      out += "\\e";
-    else if (code == '-')
-      out += "\\-";
-    else if (code == '\'')
-      out += "\\(aq";
-    else if (code == '`')
-      out += "\\(ga";
-    else if (code == '^')
-      out += "\\(ha";
-    else if (code == '~')
-      out += "\\(ti";
-    else
-      out += static_cast<char>(code);
+    const char c = static_cast<char>(code);
+    out +=
+        code >= 0x80
+            ? fmt::format("\\[u{:04X}]", code)
+            : escaped(
+                  {&c, 1},
+                  {{'\\', "\\e"}, {'-', "\\-"}, {'\'', "\\(aq"}, {'`', "\\(ga"}, {'^', "\\(ha"}, {'~', "\\(ti"}});
   }
   return out;
 }

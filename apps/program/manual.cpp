@@ -39,7 +39,7 @@ std::string version_text(const std::string& program, const std::string& mpi) {
 
 bool is_info_request(std::string_view name) {
   constexpr std::array names{"help", "version", "completion", "man"};
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 std::string help_text(const Manual& manual, std::string_view concern) {

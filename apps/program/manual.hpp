@@ -35,14 +35,14 @@ void declare_info(OptionTable& table, InfoRequest& info);
 
 struct Manual {
   std::string program;
-  std::string summary;                                     ///< phrase after the name: "trains …"
-  std::vector<std::pair<std::string, std::string>> forms;  ///< command lines, and optional explanations
-  std::string about;                                       ///< more sentences; may be empty
-  std::string status_1;                                    ///< meaning of exit status 1; empty: unused
-  std::vector<OptionInfo> options;                         ///< flags in help and manual page
-  std::vector<OptionInfo> others = {};                     ///< accepted flags of another program, only completed
-  std::vector<std::string> commands = {};                  ///< commands, completed as words without a flag
-  PathKind arguments = PathKind::none;                     ///< paths accepted as words without a flag
+  std::string summary;                                          ///< phrase after the name: "trains …"
+  std::vector<std::pair<std::string, std::string>> forms = {};  ///< command lines, and optional explanations
+  std::string about;                                            ///< more sentences; may be empty
+  std::string status_1;                                         ///< meaning of exit status 1; empty: unused
+  std::vector<OptionInfo> options;                              ///< flags in help and manual page
+  std::vector<OptionInfo> others = {};     ///< accepted flags of another program, only completed
+  std::vector<std::string> commands = {};  ///< commands, completed as words without a flag
+  PathKind arguments = PathKind::none;     ///< paths accepted as words without a flag
 };
 
 /// With a heading, only its flags; otherwise summary, command lines and flags.

@@ -1,27 +1,21 @@
 #include "apps/program/markup.hpp"
 
+#include <algorithm>
+
 namespace ranvier::apps {
 
-std::string markup_text(std::string_view text) {
+std::string escaped(std::string_view text, std::initializer_list<std::pair<char, std::string_view>> escapes) {
   std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') out += c;
-    }
+  for (const char& c : text) {
+    const auto* const found = std::ranges::find(escapes, c, &std::pair<char, std::string_view>::first);
+    out += found == escapes.end() ? std::string_view(&c, 1) : found->second;
   }
+  return out;
+}
+
+std::string markup_text(std::string_view text) {
+  std::string out = escaped(text, {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}});
+  std::erase_if(out, [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t'; });
   return out;
 }
 

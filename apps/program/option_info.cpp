@@ -35,7 +35,7 @@ bool has_word_with(std::string_view heading, std::string_view start) {
 std::vector<std::string> concerns_of(const std::vector<OptionInfo>& options) {
   std::vector<std::string> titles;
   for (const OptionInfo& option : options)
-    if (std::find(titles.begin(), titles.end(), option.concern) == titles.end()) titles.push_back(option.concern);
+    if (std::ranges::find(titles, option.concern) == titles.end()) titles.push_back(option.concern);
   return titles;
 }
 
@@ -91,8 +91,7 @@ std::string help_text(const std::vector<OptionInfo>& options, std::string_view c
   std::size_t column = 0;
   for (const OptionInfo& option : options)
     column = std::max(column, option.name.size() + option.placeholder.size() + 7);
-  const auto usual =
-      std::count_if(options.begin(), options.end(), [](const OptionInfo& each) { return each.usual; });
+  const auto usual = std::ranges::count_if(options, &OptionInfo::usual);
   const bool only_usual = concern.empty() && usual > 0;
   const bool one_concern = !concern.empty() && concern != all_concerns;
   std::string out;

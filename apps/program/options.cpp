@@ -27,7 +27,7 @@ std::vector<std::string> words_of_placeholder(const std::string& placeholder) {
   if (placeholder.find('|') == std::string::npos) return words;
   std::istringstream items(placeholder);
   for (std::string item; std::getline(items, item, '|');)
-    if (std::all_of(item.begin(), item.end(), [](char c) { return c >= 'a' && c <= 'z'; })) words.push_back(item);
+    if (std::ranges::all_of(item, [](char c) { return c >= 'a' && c <= 'z'; })) words.push_back(item);
   return words;
 }
 
@@ -60,16 +60,15 @@ void expect_keys_and_values(const std::string& lines, const std::string& path) {
     if (first == std::string::npos || line.find('=') != std::string::npos) continue;
     const auto last = line.find_last_not_of(blanks);
     if (line[first] == '[' && line[last] == ']') continue;
-    fail(ErrorCode::usage, "--config {}: line {} is not key = value: '{}'; start comments with #", path, number,
-         line.substr(first, last - first + 1));
+    reject("--config {}: line {} is not key = value: '{}'; start comments with #", path, number,
+           line.substr(first, last - first + 1));
   }
 }
 
 }  // namespace
 
 const std::string* value_of(const std::vector<GivenFlag>& flags, std::string_view name) {
-  const auto found =
-      std::find_if(flags.begin(), flags.end(), [&](const GivenFlag& flag) { return flag.name == name; });
+  const auto found = std::ranges::find(flags, name, &GivenFlag::name);
   return found == flags.end() ? nullptr : &found->value;
 }
 
@@ -87,14 +86,14 @@ void OptionTable::add(Option option, OptionTraits traits) {
 }
 
 bool OptionTable::has_usual() const {
-  return std::any_of(options_.begin(), options_.end(), [](const Declared& one) { return one.traits.usual; });
+  return std::ranges::any_of(options_, [](const Declared& one) { return one.traits.usual; });
 }
 
 void OptionTable::parse(int argc, const char* const* argv) {
   for (auto& declared : options_) declared.origin.clear();
   std::vector<const char*> words(argv, argv + argc);
   const auto is_short = [](std::string_view word) { return word == "-o"; };
-  if (knows("output")) std::replace_if(words.begin(), words.end(), is_short, "--output");
+  if (find("output")) std::ranges::replace_if(words, is_short, "--output");
   read_flags(argc, words.data());
   if (given("config")) read_file(at("config").text);
   read_values();
@@ -103,7 +102,7 @@ void OptionTable::parse(int argc, const char* const* argv) {
 void OptionTable::read(const std::vector<GivenFlag>& flags) {
   for (auto& declared : options_) declared.origin.clear();
   for (const GivenFlag& flag : flags) {
-    expect(knows(flag.name), "no option is called {}", flag.name);
+    expect(find(flag.name) != nullptr, "no option is called {}", flag.name);
     set(flag.name, flag.value, "--" + flag.name, true);
   }
   read_values();
@@ -115,8 +114,7 @@ void OptionTable::read_values() {
     const bool alone = declared.text == "on" || declared.text == "off";
     if (declared.option.binding.names_concern && !alone) declared.text = find_concern(facts(), declared.text);
     if (const auto wanted = declared.option.binding.read(declared.text))
-      fail(ErrorCode::usage, "{} is invalid: {}; use {}", declared.origin,
-           declared.text.empty() ? "''" : declared.text, *wanted);
+      reject("{} is invalid: {}; use {}", declared.origin, declared.text.empty() ? "''" : declared.text, *wanted);
   }
 }
 
@@ -125,11 +123,11 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
   std::vector<std::string_view> named;
   for (int i = 1; i < argc; ++i)
     if (const std::string_view word(argv[i]); word.starts_with("--")) named.push_back(without_dashes(word));
-  std::sort(named.begin(), named.end());
+  std::ranges::sort(named);
   po::options_description description;
   for (const Declared& declared : options_) {
     const Option& option = declared.option;
-    if (!std::binary_search(named.begin(), named.end(), std::string_view(option.name))) continue;
+    if (!std::ranges::binary_search(named, std::string_view(option.name))) continue;
     auto* value = po::value<std::string>();
     if (option.binding.is_switch) value->implicit_value("on");
     description.add_options()(option.name.c_str(), value);
@@ -143,7 +141,7 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
                             .run();
     Declared* asking = nullptr;  // option that consumes the following words without dashes
     for (const auto& found : parsed.options) {
-      if (found.position_key >= 0 && found.original_tokens.at(0) == "-h" && knows("help")) {
+      if (found.position_key >= 0 && found.original_tokens.at(0) == "-h" && find("help")) {
         set("help", "on", "-h", true);
         asking = at_concern();
         continue;
@@ -153,53 +151,50 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
         continue;
       }
       if (found.unregistered)
-        fail(ErrorCode::usage, "unknown flag {}: {}", found.original_tokens.at(0),
-             advice(found.original_tokens.at(0)));
+        reject("unknown flag {}: {}", found.original_tokens.at(0), advice(found.original_tokens.at(0)));
       if (found.position_key >= 0 && rest_ != nullptr) {
         rest_->insert(rest_->end(), found.value.begin(), found.value.end());
         continue;
       }
       if (found.position_key >= 0)
-        fail(ErrorCode::usage, "unexpected argument '{}': no flag stands before it; --help lists the flags",
-             found.original_tokens.at(0));
+        reject("unexpected argument '{}': no flag stands before it; --help lists the flags",
+               found.original_tokens.at(0));
       set(found.string_key, found.value.empty() ? "on" : found.value.at(0), "--" + found.string_key, true);
       asking = at(found.string_key).option.binding.names_concern ? at_concern() : nullptr;
     }
   } catch (const po::error& error) {
-    fail(ErrorCode::usage, "{}; --help lists the flags", error.what());
+    reject("{}; --help lists the flags", error.what());
   }
 }
 
 void OptionTable::read_file(const std::string& path) {
   std::ifstream file(path);
   if (!file || file.peek() == std::ifstream::traits_type::eof())
-    fail(ErrorCode::usage, "--config {}: the file cannot be read or is empty", path);
+    reject("--config {}: the file cannot be read or is empty", path);
   const std::string lines{std::istreambuf_iterator<char>(file), {}};
   if (const auto zero = lines.find('\0'); zero != std::string::npos)
-    fail(ErrorCode::usage, "--config {}: zero byte at offset {}; use a text file", path, zero);
+    reject("--config {}: zero byte at offset {}; use a text file", path, zero);
   expect_keys_and_values(lines, path);
   std::istringstream text(lines);
   try {
     const auto parsed = po::parse_config_file(text, po::options_description(), true);
     for (const auto& found : parsed.options) {
       if (found.string_key == "config")
-        fail(ErrorCode::usage, "key 'config' in {}: config files cannot be nested; put all keys into one file",
-             path);
-      if (!knows(found.string_key))
-        fail(ErrorCode::usage, "unknown key '{}' in {}: {}", found.string_key, path,
-             advice_for_key(found.string_key));
+        reject("key 'config' in {}: config files cannot be nested; put all keys into one file", path);
+      if (find(found.string_key) == nullptr)
+        reject("unknown key '{}' in {}: {}", found.string_key, path, advice_for_key(found.string_key));
       set(found.string_key, without_quotes(found.value.at(0)), fmt::format("{} in {}", found.string_key, path),
           false);
     }
   } catch (const po::error& error) {
-    fail(ErrorCode::usage, "--config {}: {}", path, error.what());
+    reject("--config {}: {}", path, error.what());
   }
 }
 
 void OptionTable::set(std::string_view name, std::string text, std::string origin, bool wins) {
   for (auto& declared : options_) {
     if (declared.option.name != name) continue;
-    if (declared.origin == origin) fail(ErrorCode::usage, "{} is given twice; remove one occurrence", origin);
+    if (declared.origin == origin) reject("{} is given twice; remove one occurrence", origin);
     if (!wins && !declared.origin.empty()) return;
     declared.text = std::move(text);
     declared.origin = std::move(origin);
@@ -219,7 +214,7 @@ std::string OptionTable::advice(std::string_view unknown) const {
 
 std::optional<std::string> OptionTable::advice_on_other_name(std::string_view name, bool is_key) const {
   std::string wanted(name);
-  std::replace(wanted.begin(), wanted.end(), '_', '-');
+  std::ranges::replace(wanted, '_', '-');
   for (const auto& [names, remedy] : lacking_)
     if (value_of_name(names, wanted)) return std::string(remedy);
   for (const Declared& declared : options_)
@@ -234,31 +229,30 @@ std::optional<std::string> OptionTable::advice_on_other_name(std::string_view na
 
 std::string OptionTable::advice_for_key(std::string_view unknown) const {
   const std::string_view bare = without_dashes(unknown);
-  if (bare != unknown && knows(bare)) return fmt::format("keys have no leading dashes; use {} = …", bare);
+  if (bare != unknown && find(bare)) return fmt::format("keys have no leading dashes; use {} = …", bare);
   return advice(bare);
 }
 
 OptionTable::Declared* OptionTable::at_concern() {
-  const auto found = std::find_if(options_.begin(), options_.end(),
-                                  [](const Declared& one) { return one.option.binding.names_concern; });
+  const auto found =
+      std::ranges::find_if(options_, [](const Declared& one) { return one.option.binding.names_concern; });
+  return found == options_.end() ? nullptr : &*found;
+}
+
+const OptionTable::Declared* OptionTable::find(std::string_view name) const {
+  const auto found = std::ranges::find_if(options_, [&](const Declared& one) { return one.option.name == name; });
   return found == options_.end() ? nullptr : &*found;
 }
 
 const OptionTable::Declared& OptionTable::at(std::string_view name) const {
-  const auto found =
-      std::find_if(options_.begin(), options_.end(), [&](const Declared& one) { return one.option.name == name; });
-  expect(found != options_.end(), "no option is called {}", name);
+  const Declared* const found = find(name);
+  expect(found != nullptr, "no option is called {}", name);
   return *found;
 }
 
-bool OptionTable::knows(std::string_view name) const {
-  return std::any_of(options_.begin(), options_.end(),
-                     [&](const Declared& one) { return one.option.name == name; });
-}
-
 bool OptionTable::given(std::string_view name) const {
-  return std::any_of(options_.begin(), options_.end(),
-                     [&](const Declared& one) { return one.option.name == name && !one.origin.empty(); });
+  const Declared* const found = find(name);
+  return found != nullptr && !found->origin.empty();
 }
 
 std::vector<std::string> OptionTable::given() const {

@@ -28,6 +28,12 @@
 
 namespace ranvier::apps {
 
+/// Throws ErrorCode::usage. `text` names flag, value and remedy.
+template <typename... Args>
+[[noreturn]] void reject(fmt::format_string<Args...> text, Args&&... args) {
+  fail(ErrorCode::usage, text, std::forward<Args>(args)...);
+}
+
 /// Conversions between a field and its text.
 struct OptionBinding {
   /// Sets the field. If `text` is invalid, returns a description of valid values ("a whole number from 1 to 8").
@@ -155,7 +161,8 @@ class OptionTable {
   };
 
   void read_values();
-  [[nodiscard]] bool knows(std::string_view name) const;
+  /// Null if there is no such option.
+  [[nodiscard]] const Declared* find(std::string_view name) const;
   void read_flags(int argc, const char* const* argv);
   void read_file(const std::string& path);
   void set(std::string_view name, std::string text, std::string origin, bool wins);

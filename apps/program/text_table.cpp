@@ -3,7 +3,6 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace ranvier::apps {
 namespace {
@@ -15,8 +14,7 @@ bool continues_character(char byte) { return (static_cast<unsigned char>(byte) &
 }  // namespace
 
 std::size_t display_columns(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); }));
+  return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return !continues_character(c); }));
 }
 
 std::string right_aligned(std::string_view text, std::size_t columns) {

@@ -1,7 +1,6 @@
 // ranvier-report: a page about runs of ranvier-train, from the files that they wrote.
 #include "apps/program/print_error.hpp"
 #include "apps/report/report_options.hpp"
-#include "runtime/base/error.hpp"
 
 #include <fmt/core.h>
 

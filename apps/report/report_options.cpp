@@ -53,7 +53,7 @@ void check_output(const ReportOptions& options, const std::vector<RunPaths>& run
   for (const RunPaths& run : runs) {
     if (fs::equivalent(path, run.metrics, unknown) ||
         (!run.trace.empty() && fs::equivalent(path, run.trace, unknown)))
-      fail(ErrorCode::usage, "{} {} would overwrite an input file; use another path", flag, path);
+      reject("{} {} would overwrite an input file; use another path", flag, path);
   }
   runtime::check_replaced(path, flag, options.overwrite);
 }
@@ -66,19 +66,17 @@ ReportOptions parse_report_options(int argc, const char* const* argv) {
   table.parse(argc, argv);
   ReportOptions options = std::move(asked.options);
   if (options.info.any()) return options;
-  if (options.runs.empty())
-    fail(ErrorCode::usage, "run is missing; add the --metrics file of ranvier-train or its folder");
+  if (options.runs.empty()) reject("run is missing; add the --metrics file of ranvier-train or its folder");
   options.names = asked.names.empty() ? options.runs : items_of(asked.names);
   if (options.names.size() != options.runs.size())
-    fail(ErrorCode::usage, "--names {} has {} names for {} run{}; use one name per run", asked.names,
-         options.names.size(), options.runs.size(), options.runs.size() == 1 ? "" : "s");
+    reject("--names {} has {} names for {} run{}; use one name per run", asked.names, options.names.size(),
+           options.runs.size(), options.runs.size() == 1 ? "" : "s");
   const bool also_page = table.given("output") && !(options.csv.empty() && options.timeline.empty());
   if (also_page || (!options.csv.empty() && !options.timeline.empty()))
-    fail(ErrorCode::usage, "{} {} and {} cannot be combined; remove one of the flags", target_of(options).first,
-         target_of(options).second, also_page ? "--output " + options.output : "--timeline " + options.timeline);
+    reject("{} {} and {} cannot be combined; remove one of the flags", target_of(options).first,
+           target_of(options).second, also_page ? "--output " + options.output : "--timeline " + options.timeline);
   if (!options.timeline.empty() && options.runs.size() != 1)
-    fail(ErrorCode::usage, "--timeline {} takes one run, not {}; name only one", options.timeline,
-         options.runs.size());
+    reject("--timeline {} takes one run, not {}; name only one", options.timeline, options.runs.size());
   return options;
 }
 
@@ -100,9 +98,8 @@ std::string write_report(const ReportOptions& options) {
   for (const std::string& run : options.runs) paths.push_back(run_paths(run));
   for (const RunPaths& run : paths)
     if (run.metrics.empty() && options.timeline.empty())
-      fail(ErrorCode::usage,
-           "run is a trace only: {}; use METRICS,TRACE for a {}, or --timeline FILE.svg for a picture",
-           run.trace.string(), options.csv.empty() ? "page" : "table");
+      reject("run is a trace only: {}; use METRICS,TRACE for a {}, or --timeline FILE.svg for a picture",
+             run.trace.string(), options.csv.empty() ? "page" : "table");
   check_output(options, paths);
   if (!options.csv.empty()) {
     runtime::AtomicFile file(options.csv);

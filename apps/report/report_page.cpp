@@ -84,9 +84,8 @@ double share_of(const RunFile& run, std::initializer_list<runtime::SpanKind> kin
 /// "predicted / measured (difference)" of one value of --profile.
 std::string predicted(const RunFile& run, const char* name, const std::function<std::string(double)>& text) {
   const auto value = [&](const char* which) {
-    const json::value* found = run.history.prediction().if_contains(which);
-    return found != nullptr && found->is_object() ? number_of(found->get_object(), name)
-                                                  : std::numeric_limits<double>::quiet_NaN();
+    const json::object* found = object_of(run.history.prediction(), which);
+    return found != nullptr ? number_of(*found, name) : std::numeric_limits<double>::quiet_NaN();
   };
   const double said = value("predicted"), was = value("measured");
   if (!std::isfinite(said) || !std::isfinite(was)) return none;
@@ -123,8 +122,7 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
   const auto row = [&](const std::string& name, const std::function<std::string(const RunFile&)>& value) {
     SummaryRow one{name, {}};
     for (const RunFile& run : runs) one.values.push_back(value(run));
-    const bool any =
-        std::any_of(one.values.begin(), one.values.end(), [](const auto& each) { return each != none; });
+    const bool any = std::ranges::any_of(one.values, [](const auto& each) { return each != none; });
     if (any) rows.push_back(std::move(one));
   };
   const auto count = [](auto value) {

@@ -1,10 +1,10 @@
 #include "apps/report/run_file.hpp"
 
+#include "apps/program/markup.hpp"
 #include "apps/program/options.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/trace/trace.hpp"
 
-#include <boost/json/parse.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,6 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -54,10 +53,9 @@ int index_of(std::string_view name) {
 std::optional<Event> event_of(std::string_view line) {
   while (!line.empty() && (line.back() == ',' || line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
   if (!line.starts_with("{\"ph\":\"X\"")) return std::nullopt;
-  boost::system::error_code failed;
-  const json::value value = json::parse(line, failed);
-  if (failed || !value.is_object()) return std::nullopt;
-  const json::object& object = value.get_object();
+  const auto parsed = parse_record(line);
+  if (!parsed) return std::nullopt;
+  const json::object& object = *parsed;
   const double rank = number_of(object, "pid");
   const auto kind = kind_of(text_of(object, "cat"));
   if (!(rank >= 0 && rank < max_ranks) || !kind) return std::nullopt;
@@ -67,9 +65,8 @@ std::optional<Event> event_of(std::string_view line) {
               .begin_ms = number_of(object, "ts") * 1e-3,
               .length_ms = number_of(object, "dur") * 1e-3};
   if (!std::isfinite(event.begin_ms) || !std::isfinite(event.length_ms)) return std::nullopt;
-  const json::value* arguments = object.if_contains("args");
-  if (arguments != nullptr && arguments->is_object())
-    if (const double step = number_of(arguments->get_object(), "step"); std::abs(step) < 1e15)
+  if (const json::object* arguments = object_of(object, "args"))
+    if (const double step = number_of(*arguments, "step"); std::abs(step) < 1e15)
       event.step = static_cast<std::int64_t>(step);
   return event;
 }
@@ -91,7 +88,7 @@ RunPaths run_paths(const std::string& given) {
     paths.metrics = fs::path(given) / "metrics.jsonl";
     if (fs::is_regular_file(fs::path(given) / "trace.json", unknown)) paths.trace = fs::path(given) / "trace.json";
     if (!fs::is_regular_file(paths.metrics, unknown))
-      fail(ErrorCode::usage, "{} has no metrics.jsonl; use the --metrics file of ranvier-train", given);
+      reject("{} has no metrics.jsonl; use the --metrics file of ranvier-train", given);
     return paths;
   }
   paths.metrics = given;
@@ -102,8 +99,7 @@ RunPaths run_paths(const std::string& given) {
   }
   for (const fs::path& path : {paths.metrics, paths.trace}) {
     if (!path.empty() && !fs::is_regular_file(path, unknown))
-      fail(ErrorCode::usage, "run file not found: {}; use a --metrics file of ranvier-train, or METRICS,TRACE",
-           path.string());
+      reject("run file not found: {}; use a --metrics file of ranvier-train, or METRICS,TRACE", path.string());
   }
   if (paths.trace.empty() && is_trace(paths.metrics)) std::swap(paths.metrics, paths.trace);
   return paths;
@@ -191,58 +187,35 @@ RankSnapshot read_trace(const fs::path& path) {
                                                  .kind = static_cast<std::uint8_t>(event->kind)});
   });
   for (auto& [summary, spans] : result.ranks) {
-    std::stable_sort(spans.begin(), spans.end(),
-                     [](const auto& a, const auto& b) { return a.length_ms > b.length_ms; });
+    std::ranges::stable_sort(spans, [](const auto& a, const auto& b) { return a.length_ms > b.length_ms; });
     spans.resize(std::min(spans.size(), max_spans));
-    std::stable_sort(spans.begin(), spans.end(),
-                     [](const auto& a, const auto& b) { return a.begin_ms < b.begin_ms; });
+    std::ranges::stable_sort(spans, [](const auto& a, const auto& b) { return a.begin_ms < b.begin_ms; });
   }
   return result;
 }
 
 namespace {
 
-constexpr std::array columns{"step",
-                             "loss",
-                             "validation_loss",
-                             "validation_accuracy",
-                             "hellaswag_accuracy",
-                             "grad_norm",
-                             "lr",
-                             "loss_scale",
-                             "skipped",
-                             "tokens",
-                             "tokens_per_second",
-                             "model_flops_per_second",
-                             "mfu",
-                             "seconds",
-                             "measured_mfu"};
+constexpr const char* columns =
+    "step,loss,validation_loss,validation_accuracy,hellaswag_accuracy,grad_norm,lr,loss_scale,skipped,tokens,"
+    "tokens_per_second,model_flops_per_second,mfu,seconds,measured_mfu";
 
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string result = "\"";
-  for (const char c : text) result += c == '"' ? "\"\"" : std::string(1, c);
-  return result + '"';
+  return fmt::format("\"{}\"", escaped(text, {{'"', "\"\""}}));
 }
 
 }  // namespace
 
-std::string csv_header() {
-  std::string line = "run";
-  for (const char* column : columns) line += fmt::format(",{}", column);
-  return line + '\n';
-}
+std::string csv_header() { return fmt::format("run,{}\n", columns); }
 
 std::string csv_line(const std::string& run, std::string_view record) {
-  boost::system::error_code failed;
-  const json::value value = json::parse(record, failed);
-  if (failed || !value.is_object()) return {};
-  const json::object& object = value.get_object();
-  if (!object.contains("step")) return {};
+  const auto object = parse_record(record);
+  if (!object || !object->contains("step")) return {};
   std::string line = quoted(run);
-  for (const char* column : columns) {
+  for (const std::string& column : items_of(columns)) {
     line += ',';
-    const json::value* cell = object.if_contains(column);
+    const json::value* cell = object->if_contains(column);
     if (cell == nullptr) continue;
     if (cell->is_bool()) line += cell->get_bool() ? '1' : '0';
     if (cell->is_int64()) line += fmt::format("{}", cell->get_int64());

@@ -91,12 +91,10 @@ TokenizeOptions parse_tokenize_options(int argc, const char* const* argv) {
   table.parse(argc, argv);
   if (options.info.any()) return options;
   if (table.given("special-tokens") && table.given("spelled-specials"))
-    fail(ErrorCode::usage,
-         "--spelled-specials cannot be combined with --special-tokens; remove --spelled-specials");
-  if (options.inputs.empty()) fail(ErrorCode::usage, "input is missing; add files or folders of text");
-  if (options.tokenizer.empty())
-    fail(ErrorCode::usage, "--tokenizer is missing; add --tokenizer PATH, a folder or file");
-  if (options.output.empty()) fail(ErrorCode::usage, "--output is missing; add --output FILE");
+    reject("--spelled-specials cannot be combined with --special-tokens; remove --spelled-specials");
+  if (options.inputs.empty()) reject("input is missing; add files or folders of text");
+  if (options.tokenizer.empty()) reject("--tokenizer is missing; add --tokenizer PATH, a folder or file");
+  if (options.output.empty()) reject("--output is missing; add --output FILE");
   if (options.threads == 0) options.threads = runtime::available_cores();
   return options;
 }

@@ -16,7 +16,6 @@
 #include <cerrno>
 #include <cstring>
 #include <span>
-#include <string_view>
 #include <utility>
 
 namespace ranvier::apps {

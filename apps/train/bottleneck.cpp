@@ -1,4 +1,4 @@
-#include "apps/train/bottleneck.hpp"
+#include "apps/train/report.hpp"
 
 #include "actors/rank/rank_plan.hpp"
 #include "actors/schedule/stage_split.hpp"
@@ -162,7 +162,7 @@ std::string bottleneck_line(const std::vector<RankTotals>& ranks, const actors::
   const Shares& shares = *found;
   if (shares.computed >= mostly) return "bottleneck: " + of_computing(shares, options);
   const double idle = 1 - shares.computed;
-  const auto busiest = std::max_element(shares.stages.begin(), shares.stages.end());
+  const auto busiest = std::ranges::max_element(shares.stages);
   const double bubble = bubble_of(options).share;
   // Largest known cause of idle time. Messages mostly overlap computing.
   const double imbalance = *busiest - shares.computed;

@@ -29,7 +29,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace ranvier::apps {
@@ -56,8 +55,7 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
     }
   }
   on_all_ranks(session, [&] {
-    fail(ErrorCode::usage,
-         "options differ between ranks, first in {}; use the same flags and --config on all ranks", difference);
+    reject("options differ between ranks, first in {}; use the same flags and --config on all ranks", difference);
   });
 }
 
@@ -67,10 +65,10 @@ void check_world(const MpiSession& session, const TrainOptions& options) {
   const int launched = runtime::launched_ranks();
   if (options.run.request != Request::train || options.run.separate_ranks || session.ranks() > 1 || launched == 1)
     return;
-  fail(ErrorCode::usage,
-       "ranks are not connected: the launcher started {}, but {} found 1; use the mpirun of that MPI, or srun "
-       "--mpi=pmix (--separate-ranks trains them separately)",
-       launched, runtime::mpi_library());
+  reject(
+      "ranks are not connected: the launcher started {}, but {} found 1; use the mpirun of that MPI, or srun "
+      "--mpi=pmix (--separate-ranks trains them separately)",
+      launched, runtime::mpi_library());
 }
 
 /// Prints the error of this rank and ends all ranks. Destroys nothing: messages and devices may use the memory until
@@ -81,7 +79,7 @@ void check_world(const MpiSession& session, const TrainOptions& options) {
   watch.rests();
   const auto* known = dynamic_cast<const Error*>(&error);
   const auto is_one_of = [known](std::initializer_list<ErrorCode> codes) {
-    return known != nullptr && std::find(codes.begin(), codes.end(), known->code()) != codes.end();
+    return known != nullptr && std::ranges::find(codes, known->code()) != codes.end();
   };
   // Several ranks may report the same failure, for instance of a shared disk. Rank r waits r times long enough for the
   // ranks before it to end the job first. Messages about peers already name the ranks.

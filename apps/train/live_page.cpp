@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 ServeAddress address_of(const std::string& serve) {
   const auto address = parse_serve_address(serve);
-  if (!address) fail(ErrorCode::usage, "--serve is invalid: {}; use PORT or ADDRESS:PORT", serve);
+  if (!address) reject("--serve is invalid: {}; use PORT or ADDRESS:PORT", serve);
   return *address;
 }
 
@@ -71,7 +71,6 @@ LiveRun::About about_run(const TrainOptions& options, const Job& job, const JobP
                        .item = job.item,
                        .steps = plan.trainer.steps,
                        .grid = plan.trainer.grid,
-                       .stages = {},
                        .options = resolved(options)};
   for (const actors::RankPlan& stage : plan.stages) {
     LiveRun::Stage one;

@@ -6,7 +6,6 @@
 #include "runtime/device/cuda_build.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace ranvier::apps {
 

@@ -29,7 +29,7 @@ constexpr std::size_t max_stages = 16;  // above: one line for the average stage
 /// Metrics of a step, predicted or measured.
 struct Figures {
   double step_seconds = 0;
-  std::vector<double> busy;                  ///< fraction of a step that each stage computes
+  std::vector<double> busy = {};             ///< fraction of a step that each stage computes
   double bytes_intra = 0, bytes_inter = 0;   ///< bytes of messages per step, over all ranks
   double bytes_read = 0, bytes_written = 0;  ///< bytes of state files per step, over all ranks
   double device_bytes = 0;                   ///< device memory of the rank that uses most
@@ -37,7 +37,6 @@ struct Figures {
 
 Figures predicted_figures(const actors::Prediction& prediction) {
   Figures figures{.step_seconds = prediction.step_seconds,
-                  .busy = {},
                   .bytes_intra = sum(prediction.rank_bytes_intra),
                   .bytes_inter = sum(prediction.rank_bytes_inter),
                   .bytes_read = sum(prediction.rank_file_bytes_read),
@@ -137,14 +136,14 @@ ProfileOfRun profile_of_run(const TrainOptions& options, const ProfileSearchPath
   const auto read = [&](const std::string& name) {
     runtime::MachineProfile profile = runtime::read_machine_profile(name);
     if (profile.gpu != gpu)
-      fail(ErrorCode::usage,
-           "--profile {} describes {}, but this run computes on {}; use a profile of these machines (ranvier-bench "
-           "profile) or --profile none",
-           name, profile.gpu ? "GPUs" : "CPUs", gpu ? "a GPU" : "a CPU");
+      reject(
+          "--profile {} describes {}, but this run computes on {}; use a profile of these machines (ranvier-bench "
+          "profile) or --profile none",
+          name, profile.gpu ? "GPUs" : "CPUs", gpu ? "a GPU" : "a CPU");
     return profile;
   };
   if (options.run.profile == no_profile) return {};
-  if (!options.run.profile.empty()) return {.profile = read(options.run.profile), .remark = {}};
+  if (!options.run.profile.empty()) return {.profile = read(options.run.profile)};
   const auto found = find_profile(places, {.gpu = gpu, .threads = threads});
   if (!found) return {};
   const std::string where = places.named.empty() ? *found : fmt::format("{}={}", profile_variable, *found);
@@ -152,7 +151,7 @@ ProfileOfRun profile_of_run(const TrainOptions& options, const ProfileSearchPath
     return {.profile = read(*found),
             .remark = fmt::format("profile: {} (--profile none disables the prediction)\n", where)};
   } catch (const Error& error) {
-    return {.profile = {}, .remark = fmt::format("no prediction from {}: {}\n", where, message_of(error))};
+    return {.remark = fmt::format("no prediction from {}: {}\n", where, message_of(error))};
   }
 }
 
@@ -192,8 +191,7 @@ actors::Disturbances disturbances_of(const actors::TrainerOptions& trainer, std:
 PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOptions& trainer,
                                  const runtime::MachineProfile& profile, const std::vector<RankTotals>& ranks) {
   const auto none = [&](const std::string& why) {
-    return PredictionCheck{.text = fmt::format("no prediction from profile '{}': {}\n", profile.name, why),
-                           .record = {}};
+    return PredictionCheck{.text = fmt::format("no prediction from profile '{}': {}\n", profile.name, why)};
   };
   if (ranks.front().step.steps == 0) return none("the first step is not compared and was the only one");
   const auto until = std::chrono::steady_clock::now() + longest_prediction;

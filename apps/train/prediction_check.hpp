@@ -15,10 +15,10 @@ namespace ranvier::apps {
 
 /// Machine profile for the comparison at the end of a run.
 struct ProfileOfRun {
-  std::optional<runtime::MachineProfile> profile;
+  std::optional<runtime::MachineProfile> profile = {};
   /// Line with its location, or with the reason why a found profile is not used. Empty if --profile names it or there
   /// is none.
-  std::string remark;
+  std::string remark = {};
 };
 
 /// Reads the profile before training. Throws ErrorCode::usage if the one of --profile is missing or describes another
@@ -27,8 +27,8 @@ struct ProfileOfRun {
                                           int threads);
 
 struct PredictionCheck {
-  std::string text;    ///< table, or one line with the reason why there is none
-  std::string record;  ///< JSON object for --metrics; empty: none
+  std::string text;         ///< table, or one line with the reason why there is none
+  std::string record = {};  ///< JSON object for --metrics; empty: none
 };
 
 /// Predicts and compares. `trainer`: the run's options, including a rank that RANVIER_FAULT slows down. Gives up after

@@ -83,8 +83,7 @@ void RankWatch::ask() {
   state->question = step_ > 0 ? last_step_ : Question{.from_ns = 0, .to_ns = trace_->elapsed_ns()};
   state->snapshot = {.step = step_,
                      .step_ms = static_cast<double>(state->question.to_ns - state->question.from_ns) * 1e-6,
-                     .at_seconds = static_cast<double>(trace_->elapsed_ns()) * 1e-9,
-                     .ranks = {}};
+                     .at_seconds = static_cast<double>(trace_->elapsed_ns()) * 1e-9};
   const auto ranks = static_cast<std::size_t>(transport_->ranks());
   state->answers.assign(ranks, std::vector<std::byte>(answer_bytes_));
   state->answers[0] = answer(state->question);

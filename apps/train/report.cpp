@@ -5,7 +5,6 @@
 #include "apps/memory/job_plan.hpp"
 #include "apps/options/tier_flags.hpp"
 #include "apps/program/text_table.hpp"
-#include "apps/train/bottleneck.hpp"
 
 #include <fmt/format.h>
 
@@ -83,8 +82,8 @@ std::vector<StageLine> stage_lines(const models::Architecture& architecture,
 std::vector<StageLine> folded(std::vector<StageLine> lines, const models::Architecture& architecture,
                               const std::vector<actors::RankPlan>& stages) {
   const auto most = [&](auto of) {
-    return std::max_element(
-               lines.begin(), lines.end(),
+    return std::ranges::max_element(
+               lines,
                [&](const StageLine& a, const StageLine& b) { return of(stages[a.first]) < of(stages[b.first]); }) -
            lines.begin();
   };
@@ -104,8 +103,7 @@ std::string stage_table(const models::Architecture& architecture, const std::vec
   std::vector<StageLine> lines = stage_lines(architecture, stages);
   if (!all && lines.size() > max_stage_lines) lines = folded(std::move(lines), architecture, stages);
   std::vector<TextTable::Column> columns{{"stage"}, {"layers", true}, {"cost"}, {"slots"}};
-  const bool recomputes =
-      std::any_of(stages.begin(), stages.end(), [](const auto& stage) { return stage.recompute > 0; });
+  const bool recomputes = std::ranges::any_of(stages, [](const auto& stage) { return stage.recompute > 0; });
   if (recomputes) columns.push_back({"recompute"});
   for (const char* title : {"parameters", "gradients", "optimizer", "activations", "other", "per rank"})
     columns.push_back({title});
@@ -185,8 +183,7 @@ std::string given_flags(const TrainOptions& options) {
   for (const ResolvedOption& option : untouched) defaults[option.name] = option.value;
   std::vector<std::string> given, chosen;
   for (const ResolvedOption& option : resolved(options)) {
-    const bool was_given =
-        std::find(options.given.begin(), options.given.end(), option.name) != options.given.end();
+    const bool was_given = std::ranges::find(options.given, option.name) != options.given.end();
     const auto untouched_value = defaults.find(option.name);
     if (option.value.empty() || option.name == "world" || untouched_value == defaults.end()) continue;
     if (!was_given && untouched_value->second == option.value) continue;
@@ -338,7 +335,7 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
 }
 
 std::string largest_memory_table(const std::vector<actors::RankPlan>& stages) {
-  const auto largest = std::max_element(stages.begin(), stages.end(), [](const auto& a, const auto& b) {
+  const auto largest = std::ranges::max_element(stages, [](const auto& a, const auto& b) {
     return a.memory.bytes(MemorySpace::device) < b.memory.bytes(MemorySpace::device);
   });
   return fmt::format("memory of a rank of stage {}:\n{}", largest->position.stage, largest->memory.table());
@@ -397,8 +394,7 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
   Columns columns = alone ? Columns{{"rank"}, {"stage"}, {"row"}} : Columns{{"stage"}, {"ranks"}};
   std::vector<Share> shown;
   for (const Share& share : all) {
-    const bool any =
-        std::any_of(ranks.begin(), ranks.end(), [&](const RankTotals& rank) { return rank.*share.seconds > 0; });
+    const bool any = std::ranges::any_of(ranks, [&](const RankTotals& rank) { return rank.*share.seconds > 0; });
     if (!share.always && !any) continue;
     shown.push_back(share);
     columns.push_back({share.title});

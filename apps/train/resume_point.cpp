@@ -1,7 +1,7 @@
 #include "apps/train/resume_point.hpp"
 
 #include "apps/files/file_agreement.hpp"
-#include "apps/options/data_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 #include "apps/options/option_effects.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/build_info.hpp"
@@ -12,16 +12,12 @@
 #include "runtime/device/arena.hpp"
 #include "runtime/files/atomic_file.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string_view>
 #include <thread>
-#include <utility>
 
 namespace ranvier::apps {
 namespace {
@@ -80,10 +76,10 @@ void ResumePoint::prepare_folder() {
                                      options.folder, mine.leftovers(), mine.leftovers() > 1 ? "s" : ""));
     if (options.resumes()) return;
     if (const auto there = mine.list(); !there.empty())
-      fail(ErrorCode::usage,
-           "--checkpoint {} has checkpoints of an earlier run, the newest of step {}; add --resume auto or use "
-           "another folder",
-           options.folder, there.back().step);
+      reject(
+          "--checkpoint {} has checkpoints of an earlier run, the newest of step {}; add --resume auto or use "
+          "another folder",
+          options.folder, there.back().step);
   });
   on_all_ranks(run_.session, [&] {
     std::ifstream lock(folder / "lock");
@@ -277,12 +273,11 @@ void ResumePoint::compare_base() {
 void ResumePoint::compare_options() {
   on_all_ranks(run_.session, [&] {
     if (!run_.speaks()) return;
-    const auto* saved = reader_->manifest().about.if_contains("options");
-    if (saved == nullptr || !saved->is_object()) return;
-    const auto changes =
-        changed_options(saved->get_object(), options_, models::learns_positions(run_.options.model.sizes));
-    changed_precision_ = std::any_of(changes.begin(), changes.end(),
-                                     [](const ChangedOption& change) { return change.flag == "precision"; });
+    const auto* saved = object_of(reader_->manifest().about, "options");
+    if (saved == nullptr) return;
+    const auto changes = changed_options(*saved, options_, models::learns_positions(run_.options.model.sizes));
+    changed_precision_ =
+        std::ranges::any_of(changes, [](const ChangedOption& change) { return change.flag == "precision"; });
     for (std::string& line : accept_changes(changes, run_.options.checkpoint.resume_with, place_.checkpoint))
       if (said_.insert(line).second) remarks_.push_back(std::move(line));
     compare_positions();

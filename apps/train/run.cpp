@@ -5,14 +5,13 @@
 #include "apps/memory/host_memory.hpp"
 #include "apps/memory/job_memory.hpp"
 #include "apps/memory/shard_table.hpp"
-#include "apps/plan/memory_advice.hpp"
+#include "apps/plan/start_plan.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/flag_names.hpp"
 #include "apps/train/live_page.hpp"
-#include "apps/train/prediction_check.hpp"
 #include "apps/train/report.hpp"
 #include "apps/train/run_summary.hpp"
-#include "apps/train/warm_up.hpp"
+#include "models/core/run_layers.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "models/weights/partial_weights.hpp"
 #include "runtime/base/error.hpp"
@@ -24,7 +23,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <string>
 #include <utility>
 
 namespace ranvier::apps {
@@ -57,6 +55,30 @@ void check_shared(const RankRun& run) {
            "--save {} is not shared: {} does not find the folder of rank 0; use a folder that all machines share",
            save, describe_rank(run.options, run.session.rank()));
   });
+}
+
+/// Queues each kind of layer once on `stream`, with the microbatch shapes of this run.
+void run_layers(const RankRun& run, const JobPlan& plan, runtime::StreamView stream) {
+  const actors::TrainerOptions& trainer = plan.trainer;
+  // Shapes of a full microbatch, and of a smaller last one.
+  const int row_samples = trainer.batch_size / trainer.grid.g_data;
+  const int largest = std::min(trainer.microbatch_size, row_samples);
+  const bool saves = std::ranges::any_of(plan.stages, saves_all_activations);
+  std::vector<models::MicrobatchShape> shapes{
+      {largest, run.job.architecture.positions, trainer.threads,
+       saves ? models::SavedActivations::all : models::SavedActivations::few}};
+  if (row_samples % largest != 0) {
+    shapes.push_back(shapes.front());
+    shapes.back().samples = row_samples % largest;
+  }
+  models::run_each_layer(run.job.architecture, trainer.precision, run.job.sample, shapes, stream);
+}
+
+/// Loads all kernels; needed with NCCL and several stages. The first launch of a kernel may wait for all work on the
+/// GPU, including an NCCL kernel that waits for a peer, which can deadlock. All ranks call it.
+void load_kernels(const RankRun& run, const JobPlan& plan, runtime::Device& device) {
+  const auto stream = device.make_stream("loading", runtime::StreamWidth::whole);
+  on_all_ranks(run.session, [&] { run_layers(run, plan, *stream); });
 }
 
 }  // namespace
@@ -169,7 +191,10 @@ bool Run::print_fit() const {
   return run_.session.smallest(verdict.fits ? 1 : 0) == 1;
 }
 
-std::string Run::advice(const JobCapacity& capacity) const {
+std::string Run::advice(JobCapacity capacity) const {
+  // Without --device-memory, the GPU limits a run; a dry run needs no GPU.
+  if (options_.device.device == DeviceFlag::cuda && options_.run.request == Request::train)
+    capacity.device_bytes = device_budget(run_.session, options_.device.gpu, options_.device.memory_bytes);
   return memory_advice(options_, {plan_.trainer.node_of, plan_.trainer.threads}, capacity, build_);
 }
 

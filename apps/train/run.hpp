@@ -53,7 +53,7 @@ class Run {
   void print_plan() const;
   /// Prints the fit check of a dry run; true on all ranks if the job fits.
   [[nodiscard]] bool print_fit() const;
-  [[nodiscard]] std::string advice(const JobCapacity& capacity) const;
+  [[nodiscard]] std::string advice(JobCapacity capacity) const;
   /// Checks that the folder of --save is shared, and that weights and checkpoints have disk space.
   void check_files();
   void check_checkpoint_space();

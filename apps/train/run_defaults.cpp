@@ -13,7 +13,6 @@
 #include <boost/json/value_to.hpp>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <optional>
@@ -63,9 +62,9 @@ std::optional<RecordedOptions> recorded_options(const std::vector<GivenFlag>& gi
     const fs::path checkpoint = checkpoint_of(given);
     if (checkpoint.empty()) return {};
     const offload::Manifest manifest = offload::read_manifest(offload::system_storage(), checkpoint);
-    const auto* const options = manifest.about.if_contains("options");
-    if (options == nullptr || !options->is_object()) return {};
-    return RecordedOptions{checkpoint.string(), options->get_object()};
+    const auto* const options = object_of(manifest.about, "options");
+    if (options == nullptr) return {};
+    return RecordedOptions{checkpoint.string(), *options};
   } catch (const std::exception&) {
     return {};
   }

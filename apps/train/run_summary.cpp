@@ -1,11 +1,8 @@
 #include "apps/train/run_summary.hpp"
 
-#include "apps/files/output_files.hpp"
 #include "apps/program/flag_names.hpp"
 #include "apps/program/text_table.hpp"
-#include "apps/train/bottleneck.hpp"
 #include "apps/train/report.hpp"
-#include "apps/view/text_plot.hpp"
 
 #include <fmt/ranges.h>
 

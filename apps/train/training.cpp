@@ -1,7 +1,6 @@
 #include "apps/train/training.hpp"
 
 #include "actors/base/gather.hpp"
-#include "actors/watch/watchdog.hpp"
 #include "apps/files/disk_retry.hpp"
 #include "apps/files/metrics_file.hpp"
 #include "apps/files/output_files.hpp"
@@ -18,7 +17,6 @@
 #include <fmt/chrono.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <span>
 #include <utility>

@@ -1,9 +1,9 @@
 #include "apps/view/event_file.hpp"
 
+#include "apps/program/markup.hpp"
 #include "apps/view/history.hpp"
 #include "runtime/base/error.hpp"
 
-#include <boost/json/parse.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <system_error>
 
 #include <unistd.h>
@@ -159,21 +158,17 @@ EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {
 void EventFile::configuration(const std::vector<std::pair<std::string, std::string>>& flags) {
   std::string table = "|flag|value|\n|---|---|\n";
   for (const auto& [name, value] : flags) {
-    std::string cell = value;
-    for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) cell.insert(at, 1, '\\');
-    std::replace(cell.begin(), cell.end(), '\n', ' ');  // which would end the row
-    table += fmt::format("|{}|{}|\n", name, cell);
+    table += fmt::format("|{}|{}|\n", name, escaped(value, {{'|', "\\|"}, {'\n', " "}}));  // a row is one line
   }
   write(text_event(wall_time_now(), 0, "configuration", table));
 }
 
 void EventFile::take(std::string_view line) {
-  boost::system::error_code failed;
-  const json::value value = json::parse(line, failed);
-  if (failed || !value.is_object()) return;
-  const json::object& record = value.get_object();
-  const json::value* step = record.if_contains("step");
-  if (step == nullptr || !step->is_int64()) return;
+  const auto parsed = parse_record(line);
+  if (!parsed) return;
+  const json::object& record = *parsed;
+  const auto step = whole_of(record, "step");
+  if (!step) return;
   const double now = wall_time_now();
   constexpr std::array<std::pair<std::string_view, std::string_view>, 12> tags{{
       {"loss", "loss/train"},
@@ -192,12 +187,11 @@ void EventFile::take(std::string_view line) {
   std::vector<std::pair<std::string, double>> scalars;
   for (const auto& [name, tag] : tags)
     if (const double number = number_of(record, name); std::isfinite(number)) scalars.emplace_back(tag, number);
-  if (!scalars.empty()) write(scalars_event(now, step->get_int64(), scalars));
+  if (!scalars.empty()) write(scalars_event(now, *step, scalars));
   if (const json::value* sample = record.if_contains("sample"); sample != nullptr && sample->is_string()) {
     // Indented lines are code in Markdown, so markup in the text has no effect.
-    std::string shown = "    ";
-    for (const char c : std::string_view(sample->get_string())) shown += c == '\n' ? "\n    " : std::string(1, c);
-    write(text_event(now, step->get_int64(), "sample", shown));
+    const std::string shown = "    " + escaped(std::string_view(sample->get_string()), {{'\n', "\n    "}});
+    write(text_event(now, *step, "sample", shown));
   }
 }
 

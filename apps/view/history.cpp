@@ -18,12 +18,6 @@ constexpr std::size_t max_evaluations = 2048, max_samples = 8, max_checkpoints =
                       max_runs = 16;
 constexpr std::size_t longest_sample = 8192;  // bytes
 
-std::optional<std::int64_t> whole_of(const json::object& record, std::string_view name) {
-  const json::value* value = record.if_contains(name);
-  if (value == nullptr || !value->is_int64()) return std::nullopt;
-  return value->get_int64();
-}
-
 std::optional<double> if_number(const json::object& record, std::string_view name) {
   const double value = number_of(record, name);
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
@@ -44,6 +38,24 @@ void keep(std::deque<T>& all, T one, std::size_t most) {
 
 }  // namespace
 
+std::optional<json::object> parse_record(std::string_view line) {
+  boost::system::error_code failed;
+  json::value value = json::parse(line, failed);
+  if (failed || !value.is_object()) return std::nullopt;
+  return std::move(value.get_object());
+}
+
+const json::object* object_of(const json::object& record, std::string_view name) {
+  const json::value* value = record.if_contains(name);
+  return value == nullptr ? nullptr : value->if_object();
+}
+
+std::optional<std::int64_t> whole_of(const json::object& record, std::string_view name) {
+  const json::value* value = record.if_contains(name);
+  if (value == nullptr || !value->is_int64()) return std::nullopt;
+  return value->get_int64();
+}
+
 double number_of(const json::object& record, std::string_view name) {
   const json::value* value = record.if_contains(name);
   if (value == nullptr || !value->is_number()) return std::numeric_limits<double>::quiet_NaN();
@@ -56,10 +68,9 @@ std::string text_of(const json::object& record, std::string_view name) {
 }
 
 bool History::take(std::string_view line) {
-  boost::system::error_code failed;
-  const json::value value = json::parse(line, failed);
-  if (failed || !value.is_object()) return false;
-  const json::object& record = value.get_object();
+  const auto parsed = parse_record(line);
+  if (!parsed) return false;
+  const json::object& record = *parsed;
   if (const auto at = whole_of(record, "step")) {
     if (*at < 0 || *at > (std::int64_t{1} << 53)) return false;
     if (record.contains("grad_norm")) step(*at, record);
@@ -87,16 +98,16 @@ bool History::take(std::string_view line) {
     const json::value* better = record.if_contains("better_layers_per_stage");
     if (better != nullptr && better->is_array())
       warn(*split, "--rebalance: faster with --layers-per-stage " + json::serialize(*better));
-  } else if (const json::value* run = record.if_contains("run"); run != nullptr && run->is_object()) {
-    if (!run->get_object().contains("resumed_step")) {  // another run: its steps are not repeated ones
+  } else if (const json::object* run = object_of(record, "run")) {
+    if (!run->contains("resumed_step")) {  // another run: its steps are not repeated ones
       auto before = std::move(runs_);
       *this = History(points_);
       runs_ = std::move(before);
     }
     straggling_.clear();  // the resumed run detects stragglers again
-    keep(runs_, run->get_object(), max_runs);
-  } else if (const json::value* said = record.if_contains("prediction"); said != nullptr && said->is_object()) {
-    prediction_ = said->get_object();
+    keep(runs_, *run, max_runs);
+  } else if (const json::object* said = object_of(record, "prediction")) {
+    prediction_ = *said;
   }
   return true;
 }
@@ -124,8 +135,8 @@ void History::step(std::int64_t step, const json::object& record) {
   stragglers(step, record);
   last_ = record;
   last_.erase("sample");
-  if (const json::value* flags = record.if_contains("configuration"); flags != nullptr && flags->is_object()) {
-    configuration_ = flags->get_object();
+  if (const json::object* flags = object_of(record, "configuration")) {
+    configuration_ = *flags;
     last_.erase("configuration");
   }
 }

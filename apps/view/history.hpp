@@ -88,6 +88,12 @@ class History {
   std::set<std::int64_t> straggling_;  // straggler ranks of the last step
 };
 
+/// The JSON object of a line of --metrics; none if the line is another text.
+[[nodiscard]] std::optional<boost::json::object> parse_record(std::string_view line);
+/// Object in a record; null if it is missing.
+[[nodiscard]] const boost::json::object* object_of(const boost::json::object& record, std::string_view name);
+/// Whole number in a record; none if it is missing.
+[[nodiscard]] std::optional<std::int64_t> whole_of(const boost::json::object& record, std::string_view name);
 /// Number in a record; NaN if it is missing.
 [[nodiscard]] double number_of(const boost::json::object& record, std::string_view name);
 /// Text in a record; empty if it is missing.

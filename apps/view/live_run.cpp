@@ -8,10 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <csignal>
-#include <cstring>
-#include <iterator>
 #include <limits>
 
 namespace ranvier::apps {

@@ -38,7 +38,7 @@ class LiveRun {
     std::string item = "token";  ///< unit of throughput
     std::int64_t steps = 0;
     runtime::GridShape grid;
-    std::vector<Stage> stages;
+    std::vector<Stage> stages = {};
     std::vector<ResolvedOption> options;
   };
 

@@ -1,4 +1,5 @@
 // Metrics of a run in Prometheus' text format.
+#include "apps/program/markup.hpp"
 #include "apps/view/live_run.hpp"
 
 #include <fmt/format.h>
@@ -39,16 +40,7 @@ class Metrics {
 
 /// Escapes a label value.
 std::string label_text(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '\n') {
-      result += "\\n";
-      continue;
-    }
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result;
+  return escaped(text, {{'\n', "\\n"}, {'"', "\\\""}, {'\\', "\\\\"}});
 }
 
 }  // namespace

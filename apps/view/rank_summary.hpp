@@ -64,7 +64,7 @@ struct RankSnapshot {
   std::int64_t step = 0;  ///< last finished step
   double step_ms = 0;     ///< duration of `step`, which contains all spans
   double at_seconds = 0;  ///< time since the start of training
-  std::vector<Rank> ranks;
+  std::vector<Rank> ranks = {};
 };
 
 }  // namespace ranvier::apps

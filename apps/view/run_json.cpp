@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstddef>
 #include <cstring>
 #include <iterator>
 #include <limits>

@@ -68,8 +68,8 @@ double Series::add(std::int64_t step, const std::array<double, figure_count>& va
 }
 
 std::vector<StepBin> Series::between(std::int64_t first, std::int64_t last, std::size_t most) const {
-  const auto begin = std::partition_point(points_.begin(), points_.end(),
-                                          [first](const StepBin& point) { return point.last < first; });
+  const auto begin =
+      std::ranges::partition_point(points_, [first](const StepBin& point) { return point.last < first; });
   const auto end =
       std::partition_point(begin, points_.end(), [last](const StepBin& point) { return point.first <= last; });
   const auto there = static_cast<std::size_t>(end - begin);

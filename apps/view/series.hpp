@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -56,5 +57,10 @@ class Series {
   std::int64_t stride_ = 1;  // steps per bin
   std::vector<StepBin> points_;
 };
+
+/// Plot over all steps for a terminal: `columns` × `lines` braille characters of 2 × 4 dots, and a scale on the left.
+/// Empty if the values cover fewer than 8 steps or are all equal.
+[[nodiscard]] std::string text_plot(const Series& series, Metric metric, std::size_t columns = 72,
+                                    std::size_t lines = 8);
 
 }  // namespace ranvier::apps

@@ -6,20 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <limits>
 #include <random>
-#include <system_error>
 
 namespace ranvier::apps {
 namespace {
-
-template <typename T>
-std::optional<T> number_in(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 /// Value of a parameter in "a=1&b=2"; empty: missing.
 std::string_view parameter(std::string_view query, std::string_view name) {
@@ -41,6 +32,12 @@ bool same(std::string_view given, std::string_view token) {
   return difference == 0;
 }
 
+bool is_loopback(const std::string& address) {
+  boost::system::error_code none;
+  const auto parsed = boost::asio::ip::make_address(address, none);
+  return !none && parsed.is_loopback();
+}
+
 bool may_ask(std::string_view token, const PageRequest& request) {
   if (!token.empty()) {
     constexpr std::string_view bearer = "Bearer ";
@@ -53,9 +50,7 @@ bool may_ask(std::string_view token, const PageRequest& request) {
     host = host.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   if (host == "localhost") return true;
-  boost::system::error_code none;
-  const auto address = boost::asio::ip::make_address(std::string(host), none);
-  return !none && address.is_loopback();
+  return is_loopback(std::string(host));
 }
 
 PageResponse text_answer(int status, std::string text) {
@@ -64,11 +59,7 @@ PageResponse text_answer(int status, std::string text) {
 
 }  // namespace
 
-bool ServeAddress::is_local() const {
-  boost::system::error_code none;
-  const auto parsed = boost::asio::ip::make_address(address, none);
-  return !none && parsed.is_loopback();
-}
+bool ServeAddress::is_local() const { return is_loopback(address); }
 
 std::optional<ServeAddress> parse_serve_address(std::string_view text) {
   ServeAddress result;
@@ -84,7 +75,7 @@ std::optional<ServeAddress> parse_serve_address(std::string_view text) {
     result.address = address;
     text = text.substr(colon + 1);
   }
-  const auto port = number_in<std::uint16_t>(text);
+  const auto port = parse_whole<std::uint16_t>(std::string(text), 0);
   if (!port) return std::nullopt;
   result.port = *port;
   return result;
@@ -113,24 +104,23 @@ PageResponse answer_about(const LiveRun& run, std::string_view token, const Page
     return text_answer(403, token.empty() ? "access denied; use localhost or 127.0.0.1\n"
                                           : "token is missing; use the URL that the run printed at startup\n");
   constexpr std::string_view json = "application/json";
+  const auto number = [&](std::string_view name, std::int64_t otherwise) {
+    const std::string text(parameter(request.query, name));
+    return parse_whole(text, std::numeric_limits<std::int64_t>::min()).value_or(otherwise);
+  };
   if (request.path == "/") {
     static const auto page = std::make_shared<const std::string>(page_html());
     return {.type = "text/html; charset=utf-8", .body = page};
   }
-  if (request.path == "/phase") {
-    const std::int64_t seen = number_in<std::int64_t>(parameter(request.query, "seen")).value_or(-1);
-    return {.type = json, .body = run.phase_after(request.may_wait ? seen : -1)};
-  }
+  if (request.path == "/phase")
+    return {.type = json, .body = run.phase_after(request.may_wait ? number("seen", -1) : -1)};
   if (request.path == "/about") return {.type = json, .body = run.about()};
   if (request.path == "/status") return {.type = json, .body = run.status()};
   if (request.path == "/ranks") return {.type = json, .body = run.ranks()};
   if (request.path == "/series") {
-    const auto whole = [&](std::string_view name, std::int64_t otherwise) {
-      return number_in<std::int64_t>(parameter(request.query, name)).value_or(otherwise);
-    };
-    const std::int64_t points = std::max<std::int64_t>(whole("points", 600), 1);
+    const std::int64_t points = std::max<std::int64_t>(number("points", 600), 1);
     return {.type = json,
-            .body = run.series(whole("first", 0), whole("last", 0), static_cast<std::size_t>(points))};
+            .body = run.series(number("first", 0), number("last", 0), static_cast<std::size_t>(points))};
   }
   if (request.path == "/metrics")
     return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = run.prometheus()};

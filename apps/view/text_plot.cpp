@@ -1,4 +1,4 @@
-#include "apps/view/text_plot.hpp"
+#include "apps/view/series.hpp"
 
 #include <fmt/format.h>
 

@@ -58,10 +58,7 @@ void NcclConnections::add(TeamKind team, const PlanCommunicator::Options& option
 void NcclConnections::connect(Handler done) {
   when_connected_ = std::move(done);
   next_ = connections_.begin();
-  loop_.post([weak = weak_from_this()] {
-    const auto self = weak.lock();
-    if (self && !self->closed_) self->connect_next();
-  });
+  loop_.post(unless_closed(weak_from_this(), [](NcclConnections& self) { self.connect_next(); }));
 }
 
 /// Creates communicators one after another, in the same order on all ranks. The ranks of a communicator share the rows
@@ -76,14 +73,14 @@ void NcclConnections::connect_next() {
   const Tag tag{Channel::control, first_id_index + static_cast<std::uint32_t>(place)};
   const Duration since = loop_.now();
   if (connection.me != 0) {
-    loop_.after(timeout_, [weak = weak_from_this(), &connection] {
-      const auto self = weak.lock();
-      if (!self || self->closed_ || connection.handle != nullptr) return;
+    const auto late = [&connection](const NcclConnections& self) {
+      if (connection.handle != nullptr) return;
       fail(ErrorCode::transport,
            "rank {} has not sent its NCCL address: rank {} has waited {:g} s to connect the "
            "{} (`timeout`)",
-           connection.ranks.front(), self->transport_.rank(), seconds(self->timeout_), to_string(connection.team));
-    });
+           connection.ranks.front(), self.transport_.rank(), seconds(self.timeout_), to_string(connection.team));
+    };
+    loop_.after(timeout_, unless_closed(weak_from_this(), late));
     transport_.receive(connection.ranks.front(), tag, connection.id.bytes,
                        [self = shared_from_this(), &connection, since] {
                          if (!self->closed_) self->begin(connection, since);
@@ -110,10 +107,7 @@ void NcclConnections::await_connected(NcclConnection& connection, Duration since
   if (result == NcclLibrary::success) {
     ++next_;
     // `done` must not run inside the caller's call of connect().
-    return loop_.post([weak = weak_from_this()] {
-      const auto self = weak.lock();
-      if (self && !self->closed_) self->connect_next();
-    });
+    return loop_.post(unless_closed(weak_from_this(), [](NcclConnections& self) { self.connect_next(); }));
   }
   if (loop_.now() - since > timeout_) {
     fail(ErrorCode::transport,
@@ -122,10 +116,8 @@ void NcclConnections::await_connected(NcclConnection& connection, Duration since
          transport_.rank(), gpu_.description(), to_string(connection.team), ranks_text(connection),
          seconds(timeout_));
   }
-  loop_.after(ask_again, [weak = weak_from_this(), &connection, since] {
-    const auto self = weak.lock();
-    if (self && !self->closed_) self->await_connected(connection, since);
-  });
+  const auto again = [&connection, since](NcclConnections& self) { self.await_connected(connection, since); };
+  loop_.after(ask_again, unless_closed(weak_from_this(), again));
 }
 
 const NcclConnection& NcclConnections::of(TeamKind team, NcclSpan span) const {

@@ -26,6 +26,14 @@ namespace ranvier::collectives {
 enum class NcclLane : std::size_t { inside, across };
 inline constexpr std::size_t nccl_lanes = 2;
 
+/// Handler that calls `function` with the object, unless it is gone or closed by then.
+template <typename Object, typename Function>
+[[nodiscard]] runtime::Handler unless_closed(std::weak_ptr<Object> object, Function function) {
+  return [object = std::move(object), function = std::move(function)] {
+    if (const auto self = object.lock(); self && !self->closed()) function(*self);
+  };
+}
+
 /// An NCCL communicator.
 struct NcclConnection {
   TeamKind team = TeamKind::column;

@@ -47,14 +47,6 @@ NcclPhases::NcclPhases(runtime::EventLoop& loop, Transport& transport, runtime::
       connections_(std::move(connections)),
       column_(std::move(column)) {}
 
-template <typename Function>
-void NcclPhases::later(Duration delay, Function function) {
-  loop_.after(delay, [weak = weak_from_this(), function = std::move(function)] {
-    const auto self = weak.lock();
-    if (self && !self->closed_) function(*self);
-  });
-}
-
 const NcclConnection& NcclPhases::connection(const UnderWay& operation, std::size_t phase) const {
   return connections_->of(operation.team, operation.stages[operation.phases[phase] - 1].span);
 }
@@ -154,10 +146,11 @@ void NcclPhases::advance() {
     const auto operation = *issuing_;
     if (!issue(*operation)) {
       if (!std::exchange(asks_again_, true)) {
-        later(ask_again, [](NcclPhases& self) {
+        const auto again = [](NcclPhases& self) {
           self.asks_again_ = false;
           self.advance();
-        });
+        };
+        loop_.after(ask_again, unless_closed(weak_from_this(), again));
       }
       break;
     }
@@ -169,12 +162,8 @@ void NcclPhases::advance() {
       spare_events_.pop_back();
       operation->left->record(stream);
     }
-    stream.call_back([weak = weak_from_this(), &to = loop_, operation] {
-      to.post([weak, operation] {
-        const auto self = weak.lock();
-        if (self && !self->closed_) self->phase_over(operation);
-      });
-    });
+    const auto over = [operation](NcclPhases& self) { self.phase_over(operation); };
+    stream.call_back([&to = loop_, over = unless_closed(weak_from_this(), over)] { to.post(over); });
   }
   advancing_ = false;
   if (!watching_ && on_gpu()) watch();
@@ -230,7 +219,7 @@ void NcclPhases::phase_over(Operations::iterator operation) {
 /// Polls for NCCL errors while operations wait on the GPU; nothing else would report them.
 void NcclPhases::watch() {
   watching_ = true;
-  later(look_for_errors, [](NcclPhases& self) {
+  const auto look = [](NcclPhases& self) {
     self.watching_ = false;
     const auto& all = self.operations_;
     const auto first =
@@ -244,7 +233,8 @@ void NcclPhases::watch() {
       self.connections_->check(result, *failed, (on_it == all.end() ? first : on_it)->what);
     }
     self.watch();
-  });
+  };
+  loop_.after(look_for_errors, unless_closed(weak_from_this(), look));
 }
 
 std::vector<Communicator::UnderWay> NcclPhases::running(int number) const {

@@ -54,6 +54,7 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
 
   /// Handlers do nothing from now on.
   void close() noexcept { closed_ = true; }
+  [[nodiscard]] bool closed() const noexcept { return closed_; }
   /// Call after close(), before the streams are freed.
   void free_events() noexcept;
 
@@ -95,10 +96,6 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
               runtime::StreamView stream);
   void phase_over(Operations::iterator operation);
   void watch();
-
-  /// Calls `function` later, unless this is gone or closed by then.
-  template <typename Function>
-  void later(runtime::Duration delay, Function function);
 
   runtime::EventLoop& loop_;
   runtime::Transport& transport_;

@@ -1,5 +1,6 @@
 #include "collectives/nccl/phantom_nccl.hpp"
 
+#include "collectives/plans/cost.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>

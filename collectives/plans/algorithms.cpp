@@ -71,15 +71,6 @@ const Algorithm& algorithm(Collective collective, std::string_view name) {
   fail(ErrorCode::usage, "`{}`: unknown algorithm: {}; use {}", field, name, fmt::join(names, ", "));
 }
 
-const Algorithm& choose(Collective collective, const Topology& topology, std::size_t elements,
-                        const Conditions& conditions) {
-  std::vector<Plan> largest;  // plan of the last chunk per algorithm; no chunk is larger
-  for (const Algorithm& each : algorithms(collective)) {
-    largest.push_back(each.plan(topology, elements, conditions.chunks, conditions.chunks - 1));
-  }
-  return algorithms(collective)[choose(largest, topology, conditions)];
-}
-
 const Algorithm& PlanChoice::algorithm_of(Collective collective) const {
   return algorithm(collective, collective == Collective::all_gather       ? all_gather
                                : collective == Collective::reduce_scatter ? reduce_scatter

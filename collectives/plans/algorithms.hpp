@@ -1,7 +1,6 @@
-// Table of the algorithms, by name, for options and for choosing the cheapest. Pure; any thread.
+// Table of the algorithms, by name. Pure; any thread.
 #pragma once
 
-#include "collectives/plans/cost.hpp"
 #include "collectives/plans/plan.hpp"
 #include "collectives/plans/rank_schedule.hpp"
 #include "collectives/plans/topology.hpp"
@@ -36,10 +35,6 @@ struct Algorithm {
 
 /// Throws ErrorCode::usage, with the field (`all_gather`) and all names, if the name is unknown.
 [[nodiscard]] const Algorithm& algorithm(Collective collective, std::string_view name);
-
-/// Cheapest algorithm for `conditions.chunks` chunks of `elements`; the same on all ranks with the same links.
-[[nodiscard]] const Algorithm& choose(Collective collective, const Topology& topology, std::size_t elements,
-                                      const Conditions& conditions);
 
 /// Names of algorithms ("auto" is resolved before), and chunking.
 struct PlanChoice {

@@ -87,11 +87,4 @@ double seconds(const Plan& plan, const Topology& topology, const Conditions& con
   return chunk.total + (conditions.chunks - 1) * std::max(busiest, chunk.total / conditions.depth);
 }
 
-std::size_t choose(std::span<const Plan> plans, const Topology& topology, const Conditions& conditions) {
-  expect(!plans.empty(), "no plan to choose from");
-  std::vector<double> times;
-  for (const Plan& plan : plans) times.push_back(seconds(plan, topology, conditions));
-  return std::min_element(times.begin(), times.end()) - times.begin();
-}
-
 }  // namespace ranvier::collectives

@@ -1,6 +1,6 @@
-// Estimates the time of a plan on given links, and chooses between plans. A plan takes the sum of its steps; a step
-// takes as long as its busiest rank or node. Per rank and link class: latencies of its messages and bytes in the
-// busier direction. Per node and class: one latency and the bytes of its ranks. Classes and ranks work in parallel.
+// Estimates the time of a plan on given links. A plan takes the sum of its steps; a step takes as long as its busiest
+// rank or node. Per rank and link class: latencies of its messages and bytes in the busier direction. Per node and
+// class: one latency and the bytes of its ranks. Classes and ranks work in parallel.
 // Additions are not counted, since all reduce-scatters have the same. Ranks without steps cost nothing: on uniform
 // nodes the last row's ranks cost as much as the complete plan. Pure; any thread.
 #pragma once
@@ -10,7 +10,6 @@
 #include "collectives/plans/topology.hpp"
 
 #include <cstddef>
-#include <span>
 
 namespace ranvier::collectives {
 
@@ -23,9 +22,5 @@ struct Conditions {
 };
 
 [[nodiscard]] double seconds(const Plan& plan, const Topology& topology, const Conditions& conditions);
-
-/// Index of the fastest plan, the first of equals. Throws if there is none.
-[[nodiscard]] std::size_t choose(std::span<const Plan> plans, const Topology& topology,
-                                 const Conditions& conditions);
 
 }  // namespace ranvier::collectives

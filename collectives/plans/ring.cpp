@@ -38,18 +38,6 @@ Plan ring_all_reduce(const Topology& topology, std::size_t elements, int chunks,
   return plan;
 }
 
-Plan ring_reduce_scatter(int ranks, std::size_t elements, int chunks, int chunk) {
-  return ring_reduce_scatter(Topology::regular(ranks, 1), elements, chunks, chunk);
-}
-
-Plan ring_all_gather(int ranks, std::size_t elements, int chunks, int chunk) {
-  return ring_all_gather(Topology::regular(ranks, 1), elements, chunks, chunk);
-}
-
-Plan ring_all_reduce(int ranks, std::size_t elements, int chunks, int chunk) {
-  return ring_all_reduce(Topology::regular(ranks, 1), elements, chunks, chunk);
-}
-
 Plan h_ring_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
   return gather_across_then_inside(
       "H-Ring all-gather", topology, elements, chunks, chunk, only,
@@ -64,15 +52,16 @@ Plan h_ring_reduce_scatter(const Topology& topology, std::size_t elements, int c
 
 namespace {
 
-/// Forwards, a piece travels to the next rank and the next node; backwards, to the previous ones.
+/// Gathers inside and across the nodes at the same time. Forwards, a piece travels to the next rank and the next node;
+/// backwards, to the previous ones.
 ///
 /// A *round* passes one node's pieces around the rings inside the nodes: k-1 hops of `lanes` steps. Each step moves one
 /// lane, an equal share of each piece. The rings across the nodes move one part of a piece per step, so a piece has as
 /// many parts as a round has steps. With two lanes, the moves across start a step later: a rank sends each element
 /// inside its node before it sends it across. So backwards, the two sums reach a rank in the same order for every lane
 /// and chunk.
-Plan gather(std::string_view name, const Topology& topology, std::size_t elements, int chunks, int chunk, int lanes,
-            bool backwards, int only) {
+Plan gather_both_ways(std::string_view name, const Topology& topology, std::size_t elements, int chunks, int chunk,
+                      int lanes, bool backwards, int only) {
   Plan plan = empty_plan(name, topology, elements, chunks, chunk);
   const int inner = topology.inner, outer = topology.outer;
   const int hops = std::max(1, inner - 1), lag = lanes - 1, parts = lanes * hops;
@@ -122,12 +111,12 @@ Plan gather(std::string_view name, const Topology& topology, std::size_t element
 }  // namespace
 
 Plan ho_ring_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  return gather("HO-Ring all-gather", topology, elements, chunks, chunk, 1, false, only);
+  return gather_both_ways("HO-Ring all-gather", topology, elements, chunks, chunk, 1, false, only);
 }
 
 Plan ho_ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
   const int lanes = topology.inner > 1 && topology.outer > 1 ? 2 : 1;
-  return mirrored(gather("HO-Ring reduce-scatter", topology, elements, chunks, chunk, lanes, true, only));
+  return mirrored(gather_both_ways("HO-Ring reduce-scatter", topology, elements, chunks, chunk, lanes, true, only));
 }
 
 Plan ho_ring_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {

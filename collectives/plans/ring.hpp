@@ -16,10 +16,6 @@ namespace ranvier::collectives {
                                    int only = every_rank);
 
 /// Rank r owns piece r.
-[[nodiscard]] Plan ring_reduce_scatter(int ranks, std::size_t elements, int chunks = 1, int chunk = 0);
-[[nodiscard]] Plan ring_all_gather(int ranks, std::size_t elements, int chunks = 1, int chunk = 0);
-[[nodiscard]] Plan ring_all_reduce(int ranks, std::size_t elements, int chunks = 1, int chunk = 0);
-
 // H-Ring (PaRO §3.3): rings across the nodes, then rings inside the nodes; a reduce-scatter runs in the opposite
 // order. Only neighbours communicate.
 //

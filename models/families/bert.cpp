@@ -123,11 +123,6 @@ std::optional<AdapterModules> BertOptions::adapters() const {
 
 // config.json.
 
-std::span<const std::string_view> BertOptions::model_types() {
-  static constexpr std::string_view all[] = {"bert", "roberta"};
-  return all;
-}
-
 FamilyConfig<BertOptions> BertOptions::read(const ConfigFile& config) {
   constexpr float absent_dropout = 0.1f;  // transformers' own default
   FamilyConfig<BertOptions> result;
@@ -156,21 +151,16 @@ FamilyConfig<BertOptions> BertOptions::read(const ConfigFile& config) {
     if (options.classes < 2)
       fail(ErrorCode::data, "{}: 'id2label' has only one class (regression); use a model with two or more",
            config.path().string());
-    config.require(
-        "problem_type", [](const auto& value) { return is_text(value, {"single_label_classification"}); },
-        "\"single_label_classification\"");
+    config.require("problem_type", "single_label_classification", "\"single_label_classification\"");
     if (config.find("classifier_dropout") != nullptr)
       result.dropout["classifier_dropout"] = config.rate("classifier_dropout", absent_dropout);
   }
-  config.require("hidden_act", [](const auto& value) { return is_text(value, {"gelu"}); }, "gelu");
-  config.require(
-      "position_embedding_type", [](const auto& value) { return is_text(value, {"absolute"}); }, "absolute");
+  config.require("hidden_act", "gelu", "gelu");
+  config.require("position_embedding_type", "absolute", "absolute");
   config.require("is_decoder", false, "false");
   config.require("add_cross_attention", false, "false");
   config.require("tie_word_embeddings", true, "true");
-  config.require(
-      "pruned_heads", [](const auto& value) { return value.is_object() && value.as_object().empty(); },
-      "all heads");
+  config.require("pruned_heads", boost::json::object(), "all heads");
   return result;
 }
 

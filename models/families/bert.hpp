@@ -5,6 +5,7 @@
 
 #include "models/families/family.hpp"
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -53,7 +54,7 @@ struct BertOptions {
   void derive(bool heads_given, bool ffn_size_given);
   [[nodiscard]] std::string computation() const;
   [[nodiscard]] std::optional<AdapterModules> adapters() const;
-  static std::span<const std::string_view> model_types();
+  static constexpr std::array<std::string_view, 2> model_types{"bert", "roberta"};
   static FamilyConfig<BertOptions> read(const ConfigFile& config);
   [[nodiscard]] std::string config_json(const std::string& like) const;
   [[nodiscard]] AttentionShape attention_shape() const;

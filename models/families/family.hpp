@@ -116,7 +116,7 @@ concept ModelFamily = requires(Options& options, const Options& sizes, const Con
   /// None: no adapters.
   { sizes.adapters() } -> std::same_as<std::optional<AdapterModules>>;
   /// Values of "model_type" in config.json.
-  { Options::model_types() } -> std::same_as<std::span<const std::string_view>>;
+  { std::span<const std::string_view>(Options::model_types) };
   /// Throws ErrorCode::data, naming file and key, for values that the family does not compute.
   { Options::read(config) } -> std::same_as<FamilyConfig<Options>>;
   /// The config.json for transformers' class with fp32 weights; `like`: the original, whose other keys are kept.

@@ -5,6 +5,7 @@
 #include "models/modules/language_model.hpp"
 #include "models/weights/safetensors.hpp"
 
+#include <boost/json/object.hpp>
 #include <fmt/format.h>
 
 #include <array>
@@ -106,11 +107,6 @@ void GptOptions::derive(bool heads_given, bool) {
 
 // config.json and tensors.
 
-std::span<const std::string_view> GptOptions::model_types() {
-  static constexpr std::string_view all[] = {"gpt2"};
-  return all;
-}
-
 FamilyConfig<GptOptions> GptOptions::read(const ConfigFile& config) {
   constexpr float absent_dropout = 0.1f;  // transformers' own default
   FamilyConfig<GptOptions> result;
@@ -135,9 +131,7 @@ FamilyConfig<GptOptions> GptOptions::read(const ConfigFile& config) {
   config.require("scale_attn_by_inverse_layer_idx", false, "false");
   config.require("tie_word_embeddings", true, "true");
   config.require("add_cross_attention", false, "false");
-  config.require(
-      "pruned_heads", [](const auto& value) { return value.is_object() && value.as_object().empty(); },
-      "all heads");
+  config.require("pruned_heads", boost::json::object(), "all heads");
   return result;
 }
 

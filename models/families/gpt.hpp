@@ -5,6 +5,7 @@
 
 #include "models/families/family.hpp"
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,7 +41,7 @@ struct GptOptions {
   void derive(bool heads_given, bool ffn_size_given);
   [[nodiscard]] std::string computation() const { return "gpt2"; }
   [[nodiscard]] std::optional<AdapterModules> adapters() const { return AdapterModules{{"c_attn"}}; }
-  static std::span<const std::string_view> model_types();
+  static constexpr std::array<std::string_view, 1> model_types{"gpt2"};
   static FamilyConfig<GptOptions> read(const ConfigFile& config);
   [[nodiscard]] std::string config_json(const std::string& like) const;
   /// From the shapes of tensors; the number of heads comes from `config` or is `heads`. Throws ErrorCode::data if

@@ -13,96 +13,46 @@
 namespace ranvier::models {
 namespace {
 
-constexpr LlamaOptions own_llama{
-    .layers = 6, .hidden = 384, .heads = 6, .inner = 1024, .vocab_size = 256, .sequence_length = 256};
+// Settings of the families' versions. LLaMA 1 and 2: Touvron et al. 2023.
+constexpr LlamaOptions llama_1{.norm_epsilon = 1e-6f};
+constexpr LlamaOptions llama_2{.sequence_length = 4096};
+constexpr LlamaOptions llama_3{.vocab_size = 128256, .sequence_length = 8192, .rope_base = 500000};
+constexpr LlamaOptions mistral{.sequence_length = 8192, .window = 4096};
+constexpr LlamaOptions qwen_2(int vocab_size = 151936) {
+  return {
+      .vocab_size = vocab_size, .sequence_length = 4096, .norm_epsilon = 1e-6f, .rope_base = 1e6, .qkv_bias = true};
+}
+constexpr LlamaOptions qwen_3{.head_size = 128,
+                              .vocab_size = 151936,
+                              .sequence_length = 4096,
+                              .norm_epsilon = 1e-6f,
+                              .rope_base = 1e6,
+                              .qk_norm = true};
+/// With a context of 4096 tokens.
+constexpr LlamaOptions phi_3{.vocab_size = 32064, .sequence_length = 4096, .window = 2047, .fused = true};
 
-/// LLaMA 1 and 2 (Touvron et al. 2023), from their papers' tables.
-constexpr LlamaOptions first_llama(int layers, int hidden, int heads, int inner) {
-  return {.layers = layers, .hidden = hidden, .heads = heads, .inner = inner, .norm_epsilon = 1e-6f};
+/// The version with a model's sizes; 0 key heads: as many as heads.
+constexpr LlamaOptions sized_llama(LlamaOptions llama, int layers, int hidden, int heads, int key_heads, int inner,
+                                   bool tied = false) {
+  llama.layers = layers;
+  llama.hidden = hidden;
+  llama.heads = heads;
+  llama.key_heads = key_heads;
+  llama.inner = inner;
+  llama.tied = tied;
+  return llama;
 }
-constexpr LlamaOptions second_llama(int layers, int hidden, int heads, int key_heads, int inner) {
-  return {.layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .key_heads = key_heads,
-          .inner = inner,
-          .sequence_length = 4096};
+
+/// A small model for bytes.
+constexpr LlamaOptions small_llama(LlamaOptions llama = {}) {
+  llama.vocab_size = llama.sequence_length = 256;
+  return sized_llama(llama, 6, 384, 6, 0, 1024);
 }
-constexpr LlamaOptions third_llama(int layers, int hidden, int heads, int inner, bool tied = false) {
-  return {.layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .key_heads = 8,
-          .inner = inner,
-          .vocab_size = 128256,
-          .sequence_length = 8192,
-          .rope_base = 500000,
-          .tied = tied};
-}
+
 constexpr LlamaOptions with_scaling(LlamaOptions llama, double factor) {
   llama.rope_scaling = RopeScaling{.kind = RopeScaling::Kind::llama3, .factor = factor};
   return llama;
 }
-constexpr LlamaOptions second_qwen(int layers, int hidden, int heads, int key_heads, int inner, bool tied,
-                                   int vocab_size = 151936) {
-  return {.layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .key_heads = key_heads,
-          .inner = inner,
-          .vocab_size = vocab_size,
-          .sequence_length = 4096,
-          .norm_epsilon = 1e-6f,
-          .rope_base = 1e6,
-          .qkv_bias = true,
-          .tied = tied};
-}
-constexpr LlamaOptions third_qwen(int layers, int hidden, int heads, int inner, bool tied) {
-  return {.layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .key_heads = 8,
-          .head_size = 128,
-          .inner = inner,
-          .vocab_size = 151936,
-          .sequence_length = 4096,
-          .norm_epsilon = 1e-6f,
-          .rope_base = 1e6,
-          .qk_norm = true,
-          .tied = tied};
-}
-
-constexpr LlamaOptions own(bool qkv_bias, bool qk_norm, int window = 0) {
-  LlamaOptions llama = own_llama;
-  llama.qkv_bias = qkv_bias;
-  llama.qk_norm = qk_norm;
-  llama.window = window;
-  return llama;
-}
-
-constexpr LlamaOptions own_phi() {
-  LlamaOptions llama = own_llama;
-  llama.fused = true;
-  return llama;
-}
-
-/// The model with a context of 4096 tokens.
-constexpr LlamaOptions phi_mini{.layers = 32,
-                                .hidden = 3072,
-                                .heads = 32,
-                                .inner = 8192,
-                                .vocab_size = 32064,
-                                .sequence_length = 4096,
-                                .window = 2047,
-                                .fused = true};
-
-constexpr LlamaOptions mistral{.layers = 32,
-                               .hidden = 4096,
-                               .heads = 32,
-                               .key_heads = 8,
-                               .inner = 14336,
-                               .sequence_length = 8192,
-                               .window = 4096};
 
 namespace json = boost::json;
 
@@ -249,32 +199,32 @@ std::span<const SizeField<LlamaOptions>> LlamaOptions::sizes() {
 
 std::span<const NamedSizes<LlamaOptions>> LlamaOptions::named() {
   static constexpr NamedSizes<LlamaOptions> all[] = {
-      {"llama", false, own_llama},
-      {"mistral", false, own(false, false, 128)},
-      {"qwen2", false, own(true, false)},
-      {"qwen3", false, own(false, true)},
-      {"phi3", false, own_phi()},
-      {"llama-7b", true, first_llama(32, 4096, 32, 11008)},
-      {"llama-13b", true, first_llama(40, 5120, 40, 13824)},
-      {"llama-30b", true, first_llama(60, 6656, 52, 17920)},
-      {"llama-65b", true, first_llama(80, 8192, 64, 22016)},
-      {"llama2-7b", true, second_llama(32, 4096, 32, 0, 11008)},
-      {"llama2-13b", true, second_llama(40, 5120, 40, 0, 13824)},
-      {"llama2-70b", true, second_llama(80, 8192, 64, 8, 28672)},
-      {"llama3-8b", true, third_llama(32, 4096, 32, 14336)},
-      {"llama3-70b", true, third_llama(80, 8192, 64, 28672)},
-      {"llama3.1-8b", true, with_scaling(third_llama(32, 4096, 32, 14336), 8)},
-      {"llama3.2-1b", true, with_scaling(third_llama(16, 2048, 32, 8192, true), 32)},
-      {"llama3.2-3b", true, with_scaling(third_llama(28, 3072, 24, 8192, true), 32)},
-      {"mistral-7b", true, mistral},
-      {"qwen2-0.5b", true, second_qwen(24, 896, 14, 2, 4864, true)},
-      {"qwen2-1.5b", true, second_qwen(28, 1536, 12, 2, 8960, true)},
-      {"qwen2-7b", true, second_qwen(28, 3584, 28, 4, 18944, false, 152064)},
-      {"qwen3-0.6b", true, third_qwen(28, 1024, 16, 3072, true)},
-      {"qwen3-1.7b", true, third_qwen(28, 2048, 16, 6144, true)},
-      {"qwen3-4b", true, third_qwen(36, 2560, 32, 9728, true)},
-      {"qwen3-8b", true, third_qwen(36, 4096, 32, 12288, false)},
-      {"phi3-mini", true, phi_mini},
+      {"llama", false, small_llama()},
+      {"mistral", false, small_llama({.window = 128})},
+      {"qwen2", false, small_llama({.qkv_bias = true})},
+      {"qwen3", false, small_llama({.qk_norm = true})},
+      {"phi3", false, small_llama({.fused = true})},
+      {"llama-7b", true, sized_llama(llama_1, 32, 4096, 32, 0, 11008)},
+      {"llama-13b", true, sized_llama(llama_1, 40, 5120, 40, 0, 13824)},
+      {"llama-30b", true, sized_llama(llama_1, 60, 6656, 52, 0, 17920)},
+      {"llama-65b", true, sized_llama(llama_1, 80, 8192, 64, 0, 22016)},
+      {"llama2-7b", true, sized_llama(llama_2, 32, 4096, 32, 0, 11008)},
+      {"llama2-13b", true, sized_llama(llama_2, 40, 5120, 40, 0, 13824)},
+      {"llama2-70b", true, sized_llama(llama_2, 80, 8192, 64, 8, 28672)},
+      {"llama3-8b", true, sized_llama(llama_3, 32, 4096, 32, 8, 14336)},
+      {"llama3-70b", true, sized_llama(llama_3, 80, 8192, 64, 8, 28672)},
+      {"llama3.1-8b", true, with_scaling(sized_llama(llama_3, 32, 4096, 32, 8, 14336), 8)},
+      {"llama3.2-1b", true, with_scaling(sized_llama(llama_3, 16, 2048, 32, 8, 8192, true), 32)},
+      {"llama3.2-3b", true, with_scaling(sized_llama(llama_3, 28, 3072, 24, 8, 8192, true), 32)},
+      {"mistral-7b", true, sized_llama(mistral, 32, 4096, 32, 8, 14336)},
+      {"qwen2-0.5b", true, sized_llama(qwen_2(), 24, 896, 14, 2, 4864, true)},
+      {"qwen2-1.5b", true, sized_llama(qwen_2(), 28, 1536, 12, 2, 8960, true)},
+      {"qwen2-7b", true, sized_llama(qwen_2(152064), 28, 3584, 28, 4, 18944)},
+      {"qwen3-0.6b", true, sized_llama(qwen_3, 28, 1024, 16, 8, 3072, true)},
+      {"qwen3-1.7b", true, sized_llama(qwen_3, 28, 2048, 16, 8, 6144, true)},
+      {"qwen3-4b", true, sized_llama(qwen_3, 36, 2560, 32, 8, 9728, true)},
+      {"qwen3-8b", true, sized_llama(qwen_3, 36, 4096, 32, 8, 12288)},
+      {"phi3-mini", true, sized_llama(phi_3, 32, 3072, 32, 0, 8192)},
   };
   return all;
 }
@@ -336,11 +286,6 @@ std::string LlamaOptions::computation() const {
 }
 
 // config.json.
-
-std::span<const std::string_view> LlamaOptions::model_types() {
-  static constexpr std::string_view all[] = {"llama", "mistral", "qwen2", "qwen3", "phi3"};
-  return all;
-}
 
 FamilyConfig<LlamaOptions> LlamaOptions::read(const ConfigFile& config) {
   const std::string name = config.word("model_type");

@@ -7,6 +7,7 @@
 #include "models/families/family.hpp"
 #include "models/ops/rotary.hpp"
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -52,7 +53,7 @@ struct LlamaOptions {
   void derive(bool heads_given, bool ffn_size_given);
   [[nodiscard]] std::string computation() const;
   [[nodiscard]] std::optional<AdapterModules> adapters() const;
-  static std::span<const std::string_view> model_types();
+  static constexpr std::array<std::string_view, 5> model_types{"llama", "mistral", "qwen2", "qwen3", "phi3"};
   static FamilyConfig<LlamaOptions> read(const ConfigFile& config);
   [[nodiscard]] std::string config_json(const std::string& like) const;
   /// key_heads and head_size as explicit numbers.

@@ -22,9 +22,8 @@ void for_each_family(F&& f) {
 
 std::string all_model_types() {
   std::vector<std::string_view> types;
-  for_each_family([&]<typename Family>(const Family&) {
-    types.insert(types.end(), Family::model_types().begin(), Family::model_types().end());
-  });
+  for_each_family(
+      [&](const auto& family) { types.insert(types.end(), family.model_types.begin(), family.model_types.end()); });
   const std::string_view last = types.back();
   types.pop_back();
   return fmt::format("{} or {}", fmt::join(types, ", "), last);
@@ -203,7 +202,7 @@ ModelConfig parse_model_config(std::string_view text, const std::filesystem::pat
   if (type.empty()) type = "gpt2";
   std::optional<ModelConfig> found;
   for_each_family([&]<typename Family>(const Family&) {
-    if (std::ranges::find(Family::model_types(), type) == Family::model_types().end()) return;
+    if (std::ranges::find(Family::model_types, type) == Family::model_types.end()) return;
     config.require_unquantized();
     auto read = Family::read(config);
     found = {.sizes = read.sizes, .dropout = std::move(read.dropout), .text = config.text()};

@@ -19,6 +19,8 @@
 
 namespace ranvier::models {
 
+struct DecoderModel;
+
 /// Sizes of a model, and with them its family.
 using ModelSizes = std::variant<GptOptions, LlamaOptions, BertOptions, ResnetOptions>;
 
@@ -95,6 +97,11 @@ void derive_sizes(ModelSizes& sizes, bool heads_given, bool ffn_size_given);
 /// Throws ErrorCode::usage for invalid sizes, for expressions that leave nothing to train or match nothing, and for
 /// adapters of modules that the model does not have.
 [[nodiscard]] Architecture make_model(const ModelSizes& sizes, const Tuning& tuning = {});
+
+/// The same model for Decoder (generation/decoder.hpp), without dropout and tiles. The sequence length becomes the
+/// context. Throws ErrorCode::usage for invalid sizes, ErrorCode::internal for a masked language model, a text
+/// classifier or an image model.
+[[nodiscard]] DecoderModel decoder_model(const ModelSizes& sizes);
 
 // config.json
 

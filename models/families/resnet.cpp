@@ -32,8 +32,7 @@ int extent(const Safetensors& weights, const std::string& name, std::size_t dime
                     tensor->shape[which] < (std::size_t{1} << 30);
   if (!fits)
     fail(ErrorCode::data,
-         "{}: tensor '{}' with {} dimensions is missing; use a wide residual network with "
-         "bottleneck blocks",
+         "{}: tensor '{}' with {} dimensions is missing; use a wide residual network with bottleneck blocks",
          weights.path().string(), name, dimensions);
   return static_cast<int>(tensor->shape[which]);
 }
@@ -79,11 +78,6 @@ std::optional<std::string> ResnetOptions::problem(const SizeNames& names) const 
 }
 
 // config.json and tensors.
-
-std::span<const std::string_view> ResnetOptions::model_types() {
-  static constexpr std::string_view all[] = {"wide_resnet"};
-  return all;
-}
 
 FamilyConfig<ResnetOptions> ResnetOptions::read(const ConfigFile& config) {
   ResnetOptions options;

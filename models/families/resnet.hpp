@@ -40,7 +40,7 @@ struct ResnetOptions {
   void derive(bool, bool) {}
   [[nodiscard]] std::string computation() const { return "wide-resnet"; }
   [[nodiscard]] std::optional<AdapterModules> adapters() const { return std::nullopt; }
-  static std::span<const std::string_view> model_types();
+  static constexpr std::array<std::string_view, 1> model_types{"wide_resnet"};
   /// torchvision writes no config.json, so the keys are Ranvier's own.
   static FamilyConfig<ResnetOptions> read(const ConfigFile& config);
   [[nodiscard]] std::string config_json(const std::string& like) const;

@@ -4,7 +4,6 @@
 #include "models/modules/convolution.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
-#include "models/ops/cross_entropy.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "models/ops/pixels.hpp"
 #include "models/ops/pooling.hpp"
@@ -49,10 +48,7 @@ class ResnetStem final : public Layer {
   std::size_t output_elements(int) const override { return out_rows(1) * convolution_.out(); }
   [[nodiscard]] std::size_t out_size() const { return pools_ ? pool(1).out_height() : convolution_.out_size(); }
 
-  LayerMemory memory(MicrobatchShape shape) const override {
-    const Arrays arrays(*this, shape);
-    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
-  }
+  LayerMemory memory(MicrobatchShape shape) const override { return Arrays(*this, shape).bytes(); }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
@@ -88,7 +84,7 @@ class ResnetStem final : public Layer {
 
  private:
   /// Offsets of a call's arrays. Letters: N rows of the convolution's output, C channels.
-  struct Arrays {
+  struct Arrays : CallMemory {
     Arrays(const ResnetStem& stem, const MicrobatchShape& shape) {
       const auto samples = static_cast<std::size_t>(shape.samples);
       const std::size_t element = size_of(stem.dtype_), C = stem.convolution_.out();
@@ -103,7 +99,6 @@ class ResnetStem final : public Layer {
           workspace.add(1, std::max(stem.convolution_.scratch_bytes(samples), stem.norm_.scratch_bytes(rows)));
     }
 
-    MemoryLayout saved, deferred, workspace;
     std::size_t rows;  ///< N
     BatchNorm::Arrays norm;
     std::size_t seen;     ///< saved [N, C]: the convolution's output
@@ -114,10 +109,7 @@ class ResnetStem final : public Layer {
     std::size_t scratch;  ///< workspace: scratch memory of modules
   };
 
-  Arrays arrays(const LayerCall& call) const {
-    expect_planned_threads(call, name_);
-    return {*this, call.shape};
-  }
+  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
 
   void read(const LayerCall& call, const Arrays& at, const std::byte* input) const {
     read_pixels(call.stream, static_cast<std::size_t>(call.shape.samples), convolution_.in_rows(1), dtype_,
@@ -197,10 +189,7 @@ class ResnetBlock final : public Layer {
     return !training || !averages;
   }
 
-  LayerMemory memory(MicrobatchShape shape) const override {
-    const Arrays arrays(*this, shape);
-    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
-  }
+  LayerMemory memory(MicrobatchShape shape) const override { return Arrays(*this, shape).bytes(); }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
@@ -275,7 +264,7 @@ class ResnetBlock final : public Layer {
  private:
   /// Offsets of a call's arrays. Letters: N input rows, M output rows; C input channels, F inner channels, O output
   /// channels.
-  struct Arrays {
+  struct Arrays : CallMemory {
     Arrays(const ResnetBlock& block, const MicrobatchShape& shape) {
       const auto samples = static_cast<std::size_t>(shape.samples);
       const std::size_t element = size_of(block.dtype_), C = block.reduce_.in(), F = block.reduce_.out();
@@ -306,7 +295,6 @@ class ResnetBlock final : public Layer {
       scratch = workspace.add(1, bytes);
     }
 
-    MemoryLayout saved, deferred, workspace;
     std::size_t in_rows, out_rows;  ///< N, M
     BatchNorm::Arrays norm_1, norm_2, norm_3, projection{};
     std::size_t reduced, seen, expanded;        ///< saved [N, F], [M, F], [M, O]: outputs of the convolutions
@@ -320,10 +308,7 @@ class ResnetBlock final : public Layer {
     std::size_t scratch;       ///< workspace: scratch memory of modules
   };
 
-  Arrays arrays(const LayerCall& call) const {
-    expect_planned_threads(call, name_);
-    return {*this, call.shape};
-  }
+  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
 
   std::vector<std::pair<const BatchNorm*, BatchNorm::Arrays>> norms(const Arrays& at) const {
     std::vector<std::pair<const BatchNorm*, BatchNorm::Arrays>> all{
@@ -390,28 +375,14 @@ class ResnetHead final : public Layer {
   std::size_t output_elements(int) const override { return 0; }
   bool counts_correct() const noexcept override { return true; }
 
-  LayerMemory memory(MicrobatchShape shape) const override {
-    const Arrays arrays(*this, shape);
-    return {arrays.saved.bytes(), 0, arrays.workspace.bytes()};
-  }
+  LayerMemory memory(MicrobatchShape shape) const override { return Arrays(*this, shape).bytes(); }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
     const Arrays at = arrays(call);
     mean_pool_forward(call.stream, pool(call), dtype_, call.saved + at.mean, input);
     product_.forward(call, call.saved + at.logits, call.saved + at.mean);
-    const CrossEntropyShape shape{at.rows, product_.out(), product_.out()};
-    const auto* const targets = reinterpret_cast<const std::int32_t*>(call.targets);
-    cross_entropy(call.stream, shape, dtype_,
-                  {.logits = call.saved + at.logits,
-                   .targets = targets,
-                   .loss = call.loss,
-                   .loss_factor = call.loss_factor,
-                   .gradient = call.training,
-                   .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
-                   .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
-                   .exponentials = floats(call.workspace + at.exponentials)});
-    if (call.correct != nullptr)
-      count_correct(call.stream, shape, dtype_, call.correct, call.saved + at.logits, targets);
+    compute_losses(call, {at.rows, product_.out(), product_.out()}, dtype_, call.saved + at.logits, at.row_losses,
+                   at.exponentials);
   }
 
   void backward_input(const LayerCall& call, const std::byte*, const std::byte*,
@@ -428,7 +399,7 @@ class ResnetHead final : public Layer {
 
  private:
   /// Offsets of a call's arrays. Letters: B samples, C channels, V classes.
-  struct Arrays {
+  struct Arrays : CallMemory {
     Arrays(const ResnetHead& head, const MicrobatchShape& shape) {
       const std::size_t element = size_of(head.dtype_), C = head.product_.in(), V = head.product_.out();
       const std::size_t B = rows = static_cast<std::size_t>(shape.samples);
@@ -440,7 +411,6 @@ class ResnetHead final : public Layer {
       scratch = workspace.add(1, head.product_.scratch_bytes(B));
     }
 
-    MemoryLayout saved, workspace;
     std::size_t rows;        ///< B
     std::size_t mean;        ///< saved [B, C]
     std::size_t logits;      ///< saved [B, V]; after forward in training, their gradients
@@ -450,10 +420,7 @@ class ResnetHead final : public Layer {
     std::size_t scratch;
   };
 
-  Arrays arrays(const LayerCall& call) const {
-    expect_planned_threads(call, name_);
-    return {*this, call.shape};
-  }
+  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
 
   MeanPoolShape pool(const LayerCall& call) const {
     return {.samples = static_cast<std::size_t>(call.shape.samples), .pixels = pixels_, .channels = product_.in()};

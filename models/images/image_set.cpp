@@ -89,8 +89,7 @@ std::vector<fs::path> cifar_files(const fs::path& path) {
   std::vector<fs::path>& files = training.empty() ? all : training;
   if (files.empty())
     fail(ErrorCode::data,
-         "{}: no image files found; use a folder with the binary version of CIFAR-10 (data_batch_1.bin …) "
-         "or "
+         "{}: no image files found; use a folder with the binary version of CIFAR-10 (data_batch_1.bin …) or "
          "CIFAR-100 (train.bin), or one of its files",
          path.string());
   std::sort(files.begin(), files.end());

@@ -3,7 +3,6 @@
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
 #include "models/modules/unit_builder.hpp"
-#include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "models/ops/tanh.hpp"
@@ -37,10 +36,7 @@ class ClassificationHead final : public Layer {
   std::size_t output_elements(int) const override { return 0; }
   bool counts_correct() const noexcept override { return true; }
 
-  LayerMemory memory(MicrobatchShape shape) const override {
-    const Arrays arrays(*this, shape);
-    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
-  }
+  LayerMemory memory(MicrobatchShape shape) const override { return Arrays(*this, shape).bytes(); }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
     const Arrays at = arrays(call);
@@ -54,19 +50,8 @@ class ClassificationHead final : public Layer {
     if (kept != active) runtime::copy(call.stream, kept, active, at.rows * row_bytes());
     drop(call, kept, 1);
     out_.forward(rows, saved + at.logits, kept);
-    const CrossEntropyShape shape{at.rows, options_.classes, options_.classes};
-    const auto* const targets = reinterpret_cast<const std::int32_t*>(call.targets);
-    cross_entropy(call.stream, shape, dtype_,
-                  {.logits = saved + at.logits,
-                   .targets = targets,
-                   .loss = call.loss,
-                   .loss_factor = call.loss_factor,
-                   .gradient = call.training,
-                   .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
-                   .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
-                   .exponentials = floats(call.workspace + at.exponentials)});
-    if (call.correct != nullptr)
-      count_correct(call.stream, shape, dtype_, call.correct, saved + at.logits, targets);
+    compute_losses(call, {at.rows, options_.classes, options_.classes}, dtype_, saved + at.logits, at.row_losses,
+                   at.exponentials);
   }
 
   void backward_input(const LayerCall& call, const std::byte*, const std::byte*,
@@ -93,7 +78,7 @@ class ClassificationHead final : public Layer {
 
  private:
   /// Offsets of a call's arrays. Letters: B samples, C channels, K classes.
-  struct Arrays {
+  struct Arrays : CallMemory {
     Arrays(const ClassificationHead& head, const MicrobatchShape& shape) {
       const std::size_t element = size_of(head.dtype_), C = head.options_.channels, K = head.options_.classes;
       const std::size_t B = rows = static_cast<std::size_t>(shape.samples);
@@ -108,7 +93,6 @@ class ClassificationHead final : public Layer {
       scratch = workspace.add(1, std::max(head.dense_.scratch_bytes(B), head.out_.scratch_bytes(B)));
     }
 
-    MemoryLayout saved, deferred, workspace;
     std::size_t rows;     ///< B
     std::size_t first;    ///< saved [B, C]: first position of each sample, the first linear map's input
     std::size_t active;   ///< saved [B, C]: output of tanh
@@ -129,10 +113,7 @@ class ClassificationHead final : public Layer {
             .precision = options.precision};
   }
 
-  Arrays arrays(const LayerCall& call) const {
-    expect_planned_threads(call, name_);
-    return {*this, call.shape};
-  }
+  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
 
   /// The call with one row per sample.
   static LayerCall with_rows(const LayerCall& call) {

@@ -2,7 +2,6 @@
 
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
-#include "models/ops/cross_entropy.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "models/ops/target_rows.hpp"
@@ -18,7 +17,7 @@ namespace {
 
 /// Offsets of a call's arrays. Letters: N rows with logits (B·T, or B·F gathered positions), C channels, P stored rows
 /// of the token table.
-struct Arrays {
+struct Arrays : CallMemory {
   Arrays(const TokenTable& table, const Norm& final_norm, const std::optional<Linear>& transform,
          const Precision& precision, const MicrobatchShape& shape, const TargetRows& choice) {
     const std::size_t N = choice.chosen > 0 ? choice.rows() : rows(shape);
@@ -48,7 +47,6 @@ struct Arrays {
     scratch = workspace.add(1, final_norm.scratch_bytes(N));
   }
 
-  MemoryLayout saved, deferred, workspace;
   std::size_t places = 0, targets = 0;  ///< saved [N] int32: positions and targets of gathered rows
   std::size_t input = 0, d_input = 0;   ///< saved, workspace [N, C]: gathered rows of the input, and their gradient
   std::size_t losses = 0;               ///< workspace [B, T] double: losses of all positions, if rows are gathered
@@ -110,10 +108,7 @@ class LanguageHead final : public Layer {
   std::size_t output_elements(int) const override { return 0; }
   std::size_t vocabulary() const noexcept override { return table_.tokens; }
 
-  LayerMemory memory(MicrobatchShape shape) const override {
-    const Arrays arrays = arrays_of(shape);
-    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
-  }
+  LayerMemory memory(MicrobatchShape shape) const override { return arrays_of(shape).bytes(); }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
     const Arrays at = arrays(call);
@@ -216,15 +211,8 @@ class LanguageHead final : public Layer {
   }
 
   void compute_losses(const LayerCall& call, const Arrays& at) const {
-    cross_entropy(call.stream, {rows(call), table_.tokens, table_.stored_rows()}, dtype_,
-                  {.logits = call.saved + at.logits,
-                   .targets = reinterpret_cast<const std::int32_t*>(call.targets),
-                   .loss = call.loss,
-                   .loss_factor = call.loss_factor,
-                   .gradient = call.training,
-                   .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
-                   .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
-                   .exponentials = floats(call.workspace + at.exponentials)});
+    models::compute_losses(call, {rows(call), table_.tokens, table_.stored_rows()}, dtype_, call.saved + at.logits,
+                           at.row_losses, at.exponentials);
   }
 
   /// Copies logits to the call's details.
@@ -302,10 +290,7 @@ class LanguageHead final : public Layer {
                    .precision = options.precision});
   }
 
-  Arrays arrays(const LayerCall& call) const {
-    expect_planned_threads(call, name_);
-    return arrays_of(call.shape);
-  }
+  Arrays arrays(const LayerCall& call) const { return arrays_of(planned_shape(call, name_)); }
   Arrays arrays_of(const MicrobatchShape& shape) const { return arrays_of(shape, choice_of(shape)); }
   Arrays arrays_of(const MicrobatchShape& shape, const TargetRows& choice) const {
     return {table_, norm_, transform_, precision_, shape, choice};

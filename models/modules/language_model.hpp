@@ -1,5 +1,5 @@
 // A language model as data: embedding, transformer blocks, and a head that predicts tokens or classes. Training builds
-// layers of it, and a decoder the same blocks with a cache (families/decoder_model.hpp). Pure; any thread.
+// layers of it, and a decoder the same blocks with a cache (decoder_model() of families/model.hpp). Pure; any thread.
 #pragma once
 
 #include "models/core/architecture.hpp"

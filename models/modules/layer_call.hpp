@@ -1,8 +1,10 @@
-// Access to parameters, gradients and rows in a LayerCall. Any thread.
+// Access to parameters, gradients, rows and memory in a LayerCall, and a head's losses. Any thread.
 #pragma once
 
 #include "models/core/layer.hpp"
 #include "models/modules/unit_builder.hpp"
+#include "models/ops/cross_entropy.hpp"
+#include "models/ops/memory_layout.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 
@@ -32,11 +34,38 @@ namespace ranvier::models {
   return call.gradients[place.unit] != nullptr;
 }
 
-/// Throws ErrorCode::internal if the device has more threads than the call's memory is laid out for.
-inline void expect_planned_threads(const LayerCall& call, const std::string& layer) {
+/// Layouts of a call's arrays; base of a layer's struct with their offsets.
+struct CallMemory {
+  [[nodiscard]] LayerMemory bytes(bool output_gradient = false) const {
+    return {saved.bytes(), deferred.bytes(), workspace.bytes(), output_gradient};
+  }
+
+  MemoryLayout saved, deferred, workspace;
+};
+
+/// The call's shape. Throws ErrorCode::internal if the device has more threads than the call's memory is laid out for.
+inline const MicrobatchShape& planned_shape(const LayerCall& call, const std::string& layer) {
   expect(call.stream.device().threads() <= call.shape.threads,
          "{}: memory is laid out for {} threads, but the device has {}: set MicrobatchShape::threads", layer,
          call.shape.threads, call.stream.device().threads());
+  return call.shape;
+}
+
+/// Computes the losses of a head's logits, which training replaces by their gradients, and LayerCall::correct unless it
+/// is null. `row_losses`, `exponentials`: offsets of cross_entropy()'s arrays in the workspace.
+inline void compute_losses(const LayerCall& call, const CrossEntropyShape& shape, runtime::DType dtype,
+                           std::byte* logits, std::size_t row_losses, std::size_t exponentials) {
+  const auto* const targets = reinterpret_cast<const std::int32_t*>(call.targets);
+  cross_entropy(call.stream, shape, dtype,
+                {.logits = logits,
+                 .targets = targets,
+                 .loss = call.loss,
+                 .loss_factor = call.loss_factor,
+                 .gradient = call.training,
+                 .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
+                 .row_losses = reinterpret_cast<double*>(call.workspace + row_losses),
+                 .exponentials = floats(call.workspace + exponentials)});
+  if (call.correct != nullptr) count_correct(call.stream, shape, dtype, call.correct, logits, targets);
 }
 
 }  // namespace ranvier::models

@@ -57,10 +57,7 @@ class TokenEmbedding final : public Layer {
     return static_cast<std::size_t>(positions) * options_.table.channels;
   }
 
-  LayerMemory memory(MicrobatchShape shape) const override {
-    const Arrays arrays(*this, shape);
-    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes(), !keeps_d_sum()};
-  }
+  LayerMemory memory(MicrobatchShape shape) const override { return Arrays(*this, shape).bytes(!keeps_d_sum()); }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
@@ -147,7 +144,7 @@ class TokenEmbedding final : public Layer {
 
  private:
   /// Offsets of a call's arrays. Letters: N = B·T rows, C channels.
-  struct Arrays {
+  struct Arrays : CallMemory {
     Arrays(const TokenEmbedding& layer, const MicrobatchShape& shape) {
       const std::size_t N = rows(shape), C = layer.options_.table.channels, element = size_of(layer.dtype_);
       d_sum = deferred.add(layer.keeps_d_sum() ? N * C : 0, element);
@@ -159,7 +156,6 @@ class TokenEmbedding final : public Layer {
       scratch = workspace.add(1, layer.norm_->scratch_bytes(N));
     }
 
-    MemoryLayout saved, deferred, workspace;
     std::size_t d_sum;  ///< deferred [N, C], if keeps_d_sum(): gradient of the sum of rows
     std::size_t order;  ///< workspace [N]
     // With a norm:
@@ -169,10 +165,7 @@ class TokenEmbedding final : public Layer {
     std::size_t scratch = 0;  ///< workspace: scratch memory of kernels
   };
 
-  Arrays arrays(const LayerCall& call) const {
-    expect_planned_threads(call, name_);
-    return {*this, call.shape};
-  }
+  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
 
   bool drops() const { return options_.dropout > 0; }
   /// Whether the gradient of the sum differs from the output gradient.

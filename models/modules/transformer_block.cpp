@@ -60,10 +60,7 @@ class TransformerBlock final : public DecodingLayer {
 
   LayerPhases parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
 
-  LayerMemory memory(MicrobatchShape shape) const override {
-    const Arrays arrays(*this, shape);
-    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes(), !keeps_d_mlp()};
-  }
+  LayerMemory memory(MicrobatchShape shape) const override { return Arrays(*this, shape).bytes(!keeps_d_mlp()); }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
@@ -221,7 +218,7 @@ class TransformerBlock final : public DecodingLayer {
   }
 
   /// Offsets of a call's arrays. Letters: N = B·T rows, C channels, H·D channels of all heads.
-  struct Arrays {
+  struct Arrays : CallMemory {
     Arrays(const TransformerBlock& block, const MicrobatchShape& shape) {
       const std::size_t N = rows(shape), C = block.channels_, element = size_of(block.dtype_);
       if (block.first_norm_) first_norm = block.first_norm_->plan(saved, deferred, N, shape.saved);
@@ -244,7 +241,6 @@ class TransformerBlock final : public DecodingLayer {
       d_sum = shares ? mlp.workspace : workspace.add(1, of_sum);
     }
 
-    MemoryLayout saved, deferred, workspace;
     Norm::Arrays first_norm, middle_norm, last_norm;
     SelfAttention::Arrays attention;
     std::size_t sum;       ///< saved [N, C]: sum of the input and attention's branch
@@ -265,10 +261,7 @@ class TransformerBlock final : public DecodingLayer {
     return keeps_d_mlp() ? call.deferred + at.d_mlp : output_gradient;
   }
 
-  Arrays arrays(const LayerCall& call) const {
-    expect_planned_threads(call, name_);
-    return {*this, call.shape};
-  }
+  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
 
   std::string name_;
   runtime::DType dtype_;

@@ -99,10 +99,8 @@ void attention_forward(runtime::StreamView stream, const AttentionShape& shape, 
                        float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace,
                        const AttentionBounds& bounds) {
   check(dtype, shape);
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream))
-      return attention_forward_cuda(stream, shape, dtype, out, logsumexp, qkv, dropout, workspace, bounds);
-  }
+  if (ran_on_gpu<attention_forward_cuda>(stream, shape, dtype, out, logsumexp, qkv, dropout, workspace, bounds))
+    return;
   stream.launch(cost_of(shape, dtype, 1, 1, 2), [=](runtime::ComputePool& pool) {
     attention_forward_cpu(pool, shape, dtype, out, logsumexp, qkv, dropout, workspace, bounds);
   });
@@ -112,11 +110,9 @@ void attention_backward(runtime::StreamView stream, const AttentionShape& shape,
                         const void* d_out, const void* qkv, const void* out, const float* logsumexp,
                         const Dropout& dropout, std::byte* workspace, const AttentionBounds& bounds) {
   check(dtype, shape);
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream))
-      return attention_backward_cuda(stream, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout, workspace,
-                                     bounds);
-  }
+  if (ran_on_gpu<attention_backward_cuda>(stream, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout,
+                                          workspace, bounds))
+    return;
   stream.launch(cost_of(shape, dtype, 2, 2, 5), [=](runtime::ComputePool& pool) {
     attention_backward_cpu(pool, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout, workspace, bounds);
   });

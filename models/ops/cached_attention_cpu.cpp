@@ -110,54 +110,6 @@ CachedAttentionShape with_past(CachedAttentionShape shape) {
   return shape;
 }
 
-void append_to_cache_cpu(runtime::ComputePool&, const CachedAttentionShape& given, runtime::DType dtype, void* keys,
-                         void* values, const void* qkv) {
-  const CachedAttentionShape shape = with_past(given);
-  const std::size_t element = size_of(dtype);
-  const auto heads = static_cast<std::size_t>(shape.heads),
-             key_heads = static_cast<std::size_t>(shape.stored_key_heads());
-  const auto capacity = static_cast<std::size_t>(shape.capacity);
-  const std::size_t head_bytes = static_cast<std::size_t>(shape.channels) * element;
-  const auto* const from = static_cast<const std::byte*>(qkv);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(shape.queries); ++i) {
-    const std::byte* const row_keys = from + (i * (heads + 2 * key_heads) + heads) * head_bytes;
-    for (std::size_t h = 0; h < key_heads; ++h) {
-      const std::size_t place = (h * capacity + static_cast<std::size_t>(shape.past) + i) * head_bytes;
-      std::memcpy(static_cast<std::byte*>(keys) + place, row_keys + h * head_bytes, head_bytes);
-      std::memcpy(static_cast<std::byte*>(values) + place, row_keys + (key_heads + h) * head_bytes, head_bytes);
-    }
-  }
-}
-
-void cached_attention_cpu(runtime::ComputePool& pool, const CachedAttentionShape& given, runtime::DType dtype,
-                          void* out, const void* all_keys, const void* values, const void* qkv,
-                          std::byte* workspace) {
-  const CachedAttentionShape shape = with_past(given);
-  const Arrays at(shape);
-  const auto H = static_cast<std::size_t>(shape.heads), D = static_cast<std::size_t>(shape.channels);
-  const auto Q = static_cast<std::size_t>(shape.queries), past = static_cast<std::size_t>(shape.past);
-  const std::size_t sharing = H / static_cast<std::size_t>(shape.stored_key_heads()), row = shape.row_channels();
-  const auto window = static_cast<std::size_t>(shape.window);
-  const std::size_t head_elements = static_cast<std::size_t>(shape.capacity) * D;
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    pool.run([&](int thread, int threads) {
-      std::byte* const memory = workspace + static_cast<std::size_t>(thread) * at.layout.bytes();
-      const auto share = runtime::share_of(H * Q, thread, threads);
-      for (std::size_t item = share.begin; item < share.end; ++item) {
-        const std::size_t head = item / Q, i = item % Q;
-        const std::size_t end = past + i + 1, first = window > 0 && end > window ? end - window : 0;
-        const auto place = [&](std::size_t of_head) { return of_head / sharing * head_elements + first * D; };
-        const T* const keys = static_cast<const T*>(all_keys);
-        attend(static_cast<T*>(out) + (i * H + head) * D, static_cast<const T*>(qkv) + i * row + head * D,
-               keys + place(head), static_cast<const T*>(values) + place(head),
-               keys + place(std::min(head + 1, H - 1)), end - first, D, reinterpret_cast<float*>(memory + at.query),
-               reinterpret_cast<float*>(memory + at.scores));
-      }
-    });
-  });
-}
-
 void check(const CachedAttentionShape& shape) {
   expect(shape.heads >= 1 && shape.channels >= 1, "cached attention of {} heads of {} channels", shape.heads,
          shape.channels);
@@ -192,24 +144,65 @@ runtime::WorkCost attention_cost(const CachedAttentionShape& shape, runtime::DTy
 
 }  // namespace
 
-void append_to_cache(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
+void append_to_cache(runtime::StreamView stream, const CachedAttentionShape& given, runtime::DType dtype,
                      void* keys, void* values, const void* qkv) {
   expect_kernel(dtype, "append_to_cache");
-  check(shape);
-  on_device<append_to_cache_cpu, append_to_cache_cuda>(stream, append_cost(shape, dtype), shape, dtype, keys,
-                                                       values, qkv);
+  check(given);
+  if (ran_on_gpu<append_to_cache_cuda>(stream, given, dtype, keys, values, qkv)) return;
+  stream.launch(append_cost(given, dtype), [=](runtime::ComputePool&) {
+    const CachedAttentionShape shape = with_past(given);
+    const std::size_t element = size_of(dtype);
+    const auto heads = static_cast<std::size_t>(shape.heads),
+               key_heads = static_cast<std::size_t>(shape.stored_key_heads());
+    const auto capacity = static_cast<std::size_t>(shape.capacity);
+    const std::size_t head_bytes = static_cast<std::size_t>(shape.channels) * element;
+    const auto* const from = static_cast<const std::byte*>(qkv);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(shape.queries); ++i) {
+      const std::byte* const row_keys = from + (i * (heads + 2 * key_heads) + heads) * head_bytes;
+      for (std::size_t h = 0; h < key_heads; ++h) {
+        const std::size_t place = (h * capacity + static_cast<std::size_t>(shape.past) + i) * head_bytes;
+        std::memcpy(static_cast<std::byte*>(keys) + place, row_keys + h * head_bytes, head_bytes);
+        std::memcpy(static_cast<std::byte*>(values) + place, row_keys + (key_heads + h) * head_bytes, head_bytes);
+      }
+    }
+  });
 }
 
 std::size_t cached_attention_workspace_bytes(const CachedAttentionShape& shape, int threads) {
   return static_cast<std::size_t>(threads) * Arrays(shape).layout.bytes();
 }
 
-void cached_attention(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
+void cached_attention(runtime::StreamView stream, const CachedAttentionShape& given, runtime::DType dtype,
                       void* out, const void* keys, const void* values, const void* qkv, std::byte* workspace) {
   expect_kernel(dtype, "cached_attention");
-  check(shape);
-  on_device<cached_attention_cpu, cached_attention_cuda>(stream, attention_cost(shape, dtype), shape, dtype, out,
-                                                         keys, values, qkv, workspace);
+  check(given);
+  if (ran_on_gpu<cached_attention_cuda>(stream, given, dtype, out, keys, values, qkv, workspace)) return;
+  stream.launch(attention_cost(given, dtype), [=](runtime::ComputePool& pool) {
+    const CachedAttentionShape shape = with_past(given);
+    const Arrays at(shape);
+    const auto H = static_cast<std::size_t>(shape.heads), D = static_cast<std::size_t>(shape.channels);
+    const auto Q = static_cast<std::size_t>(shape.queries), past = static_cast<std::size_t>(shape.past);
+    const std::size_t sharing = H / static_cast<std::size_t>(shape.stored_key_heads()), row = shape.row_channels();
+    const auto window = static_cast<std::size_t>(shape.window);
+    const std::size_t head_elements = static_cast<std::size_t>(shape.capacity) * D;
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      pool.run([&](int thread, int threads) {
+        std::byte* const memory = workspace + static_cast<std::size_t>(thread) * at.layout.bytes();
+        const auto share = runtime::share_of(H * Q, thread, threads);
+        for (std::size_t item = share.begin; item < share.end; ++item) {
+          const std::size_t head = item / Q, i = item % Q;
+          const std::size_t end = past + i + 1, first = window > 0 && end > window ? end - window : 0;
+          const auto place = [&](std::size_t of_head) { return of_head / sharing * head_elements + first * D; };
+          const T* const all = static_cast<const T*>(keys);
+          attend(static_cast<T*>(out) + (i * H + head) * D, static_cast<const T*>(qkv) + i * row + head * D,
+                 all + place(head), static_cast<const T*>(values) + place(head),
+                 all + place(std::min(head + 1, H - 1)), end - first, D,
+                 reinterpret_cast<float*>(memory + at.query), reinterpret_cast<float*>(memory + at.scores));
+        }
+      });
+    });
+  });
 }
 
 }  // namespace ranvier::models

@@ -69,33 +69,6 @@ double row(T* logits, float* exponentials, std::int32_t target, const CrossEntro
   return loss;
 }
 
-void cross_entropy_cpu(runtime::ComputePool& pool, const CrossEntropyShape& shape, runtime::DType dtype,
-                       const CrossEntropyArrays& arrays) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    pool.run([&](int thread, int threads) {
-      const auto share = runtime::share_of(shape.rows, thread, threads);
-      float* const exponentials = arrays.exponentials + static_cast<std::size_t>(thread) * shape.stride;
-      for (std::size_t i = share.begin; i < share.end; ++i) {
-        const std::int32_t target = arrays.targets[i];
-        T* const logits = static_cast<T*>(arrays.logits) + i * shape.stride;
-        if (target == no_target) {
-          arrays.row_losses[i] = 0;
-          if (arrays.gradient) std::fill(logits, logits + shape.stride, T{});
-          continue;
-        }
-        if (target < 0 || static_cast<std::size_t>(target) >= shape.vocab_size) {
-          fail_bad_target(target, i, shape.vocab_size);
-        }
-        arrays.row_losses[i] = row(logits, exponentials, target, shape, arrays);
-      }
-    });
-    double total = 0;
-    for (std::size_t i = 0; i < shape.rows; ++i) total += arrays.row_losses[i];
-    *arrays.loss = arrays.loss_factor * total;
-  });
-}
-
 template <typename T>
 bool is_hit(const T* logits, std::size_t V, std::size_t target) {
   const float at_target = runtime::to_float(logits[target]);
@@ -104,20 +77,6 @@ bool is_hit(const T* logits, std::size_t V, std::size_t target) {
     if (!(i < target ? other < at_target : other <= at_target)) return false;
   }
   return true;
-}
-
-void count_correct_cpu(runtime::ComputePool&, const CrossEntropyShape& shape, runtime::DType dtype, double* correct,
-                       const void* logits, const std::int32_t* targets) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    auto* const all = static_cast<const decltype(type)*>(logits);
-    std::size_t count = 0;
-    for (std::size_t row = 0; row < shape.rows; ++row) {
-      const std::int32_t target = targets[row];
-      const bool has_one = target >= 0 && static_cast<std::size_t>(target) < shape.vocab_size;
-      if (has_one && is_hit(all + row * shape.stride, shape.vocab_size, static_cast<std::size_t>(target))) ++count;
-    }
-    *correct = static_cast<double>(count);
-  });
 }
 
 }  // namespace
@@ -129,7 +88,32 @@ void cross_entropy(runtime::StreamView stream, const CrossEntropyShape& shape, r
   const runtime::WorkCost cost =
       memory_cost(runtime::WorkKind::cross_entropy, dtype,
                   bytes_of(read + written, dtype) + shape.rows * sizeof(std::int32_t) + sizeof(double));
-  on_device<cross_entropy_cpu, cross_entropy_cuda>(stream, cost, shape, dtype, arrays);
+  if (ran_on_gpu<cross_entropy_cuda>(stream, shape, dtype, arrays)) return;
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      pool.run([&](int thread, int threads) {
+        const auto share = runtime::share_of(shape.rows, thread, threads);
+        float* const exponentials = arrays.exponentials + static_cast<std::size_t>(thread) * shape.stride;
+        for (std::size_t i = share.begin; i < share.end; ++i) {
+          const std::int32_t target = arrays.targets[i];
+          T* const logits = static_cast<T*>(arrays.logits) + i * shape.stride;
+          if (target == no_target) {
+            arrays.row_losses[i] = 0;
+            if (arrays.gradient) std::fill(logits, logits + shape.stride, T{});
+            continue;
+          }
+          if (target < 0 || static_cast<std::size_t>(target) >= shape.vocab_size) {
+            fail_bad_target(target, i, shape.vocab_size);
+          }
+          arrays.row_losses[i] = row(logits, exponentials, target, shape, arrays);
+        }
+      });
+      double total = 0;
+      for (std::size_t i = 0; i < shape.rows; ++i) total += arrays.row_losses[i];
+      *arrays.loss = arrays.loss_factor * total;
+    });
+  });
 }
 
 void count_correct(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
@@ -138,7 +122,20 @@ void count_correct(runtime::StreamView stream, const CrossEntropyShape& shape, r
   const runtime::WorkCost cost =
       memory_cost(runtime::WorkKind::cross_entropy, dtype,
                   bytes_of(shape.rows * shape.vocab_size, dtype) + shape.rows * sizeof(std::int32_t));
-  on_device<count_correct_cpu, count_correct_cuda>(stream, cost, shape, dtype, correct, logits, targets);
+  if (ran_on_gpu<count_correct_cuda>(stream, shape, dtype, correct, logits, targets)) return;
+  stream.launch(cost, [=](runtime::ComputePool&) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      auto* const all = static_cast<const decltype(type)*>(logits);
+      std::size_t count = 0;
+      for (std::size_t row = 0; row < shape.rows; ++row) {
+        const std::int32_t target = targets[row];
+        const bool has_one = target >= 0 && static_cast<std::size_t>(target) < shape.vocab_size;
+        if (has_one && is_hit(all + row * shape.stride, shape.vocab_size, static_cast<std::size_t>(target)))
+          ++count;
+      }
+      *correct = static_cast<double>(count);
+    });
+  });
 }
 
 }  // namespace ranvier::models

@@ -24,21 +24,6 @@ void drop(T* x, std::size_t begin, std::size_t end, const Dropout& options, std:
   }
 }
 
-void dropout_cpu(runtime::ComputePool& pool, void* x, runtime::DType dtype, int samples,
-                 std::size_t elements_per_sample, const Dropout& options) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    auto* const values = static_cast<T*>(x);
-    pool.run([&](int thread, int threads) {
-      const auto share = runtime::share_of(elements_per_sample, thread, threads, 64);
-      for (int b = 0; b < samples; ++b) {
-        drop(values + static_cast<std::size_t>(b) * elements_per_sample, share.begin, share.end, options,
-             static_cast<std::uint64_t>(options.first_sample + b));
-      }
-    });
-  });
-}
-
 }  // namespace
 
 Dropout make_dropout(float rate, std::uint64_t seed, std::int64_t step, std::uint32_t site,
@@ -55,8 +40,20 @@ void dropout(runtime::StreamView stream, void* x, runtime::DType dtype, int samp
   expect_kernel(dtype, "dropout");
   if (options.rate <= 0) return;
   const std::size_t bytes = 2 * bytes_of(static_cast<std::size_t>(samples) * elements_per_sample, dtype);
-  on_device<dropout_cpu, dropout_cuda>(stream, memory_cost(runtime::WorkKind::dropout, dtype, bytes), x, dtype,
-                                       samples, elements_per_sample, options);
+  if (ran_on_gpu<dropout_cuda>(stream, x, dtype, samples, elements_per_sample, options)) return;
+  stream.launch(memory_cost(runtime::WorkKind::dropout, dtype, bytes), [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      auto* const values = static_cast<T*>(x);
+      pool.run([&](int thread, int threads) {
+        const auto share = runtime::share_of(elements_per_sample, thread, threads, 64);
+        for (int b = 0; b < samples; ++b) {
+          drop(values + static_cast<std::size_t>(b) * elements_per_sample, share.begin, share.end, options,
+               static_cast<std::uint64_t>(options.first_sample + b));
+        }
+      });
+    });
+  });
 }
 
 }  // namespace ranvier::models

@@ -89,77 +89,6 @@ std::size_t place_of(const EmbeddingShape& shape, const std::int32_t* positions,
   return positions != nullptr ? static_cast<std::size_t>(positions[i]) : i % shape.positions;
 }
 
-void embedding_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& shape, runtime::DType dtype, void* out,
-                           const std::int32_t* tokens, const void* tokens_table, const void* positions_table,
-                           const std::int32_t* positions) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    const std::size_t C = shape.channels;
-    for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
-      const T* word = static_cast<const T*>(tokens_table) + row_of(shape, tokens, i) * C;
-      const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
-      T* to = static_cast<T*>(out) + i * C;
-      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-        simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
-      });
-    });
-  });
-}
-
-void embedding_tokens_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& shape, runtime::DType dtype,
-                                  void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
-                                  std::size_t rows) {
-  const std::size_t row_bytes = shape.channels * size_of(dtype);
-  for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
-    const std::size_t row = row_of(shape, tokens, i);
-    if (row < first_row || row - first_row >= rows) return;
-    std::memcpy(static_cast<std::byte*>(out) + i * row_bytes,
-                static_cast<const std::byte*>(table) + (row - first_row) * row_bytes, row_bytes);
-  });
-}
-
-void embedding_positions_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& shape, runtime::DType dtype,
-                                     void* out, const void* positions_table, const std::int32_t* positions) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    const std::size_t C = shape.channels;
-    for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
-      const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
-      T* to = static_cast<T*>(out) + i * C;
-      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-        simd::store(to + c, simd::load(to + c, count) + simd::load(place + c, count), count);
-      });
-    });
-  });
-}
-
-void embedding_backward_cpu(runtime::ComputePool& pool, const EmbeddingShape& shape, runtime::DType dtype,
-                            const EmbeddingBackward& arrays) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    runtime::with_float_type(arrays.gradient_dtype, [&](auto gradient_type) {
-      using T = decltype(type);
-      using G = decltype(gradient_type);
-      if (!arrays.accumulate && arrays.tokens_gradient != nullptr) {
-        zero(pool, static_cast<G*>(arrays.tokens_gradient), 0, arrays.token_rows * shape.channels);
-      }
-      if (!arrays.accumulate && arrays.positions_gradient != nullptr) {
-        zero(pool, static_cast<G*>(arrays.positions_gradient), shape.positions * shape.channels,
-             arrays.position_rows * shape.channels);
-      }
-      if (!arrays.in_order) {
-        std::int32_t* const end = arrays.order + shape.samples * shape.positions;
-        std::iota(arrays.order, end, 0);
-        std::sort(arrays.order, end, [&](std::int32_t a, std::int32_t b) {
-          return arrays.tokens[a] != arrays.tokens[b] ? arrays.tokens[a] < arrays.tokens[b] : a < b;
-        });
-      }
-      pool.run([&](int thread, int threads) {
-        backward<G, T>(shape, arrays, runtime::share_of(shape.channels, thread, threads, 16));
-      });
-    });
-  });
-}
-
 /// Expected number of positions whose tokens are among `rows` of the vocabulary, if all tokens are equally frequent.
 std::size_t positions_within(const EmbeddingShape& shape, std::size_t rows) {
   const std::size_t N = shape.samples * shape.positions;
@@ -200,9 +129,24 @@ void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, 
   expect_kernel(dtype, "embedding");
   const std::size_t N = shape.samples * shape.positions;
   const std::size_t tables = std::min(N, shape.vocab_size) + shape.positions;
-  on_device<embedding_forward_cpu, embedding_forward_cuda>(
-      stream, cost_of(shape, dtype, N + tables, positions == nullptr ? N : 2 * N), shape, dtype, out, tokens,
-      tokens_table, positions_table, positions);
+  if (ran_on_gpu<embedding_forward_cuda>(stream, shape, dtype, out, tokens, tokens_table, positions_table,
+                                         positions))
+    return;
+  const runtime::WorkCost cost = cost_of(shape, dtype, N + tables, positions == nullptr ? N : 2 * N);
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      const std::size_t C = shape.channels;
+      for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
+        const T* word = static_cast<const T*>(tokens_table) + row_of(shape, tokens, i) * C;
+        const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
+        T* to = static_cast<T*>(out) + i * C;
+        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+          simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
+        });
+      });
+    });
+  });
 }
 
 void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
@@ -210,18 +154,39 @@ void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& 
                               std::size_t rows) {
   expect_kernel(dtype, "embedding");
   const std::size_t found = positions_within(shape, rows);
-  on_device<embedding_tokens_forward_cpu, embedding_tokens_forward_cuda>(
-      stream, cost_of(shape, dtype, found + std::min(found, rows), shape.samples * shape.positions), shape, dtype,
-      out, tokens, table, first_row, rows);
+  if (ran_on_gpu<embedding_tokens_forward_cuda>(stream, shape, dtype, out, tokens, table, first_row, rows)) return;
+  const runtime::WorkCost cost =
+      cost_of(shape, dtype, found + std::min(found, rows), shape.samples * shape.positions);
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    const std::size_t row_bytes = shape.channels * size_of(dtype);
+    for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
+      const std::size_t row = row_of(shape, tokens, i);
+      if (row < first_row || row - first_row >= rows) return;
+      std::memcpy(static_cast<std::byte*>(out) + i * row_bytes,
+                  static_cast<const std::byte*>(table) + (row - first_row) * row_bytes, row_bytes);
+    });
+  });
 }
 
 void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                                  void* out, const void* positions_table, const std::int32_t* positions) {
   expect_kernel(dtype, "embedding");
   const std::size_t N = shape.samples * shape.positions;
-  on_device<embedding_positions_forward_cpu, embedding_positions_forward_cuda>(
-      stream, cost_of(shape, dtype, 2 * N + shape.positions, positions == nullptr ? 0 : N), shape, dtype, out,
-      positions_table, positions);
+  if (ran_on_gpu<embedding_positions_forward_cuda>(stream, shape, dtype, out, positions_table, positions)) return;
+  const runtime::WorkCost cost = cost_of(shape, dtype, 2 * N + shape.positions, positions == nullptr ? 0 : N);
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      const std::size_t C = shape.channels;
+      for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
+        const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
+        T* to = static_cast<T*>(out) + i * C;
+        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+          simd::store(to + c, simd::load(to + c, count) + simd::load(place + c, count), count);
+        });
+      });
+    });
+  });
 }
 
 void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
@@ -233,8 +198,32 @@ void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape,
          "the embedding's gradient supports {} positions per microbatch, not {}; use a smaller `microbatch_size`",
          most, shape.samples * shape.positions);
   }
-  on_device<embedding_backward_cpu, embedding_backward_cuda>(stream, backward_cost(shape, dtype, arrays), shape,
-                                                             dtype, arrays);
+  if (ran_on_gpu<embedding_backward_cuda>(stream, shape, dtype, arrays)) return;
+  stream.launch(backward_cost(shape, dtype, arrays), [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      runtime::with_float_type(arrays.gradient_dtype, [&](auto gradient_type) {
+        using T = decltype(type);
+        using G = decltype(gradient_type);
+        if (!arrays.accumulate && arrays.tokens_gradient != nullptr) {
+          zero(pool, static_cast<G*>(arrays.tokens_gradient), 0, arrays.token_rows * shape.channels);
+        }
+        if (!arrays.accumulate && arrays.positions_gradient != nullptr) {
+          zero(pool, static_cast<G*>(arrays.positions_gradient), shape.positions * shape.channels,
+               arrays.position_rows * shape.channels);
+        }
+        if (!arrays.in_order) {
+          std::int32_t* const end = arrays.order + shape.samples * shape.positions;
+          std::iota(arrays.order, end, 0);
+          std::sort(arrays.order, end, [&](std::int32_t a, std::int32_t b) {
+            return arrays.tokens[a] != arrays.tokens[b] ? arrays.tokens[a] < arrays.tokens[b] : a < b;
+          });
+        }
+        pool.run([&](int thread, int threads) {
+          backward<G, T>(shape, arrays, runtime::share_of(shape.channels, thread, threads, 16));
+        });
+      });
+    });
+  });
 }
 
 }  // namespace ranvier::models

@@ -23,9 +23,7 @@ void matmul_gelu(runtime::StreamView stream, const MatmulShape& shape, const Mat
     matmul(stream, shape, arrays);
     gelu_forward(stream, arrays.dtype, y, arrays.c, shape.m * shape.n, form);
   };
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream) && form == GeluForm::tanh) return matmul_gelu_cuda(stream, shape, arrays, y, apart);
-  }
+  if (form == GeluForm::tanh && ran_on_gpu<matmul_gelu_cuda>(stream, shape, arrays, y, apart)) return;
   apart();
 }
 
@@ -36,9 +34,7 @@ void matmul_add(runtime::StreamView stream, const MatmulShape& shape, const Matm
     matmul(stream, shape, arrays);
     runtime::add(stream, arrays.c, addend, arrays.dtype, shape.m * shape.n);
   };
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return matmul_add_cuda(stream, shape, arrays, addend, apart);
-  }
+  if (ran_on_gpu<matmul_add_cuda>(stream, shape, arrays, addend, apart)) return;
   apart();
 }
 
@@ -50,10 +46,7 @@ void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, 
     matmul(stream, shape, arrays);
     gelu_backward(stream, arrays.dtype, arrays.c, x, y, shape.m * shape.n, form);
   };
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream) && form == GeluForm::tanh)
-      return matmul_gelu_backward_cuda(stream, shape, arrays, x, y, apart);
-  }
+  if (form == GeluForm::tanh && ran_on_gpu<matmul_gelu_backward_cuda>(stream, shape, arrays, x, y, apart)) return;
   apart();
 }
 
@@ -65,9 +58,7 @@ void matmul_column_sums(runtime::StreamView stream, const MatmulShape& shape, co
     matmul(stream, shape, arrays);
     column_sums(stream, to.sums, to.dtype, arrays.b, arrays.dtype, shape.k, shape.n, to.accumulate);
   };
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return matmul_column_sums_cuda(stream, shape, arrays, to, apart);
-  }
+  if (ran_on_gpu<matmul_column_sums_cuda>(stream, shape, arrays, to, apart)) return;
   apart();
 }
 

@@ -105,32 +105,28 @@ void backward(runtime::ComputePool& pool, runtime::DType dtype, void* d, const v
   });
 }
 
-void gelu_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y, const void* x, std::size_t n,
-                      GeluForm form) {
-  form == GeluForm::tanh ? forward<TanhForm>(pool, dtype, y, x, n) : forward<ErfForm>(pool, dtype, y, x, n);
-}
-
-void gelu_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* d, const void* x, void* y,
-                       std::size_t n, GeluForm form) {
-  form == GeluForm::tanh ? backward<TanhForm>(pool, dtype, d, x, y, n) : backward<ErfForm>(pool, dtype, d, x, y, n);
-}
-
 }  // namespace
 
 void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n,
                   GeluForm form) {
   expect_kernel(dtype, "gelu");
-  on_device<gelu_forward_cpu, gelu_forward_cuda>(
-      stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(2 * n, dtype)), dtype, y, x, n, form);
+  if (ran_on_gpu<gelu_forward_cuda>(stream, dtype, y, x, n, form)) return;
+  const runtime::WorkCost cost = memory_cost(runtime::WorkKind::activation, dtype, bytes_of(2 * n, dtype));
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    form == GeluForm::tanh ? forward<TanhForm>(pool, dtype, y, x, n) : forward<ErfForm>(pool, dtype, y, x, n);
+  });
 }
 
 void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* x, void* y, std::size_t n,
                    GeluForm form) {
   expect_kernel(dtype, "gelu");
   const std::size_t elements = (y != nullptr ? 4 : 3) * n;
-  on_device<gelu_backward_cpu, gelu_backward_cuda>(
-      stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(elements, dtype)), dtype, d, x, y, n,
-      form);
+  if (ran_on_gpu<gelu_backward_cuda>(stream, dtype, d, x, y, n, form)) return;
+  const runtime::WorkCost cost = memory_cost(runtime::WorkKind::activation, dtype, bytes_of(elements, dtype));
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    form == GeluForm::tanh ? backward<TanhForm>(pool, dtype, d, x, y, n)
+                           : backward<ErfForm>(pool, dtype, d, x, y, n);
+  });
 }
 
 }  // namespace ranvier::models

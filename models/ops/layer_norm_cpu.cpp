@@ -76,49 +76,6 @@ void backward_row(const LayerNormBackward& arrays, std::size_t row, std::size_t 
   });
 }
 
-void layer_norm_forward_cpu(runtime::ComputePool& pool, const LayerNormShape& shape, runtime::DType dtype,
-                            const LayerNormForward& arrays) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    for_each_row(pool, shape.rows,
-                 [&](std::size_t row) { forward_row<decltype(type)>(arrays, row, shape.channels, shape.epsilon); });
-  });
-}
-
-void layer_norm_again_cpu(runtime::ComputePool& pool, const LayerNormShape& shape, runtime::DType dtype, void* y,
-                          const float* mean, const float* rstd, const void* x, const void* weight,
-                          const void* bias) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    for_each_row(pool, shape.rows, [&](std::size_t row) {
-      const std::size_t first = row * shape.channels;
-      normalise(static_cast<T*>(y) + first, static_cast<const T*>(x) + first, {mean[row], rstd[row]},
-                static_cast<const T*>(weight), static_cast<const T*>(bias), shape.channels);
-    });
-  });
-}
-
-void layer_norm_backward_cpu(runtime::ComputePool& pool, const LayerNormShape& shape, runtime::DType dtype,
-                             const LayerNormBackward& arrays) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    sum_rows(
-        pool, shape.rows, layer_norm_block_rows, 2 * shape.channels, arrays.workspace, arrays.sums,
-        [&](std::size_t row, float* sums) { backward_row<decltype(type)>(arrays, row, shape.channels, sums); });
-  });
-}
-
-void store_gradient_cpu(runtime::ComputePool&, void* gradient, runtime::DType dtype, const float* sums,
-                        std::size_t n, bool accumulate) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    auto* const to = static_cast<T*>(gradient);
-
-    simd::for_lanes(0, n, [&](std::size_t i, auto count) {
-      const Floats value = simd::load(sums + i, count);
-      simd::store(to + i, accumulate ? simd::load(to + i, count) + value : value, count);
-    });
-  });
-}
-
 /// Cost of reading or writing `arrays` arrays [N, C], mean and rstd per row, and some arrays [C] of the run's dtype.
 runtime::WorkCost cost_of(const LayerNormShape& shape, runtime::DType dtype, std::size_t arrays,
                           std::size_t parameters, std::size_t more = 0) {
@@ -132,15 +89,30 @@ runtime::WorkCost cost_of(const LayerNormShape& shape, runtime::DType dtype, std
 void layer_norm_forward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
                         const LayerNormForward& arrays) {
   expect_kernel(dtype, "layer norm");
-  on_device<layer_norm_forward_cpu, layer_norm_forward_cuda>(
-      stream, cost_of(shape, dtype, arrays.branch == nullptr ? 2 : 4, 2), shape, dtype, arrays);
+  if (ran_on_gpu<layer_norm_forward_cuda>(stream, shape, dtype, arrays)) return;
+  stream.launch(cost_of(shape, dtype, arrays.branch == nullptr ? 2 : 4, 2), [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      for_each_row(pool, shape.rows, [&](std::size_t row) {
+        forward_row<decltype(type)>(arrays, row, shape.channels, shape.epsilon);
+      });
+    });
+  });
 }
 
 void layer_norm_again(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype, void* y,
                       const float* mean, const float* rstd, const void* x, const void* weight, const void* bias) {
   expect_kernel(dtype, "layer norm");
-  on_device<layer_norm_again_cpu, layer_norm_again_cuda>(stream, cost_of(shape, dtype, 2, 2), shape, dtype, y, mean,
-                                                         rstd, x, weight, bias);
+  if (ran_on_gpu<layer_norm_again_cuda>(stream, shape, dtype, y, mean, rstd, x, weight, bias)) return;
+  stream.launch(cost_of(shape, dtype, 2, 2), [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      for_each_row(pool, shape.rows, [&](std::size_t row) {
+        const std::size_t first = row * shape.channels;
+        normalise(static_cast<T*>(y) + first, static_cast<const T*>(x) + first, {mean[row], rstd[row]},
+                  static_cast<const T*>(weight), static_cast<const T*>(bias), shape.channels);
+      });
+    });
+  });
 }
 
 std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape) {
@@ -150,17 +122,34 @@ std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape) {
 void layer_norm_backward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
                          const LayerNormBackward& arrays) {
   expect_kernel(dtype, "layer norm");
-  on_device<layer_norm_backward_cpu, layer_norm_backward_cuda>(
-      stream, cost_of(shape, dtype, arrays.residual == nullptr ? 3 : 4, 1, 2 * shape.channels * sizeof(float)),
-      shape, dtype, arrays);
+  if (ran_on_gpu<layer_norm_backward_cuda>(stream, shape, dtype, arrays)) return;
+  const runtime::WorkCost cost =
+      cost_of(shape, dtype, arrays.residual == nullptr ? 3 : 4, 1, 2 * shape.channels * sizeof(float));
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      sum_rows(
+          pool, shape.rows, layer_norm_block_rows, 2 * shape.channels, arrays.workspace, arrays.sums,
+          [&](std::size_t row, float* sums) { backward_row<decltype(type)>(arrays, row, shape.channels, sums); });
+    });
+  });
 }
 
 void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
                     std::size_t n, bool accumulate) {
   expect_kernel(dtype, "store_gradient");
   const std::size_t bytes = n * sizeof(float) + bytes_of(n, dtype) * (accumulate ? 2 : 1);
-  on_device<store_gradient_cpu, store_gradient_cuda>(stream, runtime::elementwise_cost(bytes, dtype), gradient,
-                                                     dtype, sums, n, accumulate);
+  if (ran_on_gpu<store_gradient_cuda>(stream, gradient, dtype, sums, n, accumulate)) return;
+  stream.launch(runtime::elementwise_cost(bytes, dtype), [=](runtime::ComputePool&) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      auto* const to = static_cast<T*>(gradient);
+
+      simd::for_lanes(0, n, [&](std::size_t i, auto count) {
+        const Floats value = simd::load(sums + i, count);
+        simd::store(to + i, accumulate ? simd::load(to + i, count) + value : value, count);
+      });
+    });
+  });
 }
 
 }  // namespace ranvier::models

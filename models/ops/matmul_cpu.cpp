@@ -309,7 +309,8 @@ void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulAr
   runtime::WorkCost cost =
       product_cost({shape.m, shape.n, shape.k}, arrays.dtype, arrays.c_dtype, arrays.accumulate);
   if (arrays.bias != nullptr) cost.bytes += static_cast<double>(bytes_of(shape.n, arrays.dtype));
-  on_device<matmul_cpu, matmul_cuda>(stream, cost, shape, arrays);
+  if (ran_on_gpu<matmul_cuda>(stream, shape, arrays)) return;
+  stream.launch(cost, [=](runtime::ComputePool& pool) { matmul_cpu(pool, shape, arrays); });
 }
 
 void column_sums(runtime::StreamView stream, void* sums, DType sums_dtype, const void* dy, DType dtype,
@@ -318,8 +319,10 @@ void column_sums(runtime::StreamView stream, void* sums, DType sums_dtype, const
          to_string(sums_dtype));
   if (n == 0) return;
   const std::size_t bytes = bytes_of(m * n, dtype) + bytes_of(n, sums_dtype) * (accumulate ? 2 : 1);
-  on_device<column_sums_cpu, column_sums_cuda>(stream, runtime::elementwise_cost(bytes, dtype), sums, sums_dtype,
-                                               dy, dtype, m, n, accumulate);
+  if (ran_on_gpu<column_sums_cuda>(stream, sums, sums_dtype, dy, dtype, m, n, accumulate)) return;
+  stream.launch(runtime::elementwise_cost(bytes, dtype), [=](runtime::ComputePool& pool) {
+    column_sums_cpu(pool, sums, sums_dtype, dy, dtype, m, n, accumulate);
+  });
 }
 
 }  // namespace ranvier::models

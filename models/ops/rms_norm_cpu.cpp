@@ -70,34 +70,6 @@ void for_each_group(runtime::ComputePool& pool, const RmsNormShape& shape, F f) 
   });
 }
 
-void rms_norm_forward_cpu(runtime::ComputePool& pool, const RmsNormShape& shape, runtime::DType dtype,
-                          const RmsNormForward& arrays) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    for_each_group(pool, shape, [&](std::size_t i) { forward_group<decltype(type)>(shape, arrays, i); });
-  });
-}
-
-void rms_norm_again_cpu(runtime::ComputePool& pool, const RmsNormShape& shape, runtime::DType dtype, void* y,
-                        const float* rstd, const void* x, const void* weight) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    for_each_group(pool, shape, [&](std::size_t i) {
-      normalise(static_cast<T*>(y) + begin_of(shape, i, shape.y_row()),
-                static_cast<const T*>(x) + begin_of(shape, i, shape.x_row()), rstd[i],
-                static_cast<const T*>(weight), shape.channels);
-    });
-  });
-}
-
-void rms_norm_backward_cpu(runtime::ComputePool& pool, const RmsNormShape& shape, runtime::DType dtype,
-                           const RmsNormBackward& arrays) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    sum_rows(pool, shape.rows * shape.groups, rms_norm_block_groups, shape.channels, arrays.workspace,
-             arrays.weight_sums,
-             [&](std::size_t i, float* sums) { backward_group<decltype(type)>(shape, arrays, i, sums); });
-  });
-}
-
 void check(const RmsNormShape& shape, runtime::DType dtype) {
   expect_kernel(dtype, "RMS norm");
   const std::size_t row = shape.groups * shape.channels;
@@ -118,15 +90,28 @@ runtime::WorkCost cost_of(const RmsNormShape& shape, runtime::DType dtype, std::
 void rms_norm_forward(runtime::StreamView stream, const RmsNormShape& shape, runtime::DType dtype,
                       const RmsNormForward& arrays) {
   check(shape, dtype);
-  on_device<rms_norm_forward_cpu, rms_norm_forward_cuda>(
-      stream, cost_of(shape, dtype, arrays.branch == nullptr ? 2 : 4), shape, dtype, arrays);
+  if (ran_on_gpu<rms_norm_forward_cuda>(stream, shape, dtype, arrays)) return;
+  stream.launch(cost_of(shape, dtype, arrays.branch == nullptr ? 2 : 4), [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      for_each_group(pool, shape, [&](std::size_t i) { forward_group<decltype(type)>(shape, arrays, i); });
+    });
+  });
 }
 
 void rms_norm_again(runtime::StreamView stream, const RmsNormShape& shape, runtime::DType dtype, void* y,
                     const float* rstd, const void* x, const void* weight) {
   check(shape, dtype);
-  on_device<rms_norm_again_cpu, rms_norm_again_cuda>(stream, cost_of(shape, dtype, 2), shape, dtype, y, rstd, x,
-                                                     weight);
+  if (ran_on_gpu<rms_norm_again_cuda>(stream, shape, dtype, y, rstd, x, weight)) return;
+  stream.launch(cost_of(shape, dtype, 2), [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      for_each_group(pool, shape, [&](std::size_t i) {
+        normalise(static_cast<T*>(y) + begin_of(shape, i, shape.y_row()),
+                  static_cast<const T*>(x) + begin_of(shape, i, shape.x_row()), rstd[i],
+                  static_cast<const T*>(weight), shape.channels);
+      });
+    });
+  });
 }
 
 std::size_t rms_norm_workspace_bytes(const RmsNormShape& shape) {
@@ -136,9 +121,16 @@ std::size_t rms_norm_workspace_bytes(const RmsNormShape& shape) {
 void rms_norm_backward(runtime::StreamView stream, const RmsNormShape& shape, runtime::DType dtype,
                        const RmsNormBackward& arrays) {
   check(shape, dtype);
-  on_device<rms_norm_backward_cpu, rms_norm_backward_cuda>(
-      stream, cost_of(shape, dtype, arrays.residual == nullptr ? 3 : 4, shape.channels * sizeof(float)), shape,
-      dtype, arrays);
+  if (ran_on_gpu<rms_norm_backward_cuda>(stream, shape, dtype, arrays)) return;
+  const runtime::WorkCost cost =
+      cost_of(shape, dtype, arrays.residual == nullptr ? 3 : 4, shape.channels * sizeof(float));
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      sum_rows(pool, shape.rows * shape.groups, rms_norm_block_groups, shape.channels, arrays.workspace,
+               arrays.weight_sums,
+               [&](std::size_t i, float* sums) { backward_group<decltype(type)>(shape, arrays, i, sums); });
+    });
+  });
 }
 
 }  // namespace ranvier::models

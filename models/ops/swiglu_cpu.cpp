@@ -23,44 +23,6 @@ Sigmoid sigmoid(Floats x) {
   return {s, e * s};
 }
 
-void swiglu_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y, const void* gate_up,
-                        std::size_t rows, std::size_t channels) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    for_each_row(pool, rows, [&](std::size_t row) {
-      auto* const to = static_cast<T*>(y) + row * channels;
-      const auto* const gate = static_cast<const T*>(gate_up) + row * 2 * channels;
-      const auto* const up = gate + channels;
-      simd::for_lanes(0, channels, [&](std::size_t i, auto count) {
-        const Floats x = simd::load(gate + i, count);
-        simd::store(to + i, x * sigmoid<T>(x).s * simd::load(up + i, count), count);
-      });
-    });
-  });
-}
-
-void swiglu_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, const void* d, void* gate_up, void* y,
-                         std::size_t rows, std::size_t channels) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    for_each_row(pool, rows, [&](std::size_t row) {
-      auto* const gradient = static_cast<const T*>(d) + row * channels;
-      auto* const inner = y != nullptr ? static_cast<T*>(y) + row * channels : nullptr;
-      auto* const gate = static_cast<T*>(gate_up) + row * 2 * channels;
-      auto* const up = gate + channels;
-      simd::for_lanes(0, channels, [&](std::size_t i, auto count) {
-        const Floats x = simd::load(gate + i, count), through = simd::load(up + i, count);
-        const Floats dy = simd::load(gradient + i, count);
-        const auto [s, rest] = sigmoid<T>(x);
-        const Floats silu = x * s;
-        simd::store(gate + i, dy * through * (s + silu * rest), count);
-        simd::store(up + i, dy * silu, count);
-        if (inner != nullptr) simd::store(inner + i, silu * through, count);
-      });
-    });
-  });
-}
-
 /// Cost of reading or writing `arrays` arrays [N, F]; gate_up counts as two.
 runtime::WorkCost cost_of(runtime::DType dtype, std::size_t arrays, std::size_t rows, std::size_t channels) {
   return memory_cost(runtime::WorkKind::activation, dtype, bytes_of(arrays * rows * channels, dtype));
@@ -71,15 +33,47 @@ runtime::WorkCost cost_of(runtime::DType dtype, std::size_t arrays, std::size_t 
 void swiglu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* gate_up,
                     std::size_t rows, std::size_t channels) {
   expect_kernel(dtype, "SwiGLU");
-  on_device<swiglu_forward_cpu, swiglu_forward_cuda>(stream, cost_of(dtype, 3, rows, channels), dtype, y, gate_up,
-                                                     rows, channels);
+  if (ran_on_gpu<swiglu_forward_cuda>(stream, dtype, y, gate_up, rows, channels)) return;
+  stream.launch(cost_of(dtype, 3, rows, channels), [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      for_each_row(pool, rows, [&](std::size_t row) {
+        auto* const to = static_cast<T*>(y) + row * channels;
+        const auto* const gate = static_cast<const T*>(gate_up) + row * 2 * channels;
+        const auto* const up = gate + channels;
+        simd::for_lanes(0, channels, [&](std::size_t i, auto count) {
+          const Floats x = simd::load(gate + i, count);
+          simd::store(to + i, x * sigmoid<T>(x).s * simd::load(up + i, count), count);
+        });
+      });
+    });
+  });
 }
 
 void swiglu_backward(runtime::StreamView stream, runtime::DType dtype, const void* d, void* gate_up, void* y,
                      std::size_t rows, std::size_t channels) {
   expect_kernel(dtype, "SwiGLU");
-  on_device<swiglu_backward_cpu, swiglu_backward_cuda>(stream, cost_of(dtype, y != nullptr ? 6 : 5, rows, channels),
-                                                       dtype, d, gate_up, y, rows, channels);
+  if (ran_on_gpu<swiglu_backward_cuda>(stream, dtype, d, gate_up, y, rows, channels)) return;
+  stream.launch(cost_of(dtype, y != nullptr ? 6 : 5, rows, channels), [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      for_each_row(pool, rows, [&](std::size_t row) {
+        auto* const gradient = static_cast<const T*>(d) + row * channels;
+        auto* const inner = y != nullptr ? static_cast<T*>(y) + row * channels : nullptr;
+        auto* const gate = static_cast<T*>(gate_up) + row * 2 * channels;
+        auto* const up = gate + channels;
+        simd::for_lanes(0, channels, [&](std::size_t i, auto count) {
+          const Floats x = simd::load(gate + i, count), through = simd::load(up + i, count);
+          const Floats dy = simd::load(gradient + i, count);
+          const auto [s, rest] = sigmoid<T>(x);
+          const Floats silu = x * s;
+          simd::store(gate + i, dy * through * (s + silu * rest), count);
+          simd::store(up + i, dy * silu, count);
+          if (inner != nullptr) simd::store(inner + i, silu * through, count);
+        });
+      });
+    });
+  });
 }
 
 }  // namespace ranvier::models

@@ -20,40 +20,38 @@ void for_each_element(runtime::ComputePool& pool, std::size_t n, const F& f) {
   });
 }
 
-void tanh_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y, const void* x, std::size_t n) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    auto* const to = static_cast<T*>(y);
-    auto* const from = static_cast<const T*>(x);
-    for_each_element(pool, n,
-                     [&](std::size_t i) { to[i] = runtime::from_float<T>(std::tanh(runtime::to_float(from[i]))); });
-  });
-}
-
-void tanh_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* d, const void* y, std::size_t n) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    auto* const gradient = static_cast<T*>(d);
-    auto* const values = static_cast<const T*>(y);
-    for_each_element(pool, n, [&](std::size_t i) {
-      const float value = runtime::to_float(values[i]);
-      gradient[i] = runtime::from_float<T>(runtime::to_float(gradient[i]) * (1 - value * value));
-    });
-  });
-}
-
 }  // namespace
 
 void tanh_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n) {
   expect_kernel(dtype, "tanh");
-  on_device<tanh_forward_cpu, tanh_forward_cuda>(
-      stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(2 * n, dtype)), dtype, y, x, n);
+  if (ran_on_gpu<tanh_forward_cuda>(stream, dtype, y, x, n)) return;
+  const runtime::WorkCost cost = memory_cost(runtime::WorkKind::activation, dtype, bytes_of(2 * n, dtype));
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      auto* const to = static_cast<T*>(y);
+      auto* const from = static_cast<const T*>(x);
+      for_each_element(
+          pool, n, [&](std::size_t i) { to[i] = runtime::from_float<T>(std::tanh(runtime::to_float(from[i]))); });
+    });
+  });
 }
 
 void tanh_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* y, std::size_t n) {
   expect_kernel(dtype, "tanh");
-  on_device<tanh_backward_cpu, tanh_backward_cuda>(
-      stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(3 * n, dtype)), dtype, d, y, n);
+  if (ran_on_gpu<tanh_backward_cuda>(stream, dtype, d, y, n)) return;
+  const runtime::WorkCost cost = memory_cost(runtime::WorkKind::activation, dtype, bytes_of(3 * n, dtype));
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      auto* const gradient = static_cast<T*>(d);
+      auto* const values = static_cast<const T*>(y);
+      for_each_element(pool, n, [&](std::size_t i) {
+        const float value = runtime::to_float(values[i]);
+        gradient[i] = runtime::from_float<T>(runtime::to_float(gradient[i]) * (1 - value * value));
+      });
+    });
+  });
 }
 
 }  // namespace ranvier::models

@@ -23,42 +23,6 @@ void for_each_row(runtime::ComputePool& pool, const TargetRows& shape, const std
   });
 }
 
-void choose_rows_cpu(runtime::ComputePool& pool, const TargetRows& shape, std::int32_t* places,
-                     std::int32_t* chosen_targets, const std::int32_t* targets) {
-  pool.run([&](int thread, int threads) {
-    const auto share = runtime::share_of(shape.samples, thread, threads);
-    for (std::size_t b = share.begin; b < share.end; ++b) {
-      const std::int32_t* const of_sample = targets + b * shape.positions;
-      std::size_t next = b * shape.chosen, count = 0;
-      for (const bool with_target : {true, false}) {
-        for (std::size_t t = 0; t < shape.positions; ++t) {
-          if ((of_sample[t] != no_target) != with_target) continue;
-          if (count++ >= shape.chosen) continue;
-          places[next] = static_cast<std::int32_t>(t);
-          chosen_targets[next++] = of_sample[t];
-        }
-        if (with_target && count > shape.chosen) fail_many_targets(count, b, shape.chosen);
-      }
-    }
-  });
-}
-
-void gather_rows_cpu(runtime::ComputePool& pool, const TargetRows& shape, void* to, const void* from,
-                     const std::int32_t* places, std::size_t row_bytes) {
-  for_each_row(pool, shape, places, [&](std::size_t row, std::size_t place) {
-    std::memcpy(static_cast<std::byte*>(to) + row * row_bytes,
-                static_cast<const std::byte*>(from) + place * row_bytes, row_bytes);
-  });
-}
-
-void scatter_rows_cpu(runtime::ComputePool& pool, const TargetRows& shape, void* to, const void* from,
-                      const std::int32_t* places, std::size_t row_bytes) {
-  for_each_row(pool, shape, places, [&](std::size_t row, std::size_t place) {
-    std::memcpy(static_cast<std::byte*>(to) + place * row_bytes,
-                static_cast<const std::byte*>(from) + row * row_bytes, row_bytes);
-  });
-}
-
 void check(const TargetRows& shape) {
   expect(shape.chosen <= shape.positions &&
              shape.positions <= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),
@@ -76,23 +40,50 @@ void choose_rows(runtime::StreamView stream, const TargetRows& shape, std::int32
                  std::int32_t* chosen_targets, const std::int32_t* targets) {
   check(shape);
   const std::size_t bytes = (shape.all() + 2 * shape.rows()) * sizeof(std::int32_t);
-  on_device<choose_rows_cpu, choose_rows_cuda>(stream, runtime::elementwise_cost(bytes), shape, places,
-                                               chosen_targets, targets);
+  if (ran_on_gpu<choose_rows_cuda>(stream, shape, places, chosen_targets, targets)) return;
+  stream.launch(runtime::elementwise_cost(bytes), [=](runtime::ComputePool& pool) {
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(shape.samples, thread, threads);
+      for (std::size_t b = share.begin; b < share.end; ++b) {
+        const std::int32_t* const of_sample = targets + b * shape.positions;
+        std::size_t next = b * shape.chosen, count = 0;
+        for (const bool with_target : {true, false}) {
+          for (std::size_t t = 0; t < shape.positions; ++t) {
+            if ((of_sample[t] != no_target) != with_target) continue;
+            if (count++ >= shape.chosen) continue;
+            places[next] = static_cast<std::int32_t>(t);
+            chosen_targets[next++] = of_sample[t];
+          }
+          if (with_target && count > shape.chosen) fail_many_targets(count, b, shape.chosen);
+        }
+      }
+    });
+  });
 }
 
 void gather_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                  const std::int32_t* places, std::size_t row_bytes) {
   check(shape);
-  on_device<gather_rows_cpu, gather_rows_cuda>(stream, cost_of_rows(shape, row_bytes), shape, to, from, places,
-                                               row_bytes);
+  if (ran_on_gpu<gather_rows_cuda>(stream, shape, to, from, places, row_bytes)) return;
+  stream.launch(cost_of_rows(shape, row_bytes), [=](runtime::ComputePool& pool) {
+    for_each_row(pool, shape, places, [&](std::size_t row, std::size_t place) {
+      std::memcpy(static_cast<std::byte*>(to) + row * row_bytes,
+                  static_cast<const std::byte*>(from) + place * row_bytes, row_bytes);
+    });
+  });
 }
 
 void scatter_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                   const std::int32_t* places, std::size_t row_bytes) {
   check(shape);
   runtime::fill_zero(stream, to, shape.all() * row_bytes);
-  on_device<scatter_rows_cpu, scatter_rows_cuda>(stream, cost_of_rows(shape, row_bytes), shape, to, from, places,
-                                                 row_bytes);
+  if (ran_on_gpu<scatter_rows_cuda>(stream, shape, to, from, places, row_bytes)) return;
+  stream.launch(cost_of_rows(shape, row_bytes), [=](runtime::ComputePool& pool) {
+    for_each_row(pool, shape, places, [&](std::size_t row, std::size_t place) {
+      std::memcpy(static_cast<std::byte*>(to) + place * row_bytes,
+                  static_cast<const std::byte*>(from) + row * row_bytes, row_bytes);
+    });
+  });
 }
 
 }  // namespace ranvier::models

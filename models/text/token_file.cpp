@@ -135,14 +135,12 @@ TokenFile::TokenFile(const DataFile& file) : path_(file.path), file_(path_), for
   tokens_ = static_cast<std::int64_t>(bytes.size() / bytes_of(type_));
   if (bytes.size() % bytes_of(type_) != 0)
     fail(ErrorCode::data,
-         "{}: {} bytes are not a multiple of 2 (uint16): the file is truncated, or it needs another "
-         "`token_format`",
+         "{}: {} bytes are not a multiple of 2 (uint16): the file is truncated, or it needs another `token_format`",
          path_.string(), bytes.size());
   if (format_ == TokenFormat::uint16 && is_of_wider_tokens(data_, bytes.size() / sizeof(std::uint32_t)))
     fail(ErrorCode::data,
-         "{}: tokens have 32 bits or more, not 16: their upper halves are almost 0; write uint16 if "
-         "all "
-         "are below 65536, otherwise Megatron's .bin and .idx",
+         "{}: tokens have 32 bits or more, not 16: their upper halves are almost 0; write uint16 if all are below "
+         "65536, otherwise Megatron's .bin and .idx",
          path_.string());
 }
 

@@ -280,9 +280,8 @@ std::shared_ptr<const TokenizerPipeline> read_sentencepiece_model(const fs::path
   Model model = parse(file);
   if (model.type != 2)
     fail(ErrorCode::data,
-         "{}: unsupported trainer_spec.model_type (only BPE, 2): {}; tokenize with "
-         "SentencePiece, "
-         "and use those tokens",
+         "{}: unsupported trainer_spec.model_type (only BPE, 2): {}; tokenize with SentencePiece, and use those "
+         "tokens",
          file.name(), model.type == 1 ? "UNIGRAM (1)" : fmt::format("{}", model.type));
   if (model.suffixes)
     fail(ErrorCode::data, "{}: unsupported trainer_spec.treat_whitespace_as_suffix is set", file.name());

@@ -51,8 +51,7 @@ Tokenizer read_tokenizer(const fs::path& path) {
       return read_tokenizer(path / (is_file(path / "tokenizer.model") ? "tokenizer.model" : "vocab.txt"));
     if (!has_bpe_vocabulary(path))
       fail(ErrorCode::io,
-           "{}: no tokenizer found; use a folder with tokenizer.json, encoder.json and vocab.bpe, "
-           "tokenizer.model, "
+           "{}: no tokenizer found; use a folder with tokenizer.json, encoder.json and vocab.bpe, tokenizer.model, "
            "vocab.txt, or one .tiktoken file",
            path.string());
     return Tokenizer(read_bpe_vocabulary(path));

@@ -103,8 +103,7 @@ void add_normalizer(const JsonNode& node, Normalizers& to) {
   } else {
     node.unknown_type(
         "supported are BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Prepend, Replace, Sequence, Strip and "
-        "StripAccents; "
-        "tokenize with the program of this tokenizer and use those tokens");
+        "StripAccents; tokenize with the program of this tokenizer and use those tokens");
   }
 }
 
@@ -144,9 +143,7 @@ void add_pre_tokenizer(const JsonNode& node, PreTokenizingSteps& to) {
   } else {
     node.unknown_type(
         "supported are BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Sequence, "
-        "Split, "
-        "Whitespace "
-        "and WhitespaceSplit; tokenize with the program of this tokenizer and use those tokens");
+        "Split, Whitespace and WhitespaceSplit; tokenize with the program of this tokenizer and use those tokens");
   }
 }
 
@@ -210,9 +207,8 @@ void add_decoder(const JsonNode& node, DecodingSteps& to) {
   } else {
     node.unknown_type(
         "supported are ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip and WordPiece; the "
-        "tokens cannot "
-        "be "
-        "decoded to text");
+        "tokens "
+        "cannot be decoded to text");
   }
 }
 

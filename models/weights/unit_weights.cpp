@@ -38,9 +38,7 @@ const StoredTensor& tensor_for(const Safetensors& file, const ParameterSpec& par
     fail(ErrorCode::data, "{}: tensor '{}' of shape {} is missing; use the file's model sizes",
          file.path().string(), parameter.name, shape_text(parameter.tensor_shape()));
   if (!fits(tensor->shape, parameter))
-    fail(ErrorCode::data,
-         "{}: tensor '{}' has shape {}, but the model needs {}; use the file's model "
-         "sizes",
+    fail(ErrorCode::data, "{}: tensor '{}' has shape {}, but the model needs {}; use the file's model sizes",
          file.path().string(), tensor->name, shape_text(tensor->shape), shape_text(parameter.tensor_shape()));
   file.check_dtype(*tensor);
   return *tensor;
@@ -140,8 +138,7 @@ void check_weights(const Safetensors& file, std::span<const UnitSpec> units, con
   }
   if (unknown == nullptr) return;
   fail(ErrorCode::data,
-       "{}: tensor '{}'{} not part of this model; use weights of this model, or add "
-       "`ignore_tensors` REGEX",
+       "{}: tensor '{}'{} not part of this model; use weights of this model, or add `ignore_tensors` REGEX",
        file.path().string(), unknown->name, others == 0 ? " is" : fmt::format(" and {} more are", others));
 }
 

@@ -9,10 +9,17 @@
 
 namespace ranvier::runtime {
 
+/// Returns whether the compiler knows a name for `value`: it prints others as "(Enum)8".
+template <auto value>
+[[nodiscard]] constexpr bool has_name() noexcept {
+  return std::string_view(__PRETTY_FUNCTION__).find("= (") == std::string_view::npos;
+}
+
 /// Name of `value`; "?" if it is none of the enum's. `names` has one per value from 0 to `last`, in their order.
 template <auto last, std::size_t count>
 [[nodiscard]] constexpr const char* enum_name(decltype(last) value, const char* const (&names)[count]) noexcept {
   static_assert(count == static_cast<std::size_t>(last) + 1);
+  static_assert(!has_name<static_cast<decltype(last)>(count)>(), "a value of the enum follows `last`");
   const auto index = static_cast<std::size_t>(value);
   return index < count ? names[index] : "?";
 }

@@ -181,9 +181,9 @@ class CpuStream final : public ProcessorStream {
     bool after_failure = false;  // also runs after a failure, so that no caller waits forever
   };
 
-  OrderedWorker<Item> worker_{name(), [this](Item& item) {
+  OrderedWorker<Item> worker_{name(), [this](Item& item) noexcept {
                                 if (!failure().is_set() || item.after_failure) run(item.work);
-                              }};
+                              }};  // last: its thread uses the others and the base, to the end of the queue
 };
 
 void CpuEvent::record(StreamView stream) {

@@ -1,13 +1,12 @@
-// Whether this build has CUDA and NCCL; properties and memory of GPUs. Dispatch reads
+// Whether this build has CUDA and NCCL; choice of a kernel's device; properties and memory of GPUs. Dispatch reads
 //
-//   if constexpr (with_cuda) {
-//     if (stream.device().kind() == DeviceKind::cuda) return x_cuda(stream, ...);
-//   }
+//   if (ran_on_gpu<x_cuda>(stream, ...)) return;
 //
 // and links without x_cuda if CUDA is not built, since a discarded statement uses nothing.
 #pragma once
 
 #include "runtime/device/device.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <cstddef>
 #include <string>
@@ -16,6 +15,18 @@ namespace ranvier::runtime {
 
 inline constexpr bool with_cuda = RANVIER_WITH_CUDA;
 inline constexpr bool with_nccl = RANVIER_WITH_NCCL;
+
+/// Whether x_cuda computes, instead of x_cpu. Always false unless with_cuda is true.
+[[nodiscard]] inline bool on_gpu(StreamView stream) { return stream.device().kind() == DeviceKind::cuda; }
+
+/// Queues the kernel `cuda` if the stream is a GPU's; false: the caller launches the CPU's kernel.
+template <auto cuda, typename... Arguments>
+[[nodiscard]] bool ran_on_gpu(StreamView stream, const Arguments&... arguments) {
+  if constexpr (with_cuda) {
+    if (on_gpu(stream)) return cuda(stream, arguments...), true;
+  }
+  return false;
+}
 
 /// Properties of a GPU, read from its driver before a device is made. Declared in every build and defined if with_cuda
 /// is true (cuda_build.hpp). Callable from any thread.

@@ -1,5 +1,5 @@
 // Memory that processes may still take before the system kills one: the limit of the machine, or of a control group
-// (container, scheduler job) if that is lower. Callable from any thread.
+// (container, scheduler job) if that is lower. Also the peak of this process. Callable from any thread.
 #pragma once
 
 #include <cstddef>

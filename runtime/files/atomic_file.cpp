@@ -52,13 +52,13 @@ fs::path target_of(const fs::path& path) {
   return error ? path : target;
 }
 
-/// The writer of a partial file holds its lock, so a file that can be locked is a leftover.
-void write_file(const std::filesystem::path& path, std::string_view content) {
+void write_file(const fs::path& path, std::string_view content) {
   AtomicFile file(path);
   file.append(content.data(), content.size());
   file.commit();
 }
 
+/// The writer of a partial file holds its lock, so a file that can be locked is a leftover.
 void remove_leftovers(const fs::path& given) {
   const fs::path path = target_of(given);
   const std::string name = path.filename().string();

@@ -1,5 +1,5 @@
 // Number of processor cores that a process may use: its affinity mask (mpirun, Slurm, taskset), limited by the CPU
-// quota of its cgroups (containers). Callable from any thread.
+// quota of its control groups (containers). Callable from any thread.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ namespace ranvier::runtime {
 /// that may use it, and `quota` by all processes.
 [[nodiscard]] int core_share(std::span<const cpu_set_t> masks, std::size_t process, int quota);
 
-/// Control group (cgroup) of this process.
+/// A control group (cgroup) that limits this process.
 struct ControlGroup {
   std::filesystem::path folder;  ///< folder with its files
   std::string name;              ///< "/system.slice/job"

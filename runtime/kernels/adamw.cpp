@@ -112,9 +112,7 @@ void adamw(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs, 
   if (last_end == 0 || runs.elements == 0) return;
 
   const cpu::AdamWConstants constants(options);
-  if constexpr (with_cuda) {
-    if (stream.device().kind() == DeviceKind::cuda) return adamw_cuda(stream, arrays, runs, segments, constants);
-  }
+  if (ran_on_gpu<adamw_cuda>(stream, arrays, runs, segments, constants)) return;
   std::vector<Stretch> stretches = stretches_of(runs, segments);
   std::size_t elements = 0;
   for (const Stretch& stretch : stretches) elements += stretch.elements;

@@ -26,8 +26,6 @@ void check_float(DType dtype, const char* kernel) {
          to_string(dtype));
 }
 
-bool on_cuda(StreamView stream) { return stream.device().kind() == DeviceKind::cuda; }
-
 /// Cost of a copy of `bytes`: in memory, or over the link between device and host.
 WorkCost copy_cost(StreamView stream, const void* to, const void* from, std::size_t bytes) {
   const Device& device = stream.device();
@@ -112,9 +110,7 @@ float block_sum_of_squares(const T* from, std::size_t n) {
 
 void copy(StreamView stream, void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  if constexpr (with_cuda) {
-    if (on_cuda(stream)) return copy_cuda(stream, to, from, bytes);
-  }
+  if (ran_on_gpu<copy_cuda>(stream, to, from, bytes)) return;
   stream.launch(copy_cost(stream, to, from, bytes), [=](ComputePool& pool) {
     in_parts(pool, bytes, 1, [&](std::size_t begin, std::size_t end) {
       std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin, end - begin);
@@ -142,7 +138,7 @@ void copy(StreamView stream, void* to, const StridedLayout& to_runs, const void*
                 static_cast<const std::byte*>(from) + from_runs.first * width, n * width);
   }
   if constexpr (with_cuda) {
-    if (on_cuda(stream)) {
+    if (on_gpu(stream)) {
       // Three parts: the rest of the first run, the complete runs, the start of the last run.
       const StridedLayout& runs = to_runs.contiguous() ? from_runs : to_runs;
       const auto stride = [&](const StridedLayout& of) { return (of.contiguous() ? runs.run : of.stride) * width; };
@@ -169,9 +165,7 @@ void copy(StreamView stream, void* to, const StridedLayout& to_runs, const void*
 
 void fill_zero(StreamView stream, void* to, std::size_t bytes) {
   if (bytes == 0) return;
-  if constexpr (with_cuda) {
-    if (on_cuda(stream)) return fill_zero_cuda(stream, to, bytes);
-  }
+  if (ran_on_gpu<fill_zero_cuda>(stream, to, bytes)) return;
   stream.launch(elementwise_cost(bytes), [=](ComputePool& pool) {
     in_parts(pool, bytes, 1, [&](std::size_t begin, std::size_t end) {
       std::memset(static_cast<std::byte*>(to) + begin, 0, end - begin);
@@ -184,9 +178,7 @@ void cast(StreamView stream, void* to, DType to_dtype, const void* from, DType f
   check_float(to_dtype, "cast");
   check_float(from_dtype, "cast");
   if (n == 0) return;
-  if constexpr (with_cuda) {
-    if (on_cuda(stream)) return cast_cuda(stream, to, to_dtype, from, from_dtype, n, to_runs, from_runs);
-  }
+  if (ran_on_gpu<cast_cuda>(stream, to, to_dtype, from, from_dtype, n, to_runs, from_runs)) return;
   const std::size_t bytes = n * (size_of(to_dtype) + size_of(from_dtype));
   stream.launch(elementwise_cost(bytes, from_dtype), [=](ComputePool& pool) {
     with_float_type(to_dtype, [&]<typename To>(To) {
@@ -205,9 +197,7 @@ void cast(StreamView stream, void* to, DType to_dtype, const void* from, DType f
 void scale(StreamView stream, void* to, DType dtype, float factor, std::size_t n) {
   check_float(dtype, "scale");
   if (n == 0) return;
-  if constexpr (with_cuda) {
-    if (on_cuda(stream)) return scale_cuda(stream, to, dtype, factor, n);
-  }
+  if (ran_on_gpu<scale_cuda>(stream, to, dtype, factor, n)) return;
   stream.launch(elementwise_cost(2 * n * size_of(dtype), dtype), [=](ComputePool& pool) {
     with_float_type(dtype, [&]<typename T>(T) {
       in_parts(pool, n, sizeof(T),
@@ -220,9 +210,7 @@ void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t
          const StridedLayout& from_runs) {
   if (dtype != DType::f64) check_float(dtype, "add");
   if (n == 0) return;
-  if constexpr (with_cuda) {
-    if (on_cuda(stream)) return add_cuda(stream, to, from, dtype, n, to_runs, from_runs);
-  }
+  if (ran_on_gpu<add_cuda>(stream, to, from, dtype, n, to_runs, from_runs)) return;
   stream.launch(elementwise_cost(3 * n * size_of(dtype), dtype), [=](ComputePool& pool) {
     const auto add_as = [&]<typename T>(T) {
       in_parts(pool, n, sizeof(T), [&](std::size_t begin, std::size_t end) {
@@ -251,9 +239,7 @@ void sums_of_squares(StreamView stream, float* sums, std::size_t sums_stride, co
   const std::size_t of_run = ceil_divide(runs.run, block_elements);  // number of blocks
   expect(runs.run > 0 && runs.first == 0 && (n <= runs.run || sums_stride >= of_run),
          "sums of squares of runs of {} elements lie {} apart", runs.run, sums_stride);
-  if constexpr (with_cuda) {
-    if (on_cuda(stream)) return sums_of_squares_cuda(stream, sums, sums_stride, from, runs, dtype, n);
-  }
+  if (ran_on_gpu<sums_of_squares_cuda>(stream, sums, sums_stride, from, runs, dtype, n)) return;
   const std::size_t blocks = n / runs.run * of_run + ceil_divide(n % runs.run, block_elements);
   const std::size_t bytes = n * size_of(dtype) + blocks * sizeof(float);
   stream.launch(elementwise_cost(bytes, dtype), [=](ComputePool& pool) {
@@ -271,9 +257,7 @@ void sums_of_squares(StreamView stream, float* sums, std::size_t sums_stride, co
 }
 
 void sum(StreamView stream, double* total, const float* from, std::size_t n) {
-  if constexpr (with_cuda) {
-    if (on_cuda(stream)) return sum_cuda(stream, total, from, n);
-  }
+  if (ran_on_gpu<sum_cuda>(stream, total, from, n)) return;
   stream.launch(elementwise_cost(n * sizeof(float) + sizeof(double)), [=](ComputePool&) {
     double sum = 0;
     for (std::size_t i = 0; i < n; ++i) sum += from[i];

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/device/stream.hpp"
 #include "runtime/liveness/pending_work.hpp"
 
@@ -30,8 +31,9 @@ class PollSource {
   [[nodiscard]] virtual bool active() const noexcept = 0;
 };
 
-/// Handler that calls `done` at its call number `times`.
+/// Handler that calls `done` at its call number `times`, which is at least 1.
 [[nodiscard]] inline Handler last_of(std::size_t times, Handler done) {
+  expect(times > 0, "a handler is the last one of no calls");
   if (times == 1) return done;
   return [left = std::make_shared<std::size_t>(times), done = std::move(done)] {
     if (--*left == 0) done();

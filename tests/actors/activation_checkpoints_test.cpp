@@ -1,11 +1,7 @@
 // The location of activation checkpoints must not change a bit, regardless of the order of passes.
 #include "actors/pipeline/activation_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -1,11 +1,7 @@
 #include "actors/states/algorithm_choice.hpp"
 
 #include "runtime/base/error.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::actors;

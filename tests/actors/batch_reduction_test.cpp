@@ -3,16 +3,7 @@
 #include "actors/gradients/batch_reduction.hpp"
 
 #include "tests/actors/actors_alone.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <memory>
-#include <numeric>
-#include <random>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::UnitState;

@@ -2,11 +2,7 @@
 
 #include "collectives/plans/shard.hpp"
 #include "runtime/base/error.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::BucketPartition;

@@ -1,8 +1,7 @@
 #include "actors/schedule/buffer_schedule.hpp"
 
 #include "runtime/base/error.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::BufferSchedule;

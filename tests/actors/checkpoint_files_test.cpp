@@ -7,17 +7,9 @@
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/far_device.hpp"
 #include "tests/doubles/transports.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <chrono>
-#include <fstream>
-#include <memory>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 using namespace ranvier;
 using actors::TierKind;

@@ -1,12 +1,6 @@
 #include "actors/schedule/chunk_schedule.hpp"
 
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <random>
-#include <set>
-#include <utility>
+#include "tests/test.hpp"
 
 using namespace ranvier::actors;
 using Bucket = ChunkSchedule::Bucket;

@@ -2,10 +2,7 @@
 // interleaved 1F1B and ZB-H1.
 #include "actors/predict/predicted_job.hpp"
 #include "tests/doubles/stated_layer.hpp"
-
-#include <doctest/doctest.h>
-
-#include <memory>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::Policy;

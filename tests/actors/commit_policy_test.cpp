@@ -6,15 +6,7 @@
 #include "models/core/initialize.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/actors/simulated_job.hpp"
-
-#include <doctest/doctest.h>
-
-#include <chrono>
-#include <cmath>
-#include <cstring>
-#include <memory>
-#include <span>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::TierKind;

@@ -1,13 +1,7 @@
 // Agreements of all ranks, and the waits that a rank reports meanwhile.
 #include "actors/base/consensus.hpp"
 #include "runtime/simulation/simulation.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <memory>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 

@@ -1,15 +1,8 @@
 #include "actors/base/exact_sum.hpp"
 
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
-#include <algorithm>
-#include <array>
 #include <bit>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <random>
-#include <vector>
 
 using ranvier::actors::ExactSum;
 

@@ -3,15 +3,7 @@
 #include "actors/optimizer/gradient_gather.hpp"
 
 #include "tests/actors/actors_alone.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <memory>
-#include <numeric>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::TierKind;

@@ -6,17 +6,7 @@
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/delayed_device.hpp"
-#include "tests/seeds.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <cstring>
-#include <functional>
-#include <memory>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::GradientRecords;

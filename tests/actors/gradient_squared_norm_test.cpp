@@ -5,15 +5,7 @@
 #include "models/families/gpt.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/actors/simulated_job.hpp"
-#include "tests/effort.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using collectives::Scope;

@@ -4,19 +4,9 @@
 
 #include "runtime/base/error.hpp"
 #include "tests/actors/actors_alone.hpp"
-#include "tests/seeds.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <array>
 #include <deque>
-#include <memory>
-#include <numeric>
-#include <random>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 using namespace ranvier;
 using actors::TierKind;

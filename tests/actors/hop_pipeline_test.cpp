@@ -3,16 +3,7 @@
 #include "actors/states/model_share.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/simulation/simulation.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <memory>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::actors;

@@ -1,6 +1,6 @@
 #include "actors/rank/learning_rate.hpp"
 
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 using namespace ranvier::actors;
 using Decay = LearningRateOptions::Decay;

@@ -5,13 +5,7 @@
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/doubles/far_device.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstring>
-#include <memory>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::runtime;

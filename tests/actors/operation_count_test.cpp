@@ -7,10 +7,7 @@
 #include "models/families/gpt.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/actors/simulated_job.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::OperationCount;

@@ -3,16 +3,9 @@
 #include "actors/states/parameter_records.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/actors/same_bits.hpp"
-#include "tests/seeds.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstring>
 #include <deque>
-#include <memory>
-#include <random>
 
 using namespace ranvier;
 using namespace ranvier::tests;

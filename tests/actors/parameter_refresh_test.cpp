@@ -2,16 +2,7 @@
 #include "actors/optimizer/parameter_refresh.hpp"
 
 #include "tests/actors/actors_alone.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <memory>
-#include <numeric>
-#include <random>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::TierKind;

@@ -7,19 +7,9 @@
 #include "runtime/simulation/simulation.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/delayed_device.hpp"
-#include "tests/seeds.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
 #include <deque>
-#include <functional>
-#include <memory>
-#include <numeric>
-#include <random>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using actors::Policy;

@@ -2,16 +2,7 @@
 #include "actors/states/piece_pulls.hpp"
 
 #include "tests/actors/actors_alone.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <memory>
-#include <numeric>
-#include <random>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::PiecePulls;

@@ -1,13 +1,8 @@
 #include "actors/schedule/policy.hpp"
 
 #include "runtime/base/error.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstddef>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

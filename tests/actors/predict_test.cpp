@@ -5,22 +5,10 @@
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/transports.hpp"
 #include "tests/doubles/virtual_time.hpp"
-#include "tests/effort.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <fstream>
 #include <iterator>
-#include <map>
-#include <numeric>
-#include <memory>
-#include <set>
-#include <string>
-#include <tuple>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::actors;

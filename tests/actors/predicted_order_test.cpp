@@ -4,17 +4,9 @@
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/timed_device.hpp"
 #include "tests/doubles/transports.hpp"
-#include "tests/effort.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <cstdint>
 #include <deque>
-#include <map>
-#include <memory>
-#include <string>
-#include <tuple>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::actors;

@@ -1,18 +1,10 @@
 #include "actors/watch/reporter.hpp"
 
 #include "tests/environment.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
-#include <doctest/doctest.h>
-
-#include <functional>
-#include <optional>
-#include <sstream>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,6 +1,5 @@
 #include "tests/actors/same_bits.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 namespace ranvier::tests {
 

@@ -1,10 +1,7 @@
 #include "actors/states/sharded_unit.hpp"
 
 #include "models/families/gpt.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::actors;

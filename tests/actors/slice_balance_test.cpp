@@ -1,14 +1,7 @@
 #include "actors/schedule/slice_balance.hpp"
 
 #include "runtime/base/error.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <functional>
-#include <limits>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::balance_slices;

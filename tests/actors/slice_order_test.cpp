@@ -1,14 +1,6 @@
 #include "actors/schedule/slice_balance.hpp"
 #include "actors/schedule/slice_order.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <numeric>
-#include <set>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier::actors;
 

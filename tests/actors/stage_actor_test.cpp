@@ -5,21 +5,10 @@
 #include "runtime/simulation/simulation.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/delayed_device.hpp"
-#include "tests/seeds.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <doctest/doctest.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
-#include <array>
-#include <functional>
-#include <memory>
-#include <numeric>
-#include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -6,16 +6,7 @@
 #include "actors/rank/rank_plan.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/virtual_time.hpp"
-#include "tests/effort.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <functional>
-#include <limits>
-#include <optional>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::actors;

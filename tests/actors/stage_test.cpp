@@ -2,8 +2,7 @@
 #include "actors/rank/rank_plan.hpp"
 #include "models/families/gpt.hpp"
 #include "tests/actors/simulated_job.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 

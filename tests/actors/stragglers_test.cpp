@@ -4,13 +4,7 @@
 #include "actors/predict/predicted_job.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/virtual_time.hpp"
-#include "tests/effort.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::actors;

@@ -2,12 +2,7 @@
 #include "actors/gradients/tied_units.hpp"
 
 #include "tests/actors/actors_alone.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <memory>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::UnitState;

@@ -6,17 +6,7 @@
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/actors/simulated_job.hpp"
-#include "tests/seeds.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <functional>
-#include <memory>
-#include <random>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::StateArray;

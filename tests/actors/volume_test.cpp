@@ -2,11 +2,7 @@
 #include "actors/predict/volume.hpp"
 
 #include "models/families/gpt.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <string>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::actors;

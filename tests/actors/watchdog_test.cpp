@@ -5,18 +5,8 @@
 #include "tests/doubles/delayed_device.hpp"
 #include "tests/doubles/forwarding.hpp"
 #include "tests/doubles/simulated_tier.hpp"
-#include "tests/effort.hpp"
-#include "tests/seeds.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <memory>
-#include <optional>
-#include <random>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

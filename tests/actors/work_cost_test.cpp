@@ -8,13 +8,7 @@
 #include "models/text/masked_source.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/recording_device.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <cstddef>
-#include <memory>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::TierKind;

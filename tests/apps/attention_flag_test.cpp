@@ -1,11 +1,7 @@
 #include "apps/kernels/kernel_choice.hpp"
 
 #include "tests/apps/printed_errors.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string_view>
-#include <utility>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

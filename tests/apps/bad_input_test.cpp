@@ -1,13 +1,8 @@
 // User errors: one message from one rank that names the cause and the remedy, within seconds and before training, and a
 // matching exit status.
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstring>
-#include <filesystem>
-#include <limits>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -1,8 +1,7 @@
 // Bad steps, and corrupted states, in complete jobs.
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -1,13 +1,9 @@
 // Uneven runs: messages about a slow split of layers, and about a slow rank.
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -3,11 +3,8 @@
 
 #include "runtime/base/error.hpp"
 #include "tests/mpi_session.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
 
 using namespace ranvier;
 using namespace ranvier::tests;

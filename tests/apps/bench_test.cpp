@@ -2,12 +2,8 @@
 #include "collectives/plans/link_file.hpp"
 #include "runtime/machine/machine_profile.hpp"
 #include "tests/apps/job.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
-#include <vector>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

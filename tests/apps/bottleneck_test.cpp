@@ -1,15 +1,10 @@
 // The text of a run's final summary: its bottleneck and its loss curve.
-#include "apps/train/bottleneck.hpp"
+#include "apps/train/report.hpp"
 
-#include "apps/view/text_plot.hpp"
+#include "apps/view/series.hpp"
 #include "models/families/gpt.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <limits>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;

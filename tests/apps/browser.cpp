@@ -1,22 +1,16 @@
 #include "tests/apps/browser.hpp"
+#include "tests/test.hpp"
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <doctest/doctest.h>
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <chrono>
 #include <csignal>
-#include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <thread>
-#include <utility>
 
 namespace ranvier::tests {
 namespace {

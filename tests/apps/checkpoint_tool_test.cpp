@@ -7,17 +7,7 @@
 #include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_training.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <initializer_list>
-#include <limits>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -2,11 +2,8 @@
 #include "models/weights/safetensors.hpp"
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

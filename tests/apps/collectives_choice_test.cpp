@@ -2,13 +2,8 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
-#include "tests/errors.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;

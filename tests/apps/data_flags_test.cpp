@@ -1,11 +1,8 @@
 #include "tests/apps/train_flags.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <doctest/doctest.h>
 #include <fmt/format.h>
-
-#include <string>
 
 using namespace ranvier;
 using namespace ranvier::apps;

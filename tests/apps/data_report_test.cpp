@@ -1,10 +1,6 @@
 #include "apps/files/train_job.hpp"
 
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -2,12 +2,8 @@
 // errors, and their messages.
 #include "tests/apps/small_run.hpp"
 #include "tests/models/small_tokenizer.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <filesystem>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

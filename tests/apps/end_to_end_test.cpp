@@ -3,12 +3,8 @@
 #include "tests/apps/small_run.hpp"
 #include "tests/models/small_choices.hpp"
 #include "tests/models/small_tokenizer.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <filesystem>
-#include <fstream>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -3,16 +3,12 @@
 
 #include "tests/apps/event_reader.hpp"
 #include "tests/apps/read_with_others.hpp"
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <bit>
-#include <map>
-#include <string>
 
 using namespace ranvier;
 using namespace ranvier::apps;

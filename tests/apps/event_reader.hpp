@@ -2,15 +2,9 @@
 #pragma once
 
 #include "apps/view/event_file.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <bit>
-#include <cstdint>
-#include <map>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace ranvier::tests {
 

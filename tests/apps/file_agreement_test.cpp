@@ -3,13 +3,8 @@
 
 #include "apps/program/agreement.hpp"
 #include "tests/mpi_session.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -1,20 +1,15 @@
 // Disks that fill up, break or corrupt data, under complete jobs. Each ends the job with one message that says where,
 // and no wrong data are ever saved. Real faults; tests that need a separate disk run if one can be mounted.
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
 
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 using namespace ranvier::tests;

@@ -2,11 +2,8 @@
 
 #include "apps/memory/job_plan.hpp"
 #include "models/families/gpt.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
 
 using namespace ranvier;
 using namespace ranvier::tests;

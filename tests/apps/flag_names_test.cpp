@@ -1,6 +1,6 @@
 #include "apps/program/flag_names.hpp"
 
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 using ranvier::apps::with_flags;
 

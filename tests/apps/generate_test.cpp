@@ -7,14 +7,8 @@
 #include "tests/apps/small_run.hpp"
 #include "tests/models/safetensors_writer.hpp"
 #include "tests/models/small_tokenizer.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <optional>
-#include <span>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -1,10 +1,8 @@
 #include "tests/apps/generated.hpp"
 
 #include "tests/apps/job.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <array>
 #include <cstdio>
 
 namespace ranvier::tests {

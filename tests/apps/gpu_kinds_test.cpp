@@ -3,11 +3,7 @@
 #include "apps/program/device_flag.hpp"
 
 #include "tests/apps/plan_profiles.hpp"
-
-#include <doctest/doctest.h>
-
-#include <tuple>
-#include <utility>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using apps::data_sheet_rates;

@@ -1,15 +1,12 @@
 // Runs in which something hangs: which rank is named, and what is left alone.
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
 
 #include <sys/stat.h>
 
 #include <csignal>
-#include <string>
 #include <thread>
-#include <vector>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

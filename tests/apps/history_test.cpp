@@ -3,22 +3,16 @@
 
 #include "apps/view/live_run.hpp"
 #include "tests/apps/read_with_others.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
-#include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
-#include <limits>
-#include <sstream>
-#include <string>
-#include <vector>
 
 using namespace ranvier::apps;
 using namespace ranvier::tests;

@@ -1,9 +1,8 @@
 #include "apps/memory/host_memory.hpp"
 
 #include "tests/apps/printed_errors.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -1,19 +1,13 @@
 // A plain HTTP client, which can also misbehave. One thread.
 #pragma once
 
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
-
-#include <array>
-#include <cstdint>
-#include <cstdlib>
-#include <string>
-#include <utility>
 
 namespace ranvier::tests {
 

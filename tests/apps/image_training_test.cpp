@@ -1,16 +1,7 @@
 // Complete runs of image models: data, validation, weights, resuming from a checkpoint, and refused flags.
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <utility>
-#include <vector>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

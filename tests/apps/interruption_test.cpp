@@ -1,12 +1,9 @@
 // Runs that end early: by a signal, a failing rank, a rank that stops replying.
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <csignal>
-#include <filesystem>
 #include <thread>
 
 using namespace ranvier::tests;

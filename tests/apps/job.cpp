@@ -1,12 +1,8 @@
 #include "tests/apps/job.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <csignal>
-#include <fstream>
 #include <iterator>
-#include <sstream>
 #include <stdexcept>
 #include <system_error>
 #include <thread>

@@ -2,12 +2,8 @@
 
 #include "actors/states/sharded_unit.hpp"
 #include "models/families/model.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <optional>
-#include <utility>
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -6,21 +6,14 @@
 #include "tests/apps/browser.hpp"
 #include "tests/apps/http_client.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
-#include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-#include <string>
 #include <thread>
-#include <tuple>
-#include <vector>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -1,24 +1,17 @@
 #include "apps/program/manual.hpp"
 
 #include "apps/bench/bench_options.hpp"
-#include "apps/checkpoint/checkpoint_options.hpp"
+#include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/generate/generate_options.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/plan/plan_options.hpp"
 #include "apps/report/report_options.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
 #include <cstdio>
-#include <sstream>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;

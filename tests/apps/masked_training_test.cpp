@@ -1,11 +1,7 @@
 // Complete runs of masked language models: their training data, their output, and refused flags.
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <chrono>
-#include <filesystem>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -1,16 +1,10 @@
-#include "apps/plan/memory_advice.hpp"
+#include "apps/plan/start_plan.hpp"
 
 #include "apps/files/train_job.hpp"
 #include "apps/memory/job_plan.hpp"
 #include "tests/apps/small_plan.hpp"
 #include "tests/apps/train_flags.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <sstream>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using tests::has;
@@ -94,4 +88,14 @@ TEST_CASE("advice changes given sharding, but not flags that are more specific t
   REQUIRE(has(text, "make the job fit"));
   CHECK(has(text, "--shard "));
   CHECK_FALSE(has(text, "--offload "));
+}
+
+TEST_CASE("advice to store no states in files also removes --nvme, which would be refused") {
+  const apps::TrainOptions options = job_with({"--offload", "infinity-nvme", "--nvme", "states"});
+  const std::string text = apps::memory_advice(
+      options, four_ranks, {.device_bytes = std::size_t{1} << 40, .disk_bytes = 1, .device_is_host = true},
+      apps::make_job);
+  CAPTURE(text);
+  CHECK(has(text, "make the job fit"));
+  CHECK(has(text, "--offload none and no --nvme"));
 }

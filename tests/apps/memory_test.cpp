@@ -1,10 +1,6 @@
 // Resident memory of complete runs compared with the plan, from a run's final table.
 #include "tests/apps/small_run.hpp"
-
-#include <doctest/doctest.h>
-
-#include <filesystem>
-#include <sstream>
+#include "tests/test.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -1,14 +1,10 @@
 #include "apps/files/metrics_file.hpp"
 
 #include "tests/apps/printed_errors.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <doctest/doctest.h>
-
 #include <sys/stat.h>
-
-#include <string>
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -3,14 +3,8 @@
 #include "apps/options/train_options.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/apps/printed_errors.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <string>
-#include <string_view>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -2,14 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -2,19 +2,13 @@
 
 #include "apps/files/disk_retry.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
 #include <fmt/core.h>
 
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <chrono>
-#include <filesystem>
-#include <functional>
-#include <string>
-#include <string_view>
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -3,17 +3,11 @@
 
 #include "apps/view/serve_address.hpp"
 #include "tests/apps/http_client.hpp"
-#include "tests/errors.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <doctest/doctest.h>
-
 #include <atomic>
-#include <chrono>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

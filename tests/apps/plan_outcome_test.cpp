@@ -6,20 +6,11 @@
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_plan.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <fstream>
-#include <set>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

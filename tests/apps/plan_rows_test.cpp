@@ -2,14 +2,9 @@
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/rows.hpp"
 #include "tests/apps/small_plan.hpp"
+#include "tests/test.hpp"
 
 #include <boost/json/parse.hpp>
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <limits>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using apps::Candidate;

@@ -9,21 +9,13 @@
 #include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_plan.hpp"
 #include "tests/apps/train_flags.hpp"
-#include "tests/effort.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
-#include <doctest/doctest.h>
 
 #include <fmt/format.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <random>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -2,12 +2,8 @@
 #include "apps/plan/plan_run.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/printed_errors.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
+#include "tests/apps/small_plan.hpp"
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;
@@ -28,45 +24,14 @@ struct Run {
   std::string text;
 
   explicit Run(const std::vector<std::string>& more, const std::string& world = "16") {
-    std::vector<std::string> words{"ranvier-plan",
-                                   "--layers",
-                                   "16",
-                                   "--hidden",
-                                   "64",
-                                   "--heads",
-                                   "2",
-                                   "--sequence-length",
-                                   "32",
-                                   "--node-size",
-                                   "2",
-                                   "--batch-size",
-                                   "1024",
-                                   "--profile",
-                                   "test-gpu",
-                                   "--jobs",
-                                   "1",
-                                   "--simulations",
-                                   "1",
-                                   "--shard",
-                                   "zero1",
-                                   "--offload",
-                                   "none",
-                                   "--recompute",
-                                   "off",
-                                   "--microbatch-size",
-                                   "1",
-                                   "--policy",
-                                   "1f1b",
-                                   "--all-gather",
-                                   "auto",
-                                   "--reduce-scatter",
-                                   "auto",
-                                   "--all-reduce",
-                                   "auto"};
+    std::vector<std::string> words{"--layers",          "16",       "--hidden",     "64",   "--heads",       "2",
+                                   "--sequence-length", "32",       "--node-size",  "2",    "--batch-size",  "1024",
+                                   "--profile",         "test-gpu", "--jobs",       "1",    "--simulations", "1",
+                                   "--shard",           "zero1",    "--offload",    "none", "--recompute",   "off",
+                                   "--microbatch-size", "1",        "--policy",     "1f1b", "--all-gather",  "auto",
+                                   "--reduce-scatter",  "auto",     "--all-reduce", "auto"};
     if (!world.empty()) words.insert(words.end(), {"--world", world});
     words.insert(words.end(), more.begin(), more.end());
-    std::vector<const char*> arguments;
-    for (const std::string& word : words) arguments.push_back(word.c_str());
     const PlanTools tools{
         .predict =
             [this](const models::Architecture&, const models::SampleSource&, const actors::TrainerOptions& options,
@@ -82,8 +47,7 @@ struct Run {
         },
         .read_profile = [](const std::string&) { return plan_profile(true); },
         .print = [this](const std::string& line, bool) { said.push_back(line); }};
-    text =
-        apps::run_plan(apps::parse_plan_options(static_cast<int>(arguments.size()), arguments.data()), tools).text;
+    text = apps::run_plan(parse(words), tools).text;
   }
 
   [[nodiscard]] bool has(const std::string& words) const { return text.find(words) != std::string::npos; }

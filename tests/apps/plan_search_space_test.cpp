@@ -2,12 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "tests/apps/printed_errors.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <set>
-#include <string>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

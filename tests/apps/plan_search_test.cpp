@@ -3,16 +3,9 @@
 #include "apps/plan/search.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/apps/plan_profiles.hpp"
-#include "tests/effort.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <atomic>
-#include <cmath>
-#include <optional>
-#include <random>
-#include <vector>
 
 using namespace ranvier;
 using apps::Bound;

@@ -12,20 +12,9 @@
 #include "tests/doubles/far_device.hpp"
 #include "tests/doubles/forwarding.hpp"
 #include "tests/doubles/transports.hpp"
-#include "tests/effort.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
 #include <deque>
-#include <filesystem>
-#include <functional>
-#include <memory>
-#include <random>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using runtime::MemorySpace;

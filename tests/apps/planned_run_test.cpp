@@ -1,14 +1,8 @@
 // Runs that choose their own flags (--plan auto), as jobs under mpirun.
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <sstream>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -4,14 +4,10 @@
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/doubles/virtual_time.hpp"
 #include "tests/apps/printed_errors.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
-#include <doctest/doctest.h>
-
-#include <array>
-#include <chrono>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -3,13 +3,10 @@
 #include "runtime/machine/machine_profile.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
-#include <doctest/doctest.h>
-
-#include <filesystem>
-#include <string>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -2,13 +2,8 @@
 #pragma once
 
 #include "apps/program/flag_names.hpp"
-#include "tests/errors.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <initializer_list>
-#include <string_view>
 
 namespace ranvier::tests {
 

@@ -3,12 +3,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
-#include "tests/errors.hpp"
-
-#include <doctest/doctest.h>
-
-#include <set>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

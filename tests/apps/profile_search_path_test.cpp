@@ -1,12 +1,7 @@
 #include "apps/program/profile_search_path.hpp"
 
 #include "tests/environment.hpp"
-#include "tests/errors.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <filesystem>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -2,13 +2,7 @@
 #include "apps/train/rank_watch.hpp"
 
 #include "runtime/simulation/simulation.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace std::chrono_literals;

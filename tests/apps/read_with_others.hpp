@@ -1,16 +1,11 @@
 // Reads a file with another program's reader, if Python has it. One thread.
 #pragma once
 
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 #include <sys/wait.h>
 
-#include <array>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <optional>
-#include <string>
 
 namespace ranvier::tests {
 

@@ -5,15 +5,10 @@
 #include "apps/view/page.hpp"
 #include "runtime/trace/trace.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -1,21 +1,10 @@
 // Training in several runs: stopped, killed, refused and resumed, under mpirun.
 #include "tests/apps/small_run.hpp"
-#include "tests/effort.hpp"
-#include "tests/seeds.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <random>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include <sys/wait.h>
 

@@ -2,11 +2,7 @@
 #pragma once
 
 #include "models/weights/safetensors.hpp"
-
-#include <doctest/doctest.h>
-
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::tests {
 

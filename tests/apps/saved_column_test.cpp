@@ -1,12 +1,10 @@
 #include "apps/memory/saved_column.hpp"
 
 #include "runtime/files/json_text.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
 #include <boost/json/serialize.hpp>
-#include <doctest/doctest.h>
-
-#include <string>
 
 using namespace ranvier;
 using namespace ranvier::tests;

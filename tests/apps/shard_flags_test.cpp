@@ -2,10 +2,7 @@
 #include "actors/rank/rank_plan.hpp"
 #include "apps/options/option_effects.hpp"
 #include "tests/apps/train_flags.hpp"
-
-#include <doctest/doctest.h>
-
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;
@@ -17,7 +14,7 @@ TEST_CASE("states are replicated on every row unless --shard sets a sharding, by
   CHECK(parse_train({"--data", "a", "--shard", "igg"}).trainer.sharding == collectives::parse_sharding("paro-igg"));
   CHECK(parse_train({"--data", "a", "--shard", "zero++"}).trainer.sharding.secondary_parameters);
   CHECK(resolved_map(parse_train({"--data", "a", "--shard", "INI"})).at("shard") == "INI");
-  refused_train({"--shard", "zero4"}, {"--shard is invalid: zero4; use ddp, zero1", "zero++"});
+  refused_train({"--shard", "zero4"}, {"--shard is invalid: zero4; use ddp, zero1", "zero++", "such as IGG"});
   refused_train({"--shard", "IXG"}, "three letters of N (not sharded), I (in a group)");
 }
 

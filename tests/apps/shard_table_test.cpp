@@ -4,15 +4,8 @@
 #include "actors/states/sharded_unit.hpp"
 #include "models/families/model.hpp"
 #include "runtime/device/arena.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <sstream>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -1,10 +1,6 @@
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <stdexcept>
 
 namespace ranvier::tests {

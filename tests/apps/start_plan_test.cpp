@@ -3,15 +3,8 @@
 #include "runtime/base/error.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/effort.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -4,16 +4,13 @@
 #include "apps/train/step_clock.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/simulation/simulation.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <doctest/doctest.h>
-
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <future>
 #include <mutex>
-#include <string>
 #include <thread>
 
 using namespace ranvier;

@@ -2,16 +2,10 @@
 #include "tests/apps/event_reader.hpp"
 #include "tests/apps/read_with_others.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <sstream>
-#include <string>
-#include <vector>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -3,13 +3,10 @@
 #include "models/text/token_sequence.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -21,6 +21,9 @@ namespace ranvier::tests {
 /// Checks that such flags, with data, are a usage error with all these words.
 inline void refused_train(std::vector<const char*> arguments, std::initializer_list<std::string_view> words) {
   arguments.insert(arguments.end(), {"--data", "text.txt"});
+  std::string flags;
+  for (const char* argument : arguments) flags += std::string(argument) + " ";
+  CAPTURE(flags);
   check_usage_error(words, [&] { static_cast<void>(parse_train(arguments)); });
 }
 inline void refused_train(std::vector<const char*> arguments, std::string_view words) {

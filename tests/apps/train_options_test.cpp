@@ -3,17 +3,8 @@
 #include "apps/memory/job_plan.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "tests/apps/train_flags.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <set>
-#include <sstream>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::apps;
@@ -104,6 +95,8 @@ TEST_CASE("the grid follows from the ranks, and must match them") {
                 "--g-inter 2 x --g-data 3 needs 6 ranks, but the job has 4; use mpirun -n 6");
   refused_train({"--g-inter", "0"}, "--g-inter is invalid: 0;");
   refused_train({"--g-inter", "4", "--layers", "3"}, "--g-inter 4 is more stages than --layers 3");
+  refused_train({"--g-data", "4", "--batch-size", "5"},
+                "--batch-size 5 is not divisible by --g-data 4; use a multiple, such as 8");
 }
 
 TEST_CASE("a dry run may simulate its ranks and needs no data") {
@@ -206,6 +199,7 @@ TEST_CASE("named values are read, and unknown ones are refused") {
   refused_train({"--model", "gpt3"}, "gpt2-small");
   refused_train({"--stpes", "3"}, "did you mean --steps?");
   refused_train({"--layers", "many"}, "--layers is invalid: many;");
+  refused_train({"--dropout", "1.5"}, "--dropout is invalid: 1.5;");
   refused_train({"--precision", "fp8"}, {"--precision is invalid: fp8;", "bf16"});
   refused_train({"--device-memory", "12 bananas"}, {"--device-memory is invalid: ", "12 bananas"});
   refused_train({"--plan", "best"}, "--plan is invalid: best; use one of none, auto");

@@ -6,17 +6,8 @@
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
 #include "tests/models/safetensors_writer.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <filesystem>
-#include <functional>
-#include <string>
-#include <vector>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

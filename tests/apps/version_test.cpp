@@ -1,19 +1,12 @@
 // Information flags of every program, each in a separate process.
 #include "runtime/device/cuda_build.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
 #include <sys/wait.h>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <regex>
-#include <sstream>
-#include <string>
-#include <vector>
 
 using namespace ranvier::tests;
 

@@ -7,27 +7,14 @@
 #include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "tests/bench/bench.hpp"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <functional>
 #include <limits>
-#include <string>
-#include <vector>
 
+using namespace ranvier::bench;
 using namespace ranvier::runtime;
 
 namespace {
-
-double seconds_of(Stream& stream, const std::function<void()>& launch) {
-  const auto begin = std::chrono::steady_clock::now();
-  launch();
-  stream.synchronize();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 void plain_pass(float* __restrict w, float* __restrict m, float* __restrict v, const float* __restrict g,
                 std::size_t n) {
@@ -67,6 +54,7 @@ void run_cases(int threads, std::size_t n, int repeats) {
                    arena.slot_as<float>(gradient) + share.begin, share.end - share.begin);
       });
     });
+    stream->synchronize();
   };
 
   struct Case {
@@ -85,21 +73,23 @@ void run_cases(int threads, std::size_t n, int repeats) {
     for (const MemoryId id : {w, m, v}) fill(id, 1e-4f);
     fill(copy, 1e-3f);
     cast(*stream, arena.slot(gradient), c.gradient, arena.slot(copy), DType::f32, n);
-    const auto step = [&] { adamw(*stream, arrays, segments, options); };
+    const auto step = [&] {
+      adamw(*stream, arrays, segments, options);
+      stream->synchronize();
+    };
     step();
     plain();
     double seconds = std::numeric_limits<double>::infinity(), plain_seconds = seconds;
     for (int repeat = 0; repeat < repeats; ++repeat) {
-      seconds = std::min(seconds, seconds_of(*stream, step));
-      plain_seconds = std::min(plain_seconds, seconds_of(*stream, plain));
+      seconds = std::min(seconds, seconds_of(step));
+      plain_seconds = std::min(plain_seconds, seconds_of(plain));
     }
     const double bytes = 24.0 + static_cast<double>(size_of(c.gradient)) +
                          (c.copies ? static_cast<double>(size_of(c.working)) : 0.0);
     const double rate = bytes * static_cast<double>(n) / seconds;
     const double plain_rate = 28.0 * static_cast<double>(n) / plain_seconds;
-    fmt::print(R"({{"bench":"adamw","threads":{},"elements":{},"gradient":"{}","copy":"{}","seconds":{:.6f},)"
-               R"("gb_per_second":{:.1f},"plain_pass_gb_per_second":{:.1f},"of_plain_pass":{:.3f}}})"
-               "\n",
+    print_case(R"("bench":"adamw","threads":{},"elements":{},"gradient":"{}","copy":"{}","seconds":{:.6f},)"
+               R"("gb_per_second":{:.1f},"plain_pass_gb_per_second":{:.1f},"of_plain_pass":{:.3f})",
                threads, n, to_string(c.gradient), c.copies ? to_string(c.working) : "none", seconds, rate * 1e-9,
                plain_rate * 1e-9, rate / plain_rate);
   }

@@ -7,17 +7,10 @@
 #include "models/ops/library_matmul.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
-
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <cstdlib>
-#include <functional>
-#include <vector>
+#include "tests/bench/bench.hpp"
 
 using namespace ranvier;
+using namespace ranvier::bench;
 using namespace ranvier::models;
 using runtime::DType;
 
@@ -28,32 +21,6 @@ struct Case {
   float dropout = 0;
   int document = 0;  ///< positions per document; 0: one document per sample
 };
-
-/// Seconds of the fastest call within about 0.5 s.
-double quickest(const std::function<void()>& work) {
-  using Clock = std::chrono::steady_clock;
-  double best = 1e9, total = 0;
-  work();
-  for (int i = 0; i < 3 || (total < 0.5 && i < 1000); ++i) {
-    const auto begin = Clock::now();
-    work();
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    best = std::min(best, seconds);
-    total += seconds;
-  }
-  return best;
-}
-
-void fill(std::byte* to, DType dtype, std::size_t n) {
-  std::uint32_t state = 1;
-  runtime::with_float_type(dtype, [&](auto type) {
-    auto* values = reinterpret_cast<decltype(type)*>(to);
-    for (std::size_t i = 0; i < n; ++i) {
-      state = state * 1664525u + 1013904223u;
-      values[i] = runtime::from_float<decltype(type)>(static_cast<float>(state >> 8) * 0x1p-22f - 2);
-    }
-  });
-}
 
 }  // namespace
 
@@ -67,9 +34,9 @@ int main(int argc, char** argv) {
     const bool native = dtype == DType::f32 || (dtype == DType::bf16 && library_has_bf16());
     const LibraryMatmul best{.m = 512, .n = 384, .k = 384, .dtype = native ? dtype : DType::f32};
     const auto operand = memory(std::size_t{512} * 512 * 4), product = memory(threads * std::size_t{512} * 512 * 4);
-    fill(operand.data(), best.dtype, std::size_t{512} * 512);
+    fill(operand.data(), best.dtype, std::size_t{512} * 512, 4);
     const double ceiling =
-        threads * 2.0 * 512 * 384 * 384 / quickest([&] {
+        threads * 2.0 * 512 * 384 * 384 / quickest(0.5, [&] {
           pool.run([&](int thread, int) {
             library_matmul(best, product.data() + static_cast<std::size_t>(thread) * 512 * 512 * 4, operand.data(),
                            operand.data(), nullptr);
@@ -105,29 +72,27 @@ int main(int argc, char** argv) {
       const auto qkv = memory(n_qkv * size), out = memory(n * size), d_qkv = memory(n_qkv * size),
                  d_out = memory(n * size), lse = memory(positions * static_cast<std::size_t>(shape.heads) * 4),
                  workspace = memory(attention_workspace_bytes(shape, dtype, threads));
-      fill(qkv.data(), dtype, n_qkv);
-      fill(d_out.data(), dtype, n);
+      fill(qkv.data(), dtype, n_qkv, 4);
+      fill(d_out.data(), dtype, n, 4);
       auto* logsumexp = reinterpret_cast<float*>(lse.data());
       const Dropout dropout{.rate = rate};
-      const double forward = quickest([&] {
+      const double forward = quickest(0.5, [&] {
         attention_forward_cpu(pool, shape, dtype, out.data(), logsumexp, qkv.data(), dropout, workspace.data(),
                               bounds);
       });
-      const double backward = quickest([&] {
+      const double backward = quickest(0.5, [&] {
         attention_backward_cpu(pool, shape, dtype, d_qkv.data(), d_out.data(), qkv.data(), out.data(), logsumexp,
                                dropout, workspace.data(), bounds);
       });
       const double dense = 4.0 * static_cast<double>(n) * shape.positions / ceiling;
-      fmt::print(
-          R"({{"bench": "attention", "dtype": "{}", "threads": {}, "samples": {}, "positions": {}, "heads": {}, )"
+      print_case(
+          R"("bench": "attention", "dtype": "{}", "threads": {}, "samples": {}, "positions": {}, "heads": {}, )"
           R"("channels": {}, "dropout": {}, "key_heads": {}, "causal": {}, "window": {}, "documents_of": {}, )"
           R"("forward_ms": {:.3f}, "backward_ms": {:.3f}, )"
-          R"("forward_of_dense": {:.2f}, "backward_of_dense": {:.2f}, "of_dense": {:.2f}}})"
-          "\n",
+          R"("forward_of_dense": {:.2f}, "backward_of_dense": {:.2f}, "of_dense": {:.2f})",
           to_string(dtype), threads, shape.samples, shape.positions, shape.heads, shape.channels, rate,
           shape.stored_key_heads(), shape.causal, shape.window, document, forward * 1e3, backward * 1e3,
           forward / dense, backward / (2 * dense), (forward + backward) / (3 * dense));
-      std::fflush(stdout);
     }
   }
 }

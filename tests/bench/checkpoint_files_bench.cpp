@@ -9,24 +9,18 @@
 #include "offload/checkpoint/reader.hpp"
 #include "offload/io_queue.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/files/xxh3.hpp"
 #include "runtime/loop/asio_loop.hpp"
+#include "tests/bench/bench.hpp"
 #include "tests/offload/blocks.hpp"
-
-#include <fmt/core.h>
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
+using namespace ranvier::bench;
 using namespace ranvier::offload;
 using ranvier::offload::tests::Blocks;
 
@@ -60,9 +54,8 @@ class FilesBench {
     for (const char* what : {"write", "read", "verify"}) {
       const double mine = median(fmt::format("checkpoint {}", what));
       const double plain = median(std::string_view(what) == "write" ? "plain write" : "plain read");
-      fmt::print(R"({{"bench":"checkpoint {}, medians","mb_per_second":{:.0f},"plain_mb_per_second":{:.0f},)"
-                 R"("of_plain":{:.3f}}})"
-                 "\n",
+      print_case(R"("bench":"checkpoint {}, medians","mb_per_second":{:.0f},"plain_mb_per_second":{:.0f},)"
+                 R"("of_plain":{:.3f})",
                  what, mine, plain, mine / plain);
     }
   }
@@ -71,16 +64,12 @@ class FilesBench {
   [[nodiscard]] std::filesystem::path whole() const { return folder_ / "step-00000001"; }
 
   template <typename Pass>
-  void time(const std::string& name, Pass&& pass) {
-    const auto begin = std::chrono::steady_clock::now();
-    pass();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  void time(const std::string& name, const Pass& pass) {
+    const double seconds = seconds_of(pass);
     const auto bytes = static_cast<double>(pieces_ * checkpoint_segment_bytes);
     rates_[name].push_back(bytes / seconds * 1e-6);
-    fmt::print(R"({{"bench":"{}","mebibytes":{},"seconds":{:.3f},"mb_per_second":{:.0f}}})"
-               "\n",
-               name, pieces_ * checkpoint_segment_bytes >> 20, seconds, rates_[name].back());
-    std::fflush(stdout);
+    print_case(R"("bench":"{}","mebibytes":{},"seconds":{:.3f},"mb_per_second":{:.0f})", name,
+               pieces_ * checkpoint_segment_bytes >> 20, seconds, rates_[name].back());
   }
 
   [[nodiscard]] double median(const std::string& name) { return runtime::median(rates_[name]); }
@@ -169,15 +158,11 @@ class FilesBench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return status_of("checkpoint_files_bench", [&] {
     if (argc < 2) fail(ErrorCode::usage, "usage: checkpoint_files_bench DIR [mebibytes [rounds]]");
     const auto number = [&](int index, int otherwise) { return argc > index ? std::atoi(argv[index]) : otherwise; };
     const std::size_t pieces =
         (static_cast<std::size_t>(std::max(2, number(2, 1024))) << 20) / checkpoint_segment_bytes;
     FilesBench(argv[1], pieces).run(std::max(1, number(3, 5)));
-    return 0;
-  } catch (const Error& error) {
-    fmt::print(stderr, "checkpoint_files_bench: {}\n", error.what());
-    return 1;
-  }
+  });
 }

@@ -11,24 +11,15 @@
 #include "models/core/pass_order.hpp"
 #include "models/families/gpt.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
+#include "tests/bench/bench.hpp"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <exception>
-#include <memory>
 #include <sstream>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::actors;
-using Clock = std::chrono::steady_clock;
+using namespace ranvier::bench;
 
 namespace {
 
@@ -102,7 +93,7 @@ class Phase {
     }
     loop_->run();
     after_answer_ = optimizer_->answers().seconds - after_answers;
-    return std::chrono::duration<double>(Clock::now() - begin).count();
+    return seconds_since(begin);
   }
 
   /// Seconds after the norm in the last run().
@@ -189,17 +180,15 @@ void run(runtime::MpiSession& session, const std::vector<std::string>& arguments
         }
         if (session.rank() != 0) continue;
         const double longer = std::max(runtime::median(reduction), runtime::median(step));
-        fmt::print(
-            R"({{"bench":"chunks","precision":"{}","tier":"{}","step":"{}","counts":"{}","k":"{}","chunks":{},)"
+        print_case(
+            R"("bench":"chunks","precision":"{}","tier":"{}","step":"{}","counts":"{}","k":"{}","chunks":{},)"
             R"("buckets":{},"tier_bytes":{},"after_answer_seconds":{:.4f},)"
             R"("reduction_seconds":{:.4f},"optimizer_seconds":{:.4f},"both_seconds":{:.4f},)"
-            R"("over_longer":{:.3f},"one_after_the_other":{:.3f}}})"
-            "\n",
+            R"("over_longer":{:.3f},"one_after_the_other":{:.3f})",
             half ? "bf16" : "fp32", to_string(kind), options.tiers.step == StepLocation::host ? "host" : "device",
             counts, k == 0 ? "all" : std::to_string(k), phase.chunks(), phase.buckets(), phase.tier_bytes(kind),
             runtime::median(after_answer), runtime::median(reduction), runtime::median(step), runtime::median(both),
             runtime::median(both) / longer, (runtime::median(reduction) + runtime::median(step)) / longer);
-        std::fflush(stdout);
       }
     }
   }

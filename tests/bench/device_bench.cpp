@@ -7,16 +7,11 @@
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "tests/bench/bench.hpp"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <functional>
 #include <thread>
-#include <vector>
 
+using namespace ranvier::bench;
 using namespace ranvier::runtime;
 
 namespace {
@@ -25,18 +20,16 @@ namespace {
 double seconds_per_call(int times, const std::function<void()>& call) {
   std::vector<double> rounds;
   for (int round = 0; round < 12; ++round) {
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < times; ++i) call();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    if (round > 0) rounds.push_back(took.count() / times);
+    const double seconds = seconds_of([&] {
+      for (int i = 0; i < times; ++i) call();
+    });
+    if (round > 0) rounds.push_back(seconds / times);
   }
   return median(std::move(rounds));
 }
 
 void report_cost(const char* what, int threads, double seconds) {
-  fmt::print(R"({{"bench":"{}","threads":{},"microseconds":{:.3f}}})"
-             "\n",
-             what, threads, seconds * 1e6);
+  print_case(R"("bench":"{}","threads":{},"microseconds":{:.3f})", what, threads, seconds * 1e6);
 }
 
 void bench_pool(int threads) {
@@ -91,10 +84,8 @@ void bench_kernels(int threads) {
       call();
       stream->synchronize();
     });
-    fmt::print(R"({{"bench":"{}","dtype":"{}","threads":{},"seconds":{:.6f},"gb_per_second":{:.1f}}})"
-               "\n",
-               kernel, to_string(dtype), threads, seconds,
-               bytes_per_element * static_cast<double>(n) / seconds * 1e-9);
+    print_case(R"("bench":"{}","dtype":"{}","threads":{},"seconds":{:.6f},"gb_per_second":{:.1f})", kernel,
+               to_string(dtype), threads, seconds, bytes_per_element * static_cast<double>(n) / seconds * 1e-9);
   };
   report("copy", DType::f32, 8, [&] { copy(*stream, to, from, n * sizeof(float)); });
   std::vector<float> sums((n + squares_block_elements - 1) / squares_block_elements);

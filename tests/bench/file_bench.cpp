@@ -5,26 +5,19 @@
 //
 // One JSON line per pass. The first write allocates space on the disk and is not printed.
 #include "offload/file_tier.hpp"
-#include "offload/staging_pool.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/device.hpp"
+#include "runtime/device/slot_pool.hpp"
 #include "runtime/loop/asio_loop.hpp"
+#include "tests/bench/bench.hpp"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <functional>
+#include <span>
 #include <sstream>
-#include <string>
-#include <string_view>
 
 using namespace ranvier;
+using namespace ranvier::bench;
 using namespace ranvier::runtime;
 using offload::FileTier;
-using offload::StagingPool;
 
 namespace {
 
@@ -32,23 +25,24 @@ constexpr std::size_t transfer_bytes = std::size_t{16} << 20;
 constexpr std::size_t transfers_at_a_time = 8;
 
 /// Moves every transfer of the region through a slot of the pool.
-double seconds_of_pass(AsioLoop& loop, StagingPool& pool, std::size_t transfers,
-                       const std::function<void(std::size_t transfer, std::size_t slot, Handler done)>& move) {
+double seconds_of_pass(AsioLoop& loop, SlotPool& pool, std::size_t transfers,
+                       const std::function<void(std::size_t transfer, std::byte* slot, Handler done)>& move) {
   std::size_t left = transfers;
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = bench::Clock::now();
   for (std::size_t transfer = 0; transfer < transfers; ++transfer) {
-    pool.acquire([&, transfer](std::size_t slot) {
-      move(transfer, slot, [&, slot] {
-        pool.release(slot);
+    pool.when_free([&, transfer](const SlotPool::Slot& slot) {
+      move(transfer, slot.data(), [&, slot] {
+        slot.release();
+        pool.serve();
         if (--left == 0) loop.stop();
       });
     });
   }
   loop.run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return seconds_since(begin);
 }
 
-int run(int argc, char** argv) {
+void run(int argc, char** argv) {
   if (argc < 2) fail(ErrorCode::usage, "usage: file_bench DIR[,DIR…] [mebibytes [depth [repeats [how]]]]");
   const auto number = [&](int index, int otherwise) { return argc > index ? std::atoi(argv[index]) : otherwise; };
   offload::FileTierOptions options{.depth = number(3, 32)};
@@ -64,51 +58,44 @@ int run(int argc, char** argv) {
   const auto device = make_cpu_device({});
   AsioLoop loop;
   FileTier tier(loop, options);
-  StagingPool pool(loop, "staging", transfer_bytes, transfers_at_a_time);
   const std::size_t bytes[] = {transfers * transfer_bytes};
   const offload::Region region = tier.reserve(MemoryKind::optimizer, "states", bytes[0]);
   MemoryPlan plan;
   const auto sums =
       plan.add({MemoryKind::workspace, MemorySpace::host, "checksums", FileTier::checksum_bytes(bytes), 1});
-  const auto slots =
-      plan.add({MemoryKind::workspace, MemorySpace::pinned, "staging", transfer_bytes, transfers_at_a_time});
+  const SlotPool::Plan slots = SlotPool::plan(
+      plan, {MemoryKind::workspace, MemorySpace::pinned, "staging", transfer_bytes, transfers_at_a_time});
   const Arena arena(*device, plan);
   tier.start(arena, sums);
-  pool.start(arena, slots);
-  for (std::size_t slot = 0; slot < pool.slots(); ++slot)  // disks may store zeros faster
+  SlotPool pool(arena, slots);
+  for (std::size_t slot = 0; slot < slots.slots; ++slot)  // disks may store zeros faster
     for (std::size_t i = 0; i < transfer_bytes; ++i)
-      pool.slot(slot)[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+      arena.slot(slots.memory, slot)[i] = static_cast<std::byte>(i * 2654435761u >> 13);
 
   for (int repeat = 0; repeat <= repeats; ++repeat) {
     for (const bool writes : {true, false}) {
       if (repeat == 0 && !writes) continue;
       const double seconds =
-          seconds_of_pass(loop, pool, transfers, [&](std::size_t transfer, std::size_t slot, Handler done) {
+          seconds_of_pass(loop, pool, transfers, [&](std::size_t transfer, std::byte* slot, Handler done) {
+            const std::span blocks(slot, transfer_bytes);
             if (writes) {
-              tier.store(region, transfer * transfer_bytes, pool.slot(slot), std::move(done));
+              tier.store(region, transfer * transfer_bytes, blocks, std::move(done));
             } else {
-              tier.fetch(region, transfer * transfer_bytes, pool.slot(slot), std::move(done));
+              tier.fetch(region, transfer * transfer_bytes, blocks, std::move(done));
             }
           });
       const double bytes = static_cast<double>(transfers * transfer_bytes);
       if (repeat != 0)
-        fmt::print(R"({{"bench":"file tier {}","mebibytes":{},"depth":{},"seconds":{:.3f},"mb_per_second":{:.0f},)"
-                   R"("tier":"{}"}})"
-                   "\n",
+        print_case(R"("bench":"file tier {}","mebibytes":{},"depth":{},"seconds":{:.3f},"mb_per_second":{:.0f},)"
+                   R"("tier":"{}")",
                    writes ? "write" : "read", transfers * transfer_bytes >> 20, options.depth, seconds,
                    bytes / seconds * 1e-6, tier.description());
     }
   }
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const Error& error) {
-    fmt::print(stderr, "file_bench: {}\n", error.what());
-    return 1;
-  }
+  return status_of("file_bench", [&] { run(argc, argv); });
 }

@@ -6,39 +6,22 @@
 //       presets, or [FAMILY:]LAYERSxHIDDENxHEADSxVOCABULARY of any family that writes text (gpt, llama, mistral, qwen2,
 //       qwen3); default: 4x256x4x256 gpt2-small
 #include "apps/program/options.hpp"
-#include "models/families/decoder_model.hpp"
+#include "models/families/model.hpp"
+#include "models/generation/decoder.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "runtime/host/cores.hpp"
+#include "tests/bench/bench.hpp"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <numeric>
-#include <string>
-#include <utility>
-#include <vector>
 
 using namespace ranvier;
+using namespace ranvier::bench;
 using namespace ranvier::models;
 using runtime::DType;
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 struct Options {
   int prompt = 0;
@@ -75,9 +58,7 @@ double read_rate(int threads, std::size_t bytes) {
   const auto memory = device->allocate(words * sizeof(Words), runtime::MemorySpace::device);
   std::memset(memory.data(), 1, memory.bytes());
   std::vector<std::uint64_t> sums(static_cast<std::size_t>(threads));
-  double best = 1e9, total = 0;
-  for (int i = 0; i < 3 || (total < 0.5 && i < 1000); ++i) {
-    const auto begin = Clock::now();
+  const double seconds = quickest(0.5, [&] {
     stream->launch([&](runtime::ComputePool& pool) {
       pool.run([&](int thread, int count) {
         const auto share = runtime::share_of(words, thread, count, 8);
@@ -92,12 +73,9 @@ double read_rate(int threads, std::size_t bytes) {
       });
     });
     stream->synchronize();
-    const double seconds = seconds_since(begin);
-    best = std::min(best, seconds);
-    total += seconds;
-  }
+  });
   if (sums[0] == 42) std::fputs("", stderr);  // the sums are used
-  return static_cast<double>(words * sizeof(Words)) / best;
+  return static_cast<double>(words * sizeof(Words)) / seconds;
 }
 
 UnitSource made_up_weights() {
@@ -110,7 +88,7 @@ UnitSource made_up_weights() {
   };
 }
 
-void bench(const std::string& model, DType dtype, int threads, const Options& options) {
+void bench_model(const std::string& model, DType dtype, int threads, const Options& options) {
   ModelSizes sizes = sizes_of(model);
   if (fills_masks(sizes) || tells_classes(sizes) || reads_images(sizes))
     fail(ErrorCode::usage, "{}: a model of {} writes no text", model, family_name(sizes));
@@ -124,9 +102,7 @@ void bench(const std::string& model, DType dtype, int threads, const Options& op
   const std::vector<std::int32_t> prompt(static_cast<std::size_t>(positions), 1);
   static_cast<void>(decoder.read(prompt));  // creates the library's matrix multiplications
   decoder.forget();
-  auto begin = Clock::now();
-  static_cast<void>(decoder.read(prompt));
-  const double prompt_seconds = seconds_since(begin);
+  const double prompt_seconds = seconds_of([&] { static_cast<void>(decoder.read(prompt)); });
 
   std::vector<double> seconds;
   const std::int32_t token = 2;
@@ -138,9 +114,7 @@ void bench(const std::string& model, DType dtype, int threads, const Options& op
       decoder.forget();
       static_cast<void>(decoder.read(prompt));
     }
-    begin = Clock::now();
-    static_cast<void>(decoder.read({&token, 1}));
-    seconds.push_back(seconds_since(begin));
+    seconds.push_back(seconds_of([&] { static_cast<void>(decoder.read({&token, 1})); }));
     total += seconds.back();
     positions_read += decoder.positions();
   }
@@ -151,16 +125,14 @@ void bench(const std::string& model, DType dtype, int threads, const Options& op
   const double usual = 1 / runtime::median(seconds),
                mean = count / std::accumulate(seconds.begin(), seconds.end(), 0.0),
                best = 1 / *std::min_element(seconds.begin(), seconds.end());
-  fmt::print(R"({{"bench":"generate","model":"{}","precision":"{}","threads":{},"prompt":{},"tokens":{},)"
+  print_case(R"("bench":"generate","model":"{}","precision":"{}","threads":{},"prompt":{},"tokens":{},)"
              R"("tokens_per_second":{:.4g},"mean_tokens_per_second":{:.4g},"best_tokens_per_second":{:.4g},)"
              R"("limit_tokens_per_second":{:.4g},"share":{:.3f},"mean_share":{:.3f},"best_share":{:.3f},)"
              R"("share_with_cache":{:.3f},"weight_bytes":{},"cache_bytes":{:.0f},)"
-             R"("read_bytes_per_second":{:.4g},"prompt_tokens_per_second":{:.4g}}})"
-             "\n",
+             R"("read_bytes_per_second":{:.4g},"prompt_tokens_per_second":{:.4g})",
              model, to_string(dtype), threads, positions, seconds.size(), usual, mean, best, limit, usual / limit,
              mean / limit, best / limit, usual / limit_with_cache, decoder.weight_bytes(), cache, rate,
              static_cast<double>(prompt.size()) / prompt_seconds);
-  std::fflush(stdout);
 }
 
 void bench_main(int argc, char** argv) {
@@ -186,8 +158,8 @@ void bench_main(int argc, char** argv) {
   const int cores = runtime::available_cores();
   for (const std::string& model : options.models) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      bench(model, dtype, 1, options);
-      if (cores > 1) bench(model, dtype, cores, options);
+      bench_model(model, dtype, 1, options);
+      if (cores > 1) bench_model(model, dtype, cores, options);
     }
   }
 }
@@ -195,10 +167,5 @@ void bench_main(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    bench_main(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "generate_bench: error: {}\n", error.what());
-    return EXIT_FAILURE;
-  }
+  return status_of("generate_bench", [&] { bench_main(argc, argv); });
 }

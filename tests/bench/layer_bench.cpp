@@ -12,17 +12,10 @@
 #include "models/text/masked_source.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
-
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <functional>
-#include <string>
-#include <vector>
+#include "tests/bench/bench.hpp"
 
 using namespace ranvier;
+using namespace ranvier::bench;
 using namespace ranvier::models;
 using runtime::DType;
 
@@ -62,9 +55,8 @@ class Bench {
     const double flops = (embedding->flops_per_sample(shape_.positions) + head->flops_per_sample(shape_.positions) +
                           layers * block->flops_per_sample(shape_.positions)) *
                          model_.samples;
-    fmt::print(R"({{"bench":"model","model":"{}","dtype":"{}","threads":{},"ms":{:.3f},"products_ms":{:.3f},)"
-               R"("share":{:.3f},"gflops":{:.1f},"tokens_per_second":{:.0f}}})"
-               "\n",
+    print_case(R"("bench":"model","model":"{}","dtype":"{}","threads":{},"ms":{:.3f},"products_ms":{:.3f},)"
+               R"("share":{:.3f},"gflops":{:.1f},"tokens_per_second":{:.0f})",
                model_.name, to_string(dtype_), device_.threads(), total_ * 1e3, total_products_ * 1e3,
                total_products_ / total_, flops / total_ * 1e-9, static_cast<double>(N) / total_);
   }
@@ -122,7 +114,7 @@ class Bench {
     const auto workspace = device_.allocate(layer_norm_workspace_bytes(shape), runtime::MemorySpace::device);
     const auto floats = [](const runtime::Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); };
     const auto operation = [&](const char* name, std::size_t elements, const std::function<void()>& work) {
-      report_operation(name, quickest(work), elements);
+      report_operation(name, seconds_of_call(work), elements);
     };
     operation("layer norm forward", 2 * N * C, [&] {
       layer_norm_forward(*stream_, shape, dtype_,
@@ -164,7 +156,7 @@ class Bench {
     // Each call halves most values: more calls would make them subnormal.
     report_operation(
         "gelu backward",
-        quickest([&] { gelu_backward(*stream_, dtype_, y.data(), x.data(), x.data(), N * 4 * C); }, 50),
+        seconds_of_call([&] { gelu_backward(*stream_, dtype_, y.data(), x.data(), x.data(), N * 4 * C); }, 50),
         16 * N * C);
     operation("bias gradients", 9 * N * C, [&] {
       for (const std::size_t width : {C, C, 3 * C, 4 * C}) {
@@ -189,35 +181,22 @@ class Bench {
   }
 
  private:
+  /// Seconds of the fastest call.
+  double seconds_of_call(const std::function<void()>& work, int at_most = 1000) {
+    const auto synchronous = [&] {
+      work();
+      stream_->synchronize();
+    };
+    return quickest(0.25, synchronous, at_most);
+  }
+
   struct Passes {
     double forward = 0, backward_input = 0, backward_weight = 0;
   };
 
-  /// Seconds of the fastest call.
-  double quickest(const std::function<void()>& work, int at_most = 1000) {
-    using Clock = std::chrono::steady_clock;
-    double best = 1e9, total = 0;
-    for (int i = 0; i < 4 || (total < 0.25 && i < at_most); ++i) {
-      const auto begin = Clock::now();
-      work();
-      stream_->synchronize();
-      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-      if (i > 0) best = std::min(best, seconds);
-      total += seconds;
-    }
-    return best;
-  }
-
   runtime::Buffer values(std::size_t elements, DType dtype, float scale = 1) {
     runtime::Buffer buffer = device_.allocate(elements * size_of(dtype), runtime::MemorySpace::device);
-    runtime::with_float_type(dtype, [&](auto type) {
-      auto* to = reinterpret_cast<decltype(type)*>(buffer.data());
-      std::uint32_t state = 1;
-      for (std::size_t i = 0; i < elements; ++i) {
-        state = state * 1664525u + 1013904223u;
-        to[i] = runtime::from_float<decltype(type)>((static_cast<float>(state >> 8) * 0x1p-24f - 0.5f) * scale);
-      }
-    });
+    fill(buffer.data(), dtype, elements, scale);
     return buffer;
   }
 
@@ -237,7 +216,7 @@ class Bench {
     const auto a = values(shape.m * shape.k, dtype_), b = values(shape.k * shape.n, dtype_);
     const DType c_dtype = weight_gradient ? DType::f32 : dtype_;
     const auto c = values(shape.m * shape.n, c_dtype);
-    return quickest([&] {
+    return seconds_of_call([&] {
       matmul(*stream_, shape,
              {.c = c.data(),
               .c_dtype = c_dtype,
@@ -267,9 +246,9 @@ class Bench {
         device_.allocate(attention_workspace_bytes(shape, dtype_, device_.threads()), runtime::MemorySpace::device);
     auto* const sums = reinterpret_cast<float*>(logsumexp.data());
     const Passes passes{
-        .forward = quickest(
+        .forward = seconds_of_call(
             [&] { attention_forward(*stream_, shape, dtype_, out.data(), sums, qkv.data(), {}, scratch.data()); }),
-        .backward_input = quickest([&] {
+        .backward_input = seconds_of_call([&] {
           attention_backward(*stream_, shape, dtype_, d_qkv.data(), out.data(), qkv.data(), out.data(), sums, {},
                              scratch.data());
         })};
@@ -312,10 +291,9 @@ class Bench {
                          .loss = &loss,
                          .loss_factor = 1.0 / static_cast<double>(N)};
     const auto report = [&](const char* pass, double products, const std::function<void()>& work) {
-      const double seconds = quickest(work);
-      fmt::print(R"({{"bench":"layer","model":"{}","dtype":"{}","threads":{},"layer":"{}","pass":"{}","ms":{:.3f},)"
-                 R"("products_ms":{:.3f},"share":{:.3f}}})"
-                 "\n",
+      const double seconds = seconds_of_call(work);
+      print_case(R"("bench":"layer","model":"{}","dtype":"{}","threads":{},"layer":"{}","pass":"{}","ms":{:.3f},)"
+                 R"("products_ms":{:.3f},"share":{:.3f})",
                  model_.name, to_string(dtype_), device_.threads(), name, pass, seconds * 1e3, products * 1e3,
                  products / seconds);
       total_ += seconds * times;
@@ -328,9 +306,8 @@ class Bench {
   }
 
   void report_operation(const char* name, double seconds, std::size_t elements) {
-    fmt::print(R"({{"bench":"operation","model":"{}","dtype":"{}","threads":{},"operation":"{}","us":{:.1f},)"
-               R"("gb_per_second":{:.1f}}})"
-               "\n",
+    print_case(R"("bench":"operation","model":"{}","dtype":"{}","threads":{},"operation":"{}","us":{:.1f},)"
+               R"("gb_per_second":{:.1f})",
                model_.name, to_string(dtype_), device_.threads(), name, seconds * 1e6,
                static_cast<double>(elements * size_of(dtype_)) / seconds * 1e-9);
   }
@@ -361,7 +338,6 @@ int main(int argc, char** argv) {
         bench.time_bert_heads();
       }
       bench.time_operations();
-      std::fflush(stdout);
     }
   }
 }

@@ -12,23 +12,17 @@
 #include "models/text/text_source.hpp"
 #include "models/text/token_output.hpp"
 #include "runtime/base/philox.hpp"
+#include "tests/bench/bench.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <filesystem>
-#include <string>
 #include <thread>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::models;
-using Clock = std::chrono::steady_clock;
+using namespace ranvier::bench;
 
 namespace {
 
@@ -40,20 +34,14 @@ struct Settings {
   double needed = 1.15e6;
 };
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 void print(const std::string& what, const Settings& settings, std::int64_t samples, double seconds,
            double slowest) {
   const double tokens = static_cast<double>(samples * settings.sequence_length) / seconds;
-  fmt::print(R"({{"bench": "loader", "case": "{}", "sequence_length": {}, "samples_per_second": {:.0f}, )"
+  print_case(R"("bench": "loader", "case": "{}", "sequence_length": {}, "samples_per_second": {:.0f}, )"
              R"("tokens_per_second": {:.3g}, "needed_tokens_per_second": {:.3g}, "times_needed": {:.1f}, )"
-             R"("slowest_microbatch_us": {:.1f}}})"
-             "\n",
+             R"("slowest_microbatch_us": {:.1f})",
              what, settings.sequence_length, static_cast<double>(samples) / seconds, tokens, settings.needed,
              tokens / settings.needed, slowest * 1e6);
-  std::fflush(stdout);
 }
 
 /// Reads microbatches for about a second, not counting `pause` between them; `ahead`: samples announced, 0: none.
@@ -63,10 +51,10 @@ void measure(const std::string& what, const Settings& settings, const SampleSour
   double total = 0, slowest = 0;
   std::int64_t first = 0;
   for (int i = 0; i < (pause.count() > 0 ? 200 : 1'000'000) && total < 1; ++i, first += microbatch) {
-    const auto begin = Clock::now();
-    source.read_inputs(first, microbatch, inputs.data());
-    source.read_targets(first, microbatch, targets.data());
-    const double seconds = seconds_since(begin);
+    const double seconds = seconds_of([&] {
+      source.read_inputs(first, microbatch, inputs.data());
+      source.read_targets(first, microbatch, targets.data());
+    });
     total += seconds;
     slowest = std::max(slowest, seconds);
     if (ahead > 0) source.will_read(first + ahead, microbatch);

@@ -8,18 +8,12 @@
 #include "models/ops/transpose.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
+#include "tests/bench/bench.hpp"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <vector>
 
 using namespace ranvier;
+using namespace ranvier::bench;
 using namespace ranvier::models;
 using runtime::DType;
 
@@ -32,34 +26,8 @@ struct Case {
   bool half_result = false;  ///< written in the operands' type
 };
 
-/// Seconds of the fastest call within about 0.3 s.
-double quickest(const std::function<void()>& work) {
-  using Clock = std::chrono::steady_clock;
-  double best = 1e9, total = 0;
-  work();
-  for (int i = 0; i < 3 || (total < 0.3 && i < 1000); ++i) {
-    const auto begin = Clock::now();
-    work();
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    best = std::min(best, seconds);
-    total += seconds;
-  }
-  return best;
-}
-
 double flops(const MatmulShape& s) {
   return 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-}
-
-void fill(std::byte* to, DType dtype, std::size_t n) {
-  std::uint32_t state = 1;
-  runtime::with_float_type(dtype, [&](auto type) {
-    auto* values = reinterpret_cast<decltype(type)*>(to);
-    for (std::size_t i = 0; i < n; ++i) {
-      state = state * 1664525u + 1013904223u;
-      values[i] = runtime::from_float<decltype(type)>(static_cast<float>(state >> 8) * 0x1p-24f - 0.5f);
-    }
-  });
 }
 
 /// Copies blocks like matmul_cpu, one after the other, from more memory than caches hold.
@@ -70,7 +38,7 @@ void time_transposed_copies(runtime::ComputePool& pool, DType dtype) {
   const std::vector<T> from(threads * arrays * rows * stride, T{1});
   std::vector<T> to(threads * rows * columns);
   const auto seconds = [&](auto copy) {
-    return quickest([&] {
+    return quickest(0.3, [&] {
       pool.run([&](int thread, int) {
         const auto number = static_cast<std::size_t>(thread);
         T* const place = to.data() + number * rows * columns;
@@ -87,10 +55,9 @@ void time_transposed_copies(runtime::ComputePool& pool, DType dtype) {
       std::memcpy(place + row * columns, block + row * stride, columns * sizeof(T));
   });
   const double bytes = static_cast<double>(from.size() * sizeof(T));
-  fmt::print(
-      R"({{"bench": "matmul", "case": "transposed copy", "dtype": "{}", "threads": {}, "gb_per_second": {:.1f}, )"
-      R"("of_plain_copy": {:.3f}}})"
-      "\n",
+  print_case(
+      R"("bench": "matmul", "case": "transposed copy", "dtype": "{}", "threads": {}, "gb_per_second": {:.1f}, )"
+      R"("of_plain_copy": {:.3f})",
       to_string(dtype), threads, bytes / transposed * 1e-9, plain / transposed);
 }
 
@@ -101,11 +68,11 @@ void time_column_sums(runtime::ComputePool& pool, DType dtype) {
   const std::vector<std::uint64_t> from(arrays * words, 1);
   std::vector<float> sums(columns);
   std::vector<std::uint64_t> largest(static_cast<std::size_t>(pool.threads()));
-  const double summed = quickest([&] {
+  const double summed = quickest(0.3, [&] {
     for (std::size_t array = 0; array < arrays; ++array)
       column_sums_cpu(pool, sums.data(), DType::f32, from.data() + array * words, dtype, rows, columns, true);
   });
-  const double read = quickest([&] {
+  const double read = quickest(0.3, [&] {
     for (std::size_t array = 0; array < arrays; ++array)
       pool.run([&](int thread, int threads) {
         const auto share = runtime::share_of(words, thread, threads);
@@ -114,11 +81,9 @@ void time_column_sums(runtime::ComputePool& pool, DType dtype) {
             first + static_cast<std::ptrdiff_t>(share.begin), first + static_cast<std::ptrdiff_t>(share.end));
       });
   });
-  fmt::print(
-      R"({{"bench": "matmul", "case": "column sums", "dtype": "{}", "threads": {}, "gb_per_second": {:.1f}, )"
-      R"("of_reading": {:.3f}}})"
-      "\n",
-      to_string(dtype), pool.threads(), static_cast<double>(from.size() * 8) / summed * 1e-9, read / summed);
+  print_case(R"("bench": "matmul", "case": "column sums", "dtype": "{}", "threads": {}, "gb_per_second": {:.1f}, )"
+             R"("of_reading": {:.3f})",
+             to_string(dtype), pool.threads(), static_cast<double>(from.size() * 8) / summed * 1e-9, read / summed);
 }
 
 }  // namespace
@@ -159,7 +124,7 @@ int main(int argc, char** argv) {
     const bool native = dtype != DType::f16 && (dtype == DType::f32 || library_has_bf16());
     LibraryMatmul best = ceiling_product;
     best.dtype = native ? dtype : DType::f32;
-    const double ceiling = threads * flops({.m = best.m, .n = best.n, .k = best.k}) / quickest([&] {
+    const double ceiling = threads * flops({.m = best.m, .n = best.n, .k = best.k}) / quickest(0.3, [&] {
                              pool.run([&](int thread, int) {
                                const auto i = static_cast<std::size_t>(thread);
                                library_matmul(best, result.data() + i * best.m * best.n * 4,
@@ -174,19 +139,16 @@ int main(int argc, char** argv) {
                                 .b = b.data(),
                                 .dtype = dtype,
                                 .accumulate = one.accumulate};
-      const double seconds = quickest([&] { matmul_cpu(pool, one.shape, arrays); });
+      const double seconds = quickest(0.3, [&] { matmul_cpu(pool, one.shape, arrays); });
       total_seconds += seconds;
       total_flops += flops(one.shape);
-      fmt::print(R"({{"bench": "matmul", "case": "{}", "dtype": "{}", "threads": {}, "m": {}, "n": {}, "k": {}, )"
-                 R"("gflops": {:.1f}, "of_ceiling": {:.3f}}})"
-                 "\n",
+      print_case(R"("bench": "matmul", "case": "{}", "dtype": "{}", "threads": {}, "m": {}, "n": {}, "k": {}, )"
+                 R"("gflops": {:.1f}, "of_ceiling": {:.3f})",
                  one.name, to_string(dtype), threads, one.shape.m, one.shape.n, one.shape.k,
                  flops(one.shape) / seconds * 1e-9, flops(one.shape) / seconds / ceiling);
-      std::fflush(stdout);
     }
-    fmt::print(R"({{"bench": "matmul", "case": "all", "dtype": "{}", "threads": {}, "gflops": {:.1f}, )"
-               R"("of_ceiling": {:.3f}, "ceiling_gflops": {:.1f}}})"
-               "\n",
+    print_case(R"("bench": "matmul", "case": "all", "dtype": "{}", "threads": {}, "gflops": {:.1f}, )"
+               R"("of_ceiling": {:.3f}, "ceiling_gflops": {:.1f})",
                to_string(dtype), threads, total_flops / total_seconds * 1e-9, total_flops / total_seconds / ceiling,
                ceiling * 1e-9);
   }

@@ -10,24 +10,17 @@
 #include "runtime/device/device.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
+#include "tests/bench/bench.hpp"
 
-#include <fmt/core.h>
 #include <mpi.h>
 #include <sys/resource.h>
 #include <time.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <functional>
 #include <future>
-#include <memory>
-#include <numeric>
-#include <span>
 #include <thread>
-#include <vector>
 
 using namespace ranvier;
+using namespace ranvier::bench;
 using namespace ranvier::runtime;
 using namespace std::chrono_literals;
 
@@ -40,12 +33,10 @@ double seconds_per_call(int rounds, const std::function<void()>& round) {
   std::vector<double> seconds;
   for (int i = 0; i < rounds + 1; ++i) {
     MPI_Barrier(MPI_COMM_WORLD);
-    const auto begin = std::chrono::steady_clock::now();
-    round();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    if (i > 0) seconds.push_back(took.count());
+    const double took = seconds_of(round);
+    if (i > 0) seconds.push_back(took);
   }
-  return runtime::median(seconds);
+  return median(seconds);
 }
 
 struct Process {
@@ -158,9 +149,8 @@ void bench_messages(Process& process) {
     const double bare = seconds_per_call(rounds, [&] { bare_ping_pong(buffer, me, times); }) / (2 * times);
     const double ours = seconds_per_call(rounds, [&] { loop_ping_pong(process, buffer, times); }) / (2 * times);
     if (!process.first()) continue;
-    fmt::print(R"({{"bench":"ping-pong","bytes":{},"mpi_us":{:.3f},"ranvier_us":{:.3f},"added_us":{:.3f}}})"
-               "\n",
-               bytes, bare * 1e6, ours * 1e6, (ours - bare) * 1e6);
+    print_case(R"("bench":"ping-pong","bytes":{},"mpi_us":{:.3f},"ranvier_us":{:.3f},"added_us":{:.3f})", bytes,
+               bare * 1e6, ours * 1e6, (ours - bare) * 1e6);
   }
   for (const std::size_t bytes : {8, 4 << 10}) {
     constexpr int times = 5000, window = 16;
@@ -168,9 +158,8 @@ void bench_messages(Process& process) {
     const double bare = seconds_per_call(rounds, [&] { bare_stream(buffer, me, times, window); }) / times;
     const double ours = seconds_per_call(rounds, [&] { loop_stream(process, buffer, times, window); }) / times;
     if (!process.first()) continue;
-    fmt::print(R"({{"bench":"messages each way, 16 under way","bytes":{},"mpi_per_second":{:.0f},)"
-               R"("ranvier_per_second":{:.0f},"added_us":{:.3f}}})"
-               "\n",
+    print_case(R"("bench":"messages each way, 16 under way","bytes":{},"mpi_per_second":{:.0f},)"
+               R"("ranvier_per_second":{:.0f},"added_us":{:.3f})",
                bytes, 1 / bare, 1 / ours, (ours - bare) * 1e6);
   }
 }
@@ -179,8 +168,10 @@ void bench_messages(Process& process) {
 collectives::Executor::Operands ring_all_reduce(const Buffer& data, std::size_t elements, int me, int ranks,
                                                 int chunks, int depth) {
   std::vector<collectives::RankSchedule> schedules;
+  const collectives::Topology topology = collectives::Topology::regular(ranks, 1);
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    schedules.push_back(collectives::schedule_of(collectives::ring_all_reduce(ranks, elements, chunks, chunk), me));
+    schedules.push_back(
+        collectives::schedule_of(collectives::ring_all_reduce(topology, elements, chunks, chunk), me));
   }
   collectives::Executor::Operands operands{
       .parts = {{data.data(),
@@ -214,9 +205,8 @@ void bench_all_reduce(Process& process) {
           process.loop.run();
         });
         if (!process.first()) continue;
-        fmt::print(R"({{"bench":"all-reduce","ranks":{},"mebibytes":{},"chunk_kibibytes":{},"depth":{},)"
-                   R"("mpi_ms":{:.3f},"ranvier_ms":{:.3f}}})"
-                   "\n",
+        print_case(R"("bench":"all-reduce","ranks":{},"mebibytes":{},"chunk_kibibytes":{},"depth":{},)"
+                   R"("mpi_ms":{:.3f},"ranvier_ms":{:.3f})",
                    ranks, mebibytes, (mebibytes << 10) / ranks / chunks, depth, mpi * 1e3, ours * 1e3);
       }
     }
@@ -268,9 +258,7 @@ void bench_overlap(Process& process) {
   for (int round = 0; round < 9; ++round) {
     const auto timed = [&](const std::function<void()>& run) {
       process.session.barrier();
-      const auto begin = std::chrono::steady_clock::now();
-      run();
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      return seconds_of(run);
     };
     alone.push_back(timed([&] {
       work();
@@ -287,14 +275,14 @@ void bench_overlap(Process& process) {
       executor.run(operands, [&] { process.loop.stop(); });
       process.loop.run();
     }));
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = bench::Clock::now();
     reducing.push_back(timed([&] {
       int left = 2;
       const auto done = [&] {
         if (--left == 0) process.loop.stop();
       };
       executor.run(operands, [&] {
-        reduced_after.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+        reduced_after.push_back(seconds_since(begin));
         done();
       });
       work();
@@ -306,14 +294,12 @@ void bench_overlap(Process& process) {
   process.transport.send(1 - me, Tag{Channel::user, 1}, ConstBytes(&late, 1), [] {});
   process.loop.run();
   if (!process.first()) return;
-  fmt::print(R"({{"bench":"computing ranks","ranks":{},"alone_ms":{:.2f},"loop_waits_ms":{:.2f},)"
+  print_case(R"("bench":"computing ranks","ranks":{},"alone_ms":{:.2f},"loop_waits_ms":{:.2f},)"
              R"("all_reduce_alone_ms":{:.2f},"all_reduce_beside_ms":{:.2f},"both_ms":{:.2f},)"
-             R"("least":[{:.2f},{:.2f},{:.2f},{:.2f},{:.2f}]}})"
-             "\n",
-             ranks, runtime::median(alone) * 1e3, runtime::median(waiting) * 1e3,
-             runtime::median(reduce_alone) * 1e3, runtime::median(reduced_after) * 1e3,
-             runtime::median(reducing) * 1e3, least(alone) * 1e3, least(waiting) * 1e3, least(reduce_alone) * 1e3,
-             least(reduced_after) * 1e3, least(reducing) * 1e3);
+             R"("least":[{:.2f},{:.2f},{:.2f},{:.2f},{:.2f}])",
+             ranks, median(alone) * 1e3, median(waiting) * 1e3, median(reduce_alone) * 1e3,
+             median(reduced_after) * 1e3, median(reducing) * 1e3, least(alone) * 1e3, least(waiting) * 1e3,
+             least(reduce_alone) * 1e3, least(reduced_after) * 1e3, least(reducing) * 1e3);
 }
 
 /// Ranks 0 and 1 compute on a stream while their loops wait for a message. The others wait, too, or exchange messages.
@@ -332,31 +318,30 @@ void bench_waiting(Process& process) {
   for (int round = 0; round < 7; ++round) {
     // Alone: the others sleep for the longest possible duration.
     process.session.barrier();
-    auto begin = std::chrono::steady_clock::now();
+    auto begin = bench::Clock::now();
     if (computes) {
       work();
       std::promise<void> done;  // synchronize() may spin
       stream->call_back([&] { done.set_value(); });
       done.get_future().wait();
-      alone.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+      alone.push_back(seconds_since(begin));
     }
     std::this_thread::sleep_until(begin + 500ms);
     for (const bool passes : {false, true}) {
       process.session.barrier();
-      begin = std::chrono::steady_clock::now();
+      begin = bench::Clock::now();
       std::byte buffer[4] = {};
       const double cpu_before = cpu_seconds();
       if (computes) {
-        std::chrono::steady_clock::time_point told;
+        bench::Clock::time_point told;
         process.transport.receive(me + waiters_partner, answer, Bytes(buffer, 1), [&] {
-          const auto took = std::chrono::steady_clock::now() - told;
-          answer_us.push_back(std::chrono::duration<double, std::micro>(took).count() / 2);
+          answer_us.push_back(seconds_since(told) * 1e6 / 2);
           process.loop.stop();
         });
         work();
         stream->call_back([&] {
           process.loop.post([&] {
-            told = std::chrono::steady_clock::now();
+            told = bench::Clock::now();
             if (!passes) beside.push_back(std::chrono::duration<double>(told - begin).count());
             process.transport.send(me + waiters_partner, finished, ConstBytes(buffer + 1, 1), [] {});
           });
@@ -393,9 +378,9 @@ void bench_waiting(Process& process) {
           stop();
         }
         process.transport.receive(me - 2, finished, Bytes(buffer + 2, 1), [&] {
-          const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-          if (!passes) share.push_back((cpu_seconds() - cpu_before) / took.count());
-          if (passes) pass_us.push_back(took.count() / std::max(1, 2 * passed) * 1e6);
+          const double took = seconds_since(begin);
+          if (!passes) share.push_back((cpu_seconds() - cpu_before) / took);
+          if (passes) pass_us.push_back(took / std::max(1, 2 * passed) * 1e6);
           over = true;
           process.transport.send(me - 2, answer, ConstBytes(buffer + 3, 1), [&] { stop(); });
         });
@@ -405,17 +390,16 @@ void bench_waiting(Process& process) {
   }
   double numbers[2] = {0, 0};
   if (me == 2) {
-    numbers[0] = runtime::median(share);
-    numbers[1] = runtime::median(pass_us);
+    numbers[0] = median(share);
+    numbers[1] = median(pass_us);
     MPI_Send(numbers, 2, MPI_DOUBLE, 0, 0, MPI_COMM_WORLD);
   }
   if (!process.first()) return;
   MPI_Recv(numbers, 2, MPI_DOUBLE, 2, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  fmt::print(R"({{"bench":"waiting ranks","ranks":{},"alone_ms":{:.2f},"beside_ms":{:.2f},"least_alone_ms":{:.2f},)"
-             R"("least_beside_ms":{:.2f},"waiting_cpu_share":{:.4f},"answer_us":{:.1f},"pass_us":{:.1f}}})"
-             "\n",
-             ranks, runtime::median(alone) * 1e3, runtime::median(beside) * 1e3, least(alone) * 1e3,
-             least(beside) * 1e3, numbers[0], runtime::median(answer_us), numbers[1]);
+  print_case(R"("bench":"waiting ranks","ranks":{},"alone_ms":{:.2f},"beside_ms":{:.2f},"least_alone_ms":{:.2f},)"
+             R"("least_beside_ms":{:.2f},"waiting_cpu_share":{:.4f},"answer_us":{:.1f},"pass_us":{:.1f})",
+             ranks, median(alone) * 1e3, median(beside) * 1e3, least(alone) * 1e3, least(beside) * 1e3, numbers[0],
+             median(answer_us), numbers[1]);
 }
 
 }  // namespace

@@ -16,23 +16,14 @@
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/product_choice.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/base/philox.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "runtime/kernels/elementwise.hpp"
-
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <functional>
-#include <string_view>
-#include <vector>
+#include "tests/bench/bench.hpp"
 
 using namespace ranvier;
+using namespace ranvier::bench;
 using namespace ranvier::models;
 using runtime::Buffer;
 using runtime::DType;
@@ -71,21 +62,19 @@ class Bench {
     const std::size_t bytes = sizes_.copied_bytes, n = sizes_.matrix;
     {
       const Buffer from = values(bytes / element_, dtype_), to = values(bytes / element_, dtype_);
-      const double seconds = seconds_of([&] { runtime::copy(*stream_, to.data(), from.data(), bytes); });
+      const double seconds = seconds_per_call([&] { runtime::copy(*stream_, to.data(), from.data(), bytes); });
       bytes_per_second_ = 2.0 * static_cast<double>(bytes) / seconds;
-      fmt::print(R"({{"bench":"ceiling","operation":"copy","device":"{}","gbytes_per_second":{:.0f}}})"
-                 "\n",
+      print_case(R"("bench":"ceiling","operation":"copy","device":"{}","gbytes_per_second":{:.0f})",
                  device_->description(), bytes_per_second_ * 1e-9);
     }
     const Buffer a = values(n * n, dtype_), b = values(n * n, dtype_), c = values(n * n, dtype_);
-    const double seconds = seconds_of([&] {
+    const double seconds = seconds_per_call([&] {
       matmul(*stream_, {n, n, n},
              {.c = c.data(), .c_dtype = dtype_, .a = a.data(), .b = b.data(), .dtype = dtype_});
     });
     flops_per_second_ = 2.0 * static_cast<double>(n * n * n) / seconds;
-    fmt::print(R"({{"bench":"ceiling","operation":"matmul","dtype":"{}","tflops":{:.1f}}})"
-               "\n",
-               to_string(dtype_), flops_per_second_ * 1e-12);
+    print_case(R"("bench":"ceiling","operation":"matmul","dtype":"{}","tflops":{:.1f})", to_string(dtype_),
+               flops_per_second_ * 1e-12);
   }
 
   /// Kernels on flat arrays: buckets of states, gradient chunks. The arrays are larger than a GPU's caches.
@@ -329,13 +318,12 @@ class Bench {
   }
 
   /// Seconds of the best of three rounds of at least sizes_.round_seconds each, after a warm-up.
-  double seconds_of(const std::function<void()>& work) {
-    using Clock = std::chrono::steady_clock;
+  double seconds_per_call(const std::function<void()>& work) {
     const auto round = [&](int times) {
-      const auto begin = Clock::now();
-      for (int i = 0; i < times; ++i) work();
-      stream_->synchronize();
-      return std::chrono::duration<double>(Clock::now() - begin).count();
+      return seconds_of([&] {
+        for (int i = 0; i < times; ++i) work();
+        stream_->synchronize();
+      });
     };
     round(3);
     const int times = std::clamp(static_cast<int>(sizes_.round_seconds * 5 / round(5)) + 1, 1, 2000);
@@ -345,19 +333,17 @@ class Bench {
   }
 
   void bytes_case(const Model& model, std::string_view name, double bytes, const std::function<void()>& work) {
-    const double seconds = seconds_of(work);
-    fmt::print(R"({{"bench":"operation","model":"{}","dtype":"{}","operation":"{}","us":{:.1f},)"
-               R"("gbytes_per_second":{:.0f},"share_of_copy":{:.3f}}})"
-               "\n",
+    const double seconds = seconds_per_call(work);
+    print_case(R"("bench":"operation","model":"{}","dtype":"{}","operation":"{}","us":{:.1f},)"
+               R"("gbytes_per_second":{:.0f},"share_of_copy":{:.3f})",
                model.name, to_string(dtype_), name, seconds * 1e6, bytes / seconds * 1e-9,
                bytes / seconds / bytes_per_second_);
-    std::fflush(stdout);
   }
 
   /// `whole_flops`: FLOP of all T × T, if different.
   void flops_case(const Model& model, std::string_view name, double flops, const std::function<void()>& work,
                   double whole_flops = 0) {
-    const double seconds = seconds_of(work);
+    const double seconds = seconds_per_call(work);
     fmt::print(R"({{"bench":"operation","model":"{}","dtype":"{}","operation":"{}","us":{:.1f},"tflops":{:.1f},)"
                R"("share_of_matmul":{:.3f})",
                model.name, to_string(dtype_), name, seconds * 1e6, flops / seconds * 1e-12,

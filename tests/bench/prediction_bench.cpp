@@ -6,22 +6,16 @@
 // Prints a JSON line.
 #include "actors/predict/predicted_job.hpp"
 #include "models/families/gpt.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/device/memory_limit.hpp"
+#include "tests/bench/bench.hpp"
 #include "tests/doubles/stated_layer.hpp"
-
-#include <fmt/core.h>
-
-#include <chrono>
-#include <cstdlib>
-#include <string>
-#include <vector>
 
 namespace {
 
 using namespace ranvier;
+using namespace ranvier::bench;
 
-int run(const std::vector<std::string>& words) {
+void run(const std::vector<std::string>& words) {
   const auto word = [&](std::size_t place, const char* otherwise) {
     return place < words.size() ? words[place] : std::string(otherwise);
   };
@@ -43,32 +37,22 @@ int run(const std::vector<std::string>& words) {
   options.recompute_auto = true;
   for (int rank = 0; rank < ranks; ++rank) options.node_of.push_back(rank / 8);
   const runtime::MachineProfile profile = runtime::read_machine_profile(word(7, "a100-40g-p4d"));
-  const auto began = std::chrono::steady_clock::now();
-  const auto since = [began] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  };
+  const auto began = Clock::now();
   const tests::NoSamples samples(gpt.sequence_length);
   const runtime::ProfileCosts device(profile), host(profile, runtime::ProfileCosts::Where::host);
   const models::Architecture architecture = make_gpt(gpt);
   actors::PredictedJob job(architecture, samples, options, profile, {device, host}, {});
-  const double planned = since();
+  const double planned = seconds_since(began);
   const actors::Prediction prediction = job.run();
-  fmt::print(
-      R"({{"ranks": {}, "stages": {}, "parameters": {}, "step_seconds": {:.4f}, "bubble": {:.3f}, "messages": {}, )"
-      R"("handlers": {}, "seconds_to_plan": {:.2f}, "seconds_in_all": {:.2f}, "resident_bytes": {}}})"
-      "\n",
+  print_case(
+      R"("ranks": {}, "stages": {}, "parameters": {}, "step_seconds": {:.4f}, "bubble": {:.3f}, "messages": {}, )"
+      R"("handlers": {}, "seconds_to_plan": {:.2f}, "seconds_in_all": {:.2f}, "resident_bytes": {})",
       ranks, stages, architecture.parameters(), prediction.step_seconds, prediction.bubble, prediction.messages,
-      prediction.handlers, planned, since(), runtime::peak_resident_bytes());
-  return EXIT_SUCCESS;
+      prediction.handlers, planned, seconds_since(began), runtime::peak_resident_bytes());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "prediction_bench: {}\n", error.what());
-    return EXIT_FAILURE;
-  }
+  return status_of("prediction_bench", [&] { run({argv + 1, argv + argc}); });
 }

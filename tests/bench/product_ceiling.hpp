@@ -12,14 +12,7 @@
 #include "models/ops/library_matmul.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
-
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <numeric>
-#include <string>
-#include <vector>
+#include "tests/bench/bench.hpp"
 
 namespace ranvier::bench {
 
@@ -52,7 +45,8 @@ class ProductCeiling {
     list(sizes, static_cast<std::size_t>(samples), static_cast<std::size_t>(device.threads()));
     for (Array& array : arrays_) {
       array.memory = device.allocate(array.bytes * (array.per_layer ? layers_ : 1), runtime::MemorySpace::device);
-      if (array.holds_values) fill(array.memory.data(), array.bytes * (array.per_layer ? layers_ : 1));
+      if (array.holds_values)
+        fill(array.memory.data(), dtype_, array.bytes * (array.per_layer ? layers_ : 1) / size_of(dtype_), 0.1f);
     }
     launch([this](runtime::ComputePool& pool) {
       for (auto* products : {&forward_, &head_, &backward_}) {
@@ -97,8 +91,6 @@ class ProductCeiling {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   struct Array {
     std::size_t bytes = 0;  // bytes per layer
     bool per_layer = false;
@@ -108,27 +100,9 @@ class ProductCeiling {
   };
 
   template <typename Work>
-  static double seconds_of(const Work& work) {
-    const auto begin = Clock::now();
-    work();
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  }
-
-  template <typename Work>
   void launch(const Work& work) {
     stream_.launch([&work](runtime::ComputePool& pool) { work(pool); });
     stream_.synchronize();
-  }
-
-  void fill(std::byte* memory, std::size_t bytes) const {
-    runtime::with_float_type(dtype_, [&](auto type) {
-      auto* to = reinterpret_cast<decltype(type)*>(memory);
-      std::uint32_t state = 1;
-      for (std::size_t i = 0; i < bytes / sizeof *to; ++i) {
-        state = state * 1664525u + 1013904223u;
-        to[i] = runtime::from_float<decltype(type)>((static_cast<float>(state >> 8) * 0x1p-24f - 0.5f) * 0.1f);
-      }
-    });
   }
 
   static std::size_t value(const models::ModelSizes& sizes, models::Size which) {

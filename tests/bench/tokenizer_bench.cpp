@@ -9,43 +9,21 @@
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/tokenizers/word_splitter.hpp"
 #include "runtime/files/memory_map.hpp"
+#include "tests/bench/bench.hpp"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <fstream>
-#include <functional>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
+using namespace ranvier::bench;
 using namespace ranvier::models;
 
 namespace {
 
-/// Seconds of the fastest call within about a second.
-double quickest(const std::function<void()>& work) {
-  using Clock = std::chrono::steady_clock;
-  double best = 1e9, total = 0;
-  for (int i = 0; i < 3 || (total < 1 && i < 1000); ++i) {
-    const auto begin = Clock::now();
-    work();
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    best = std::min(best, seconds);
-    total += seconds;
-  }
-  return best;
-}
-
 void print(const char* what, const std::string& file, int threads, std::size_t bytes, double seconds,
            std::size_t count) {
-  fmt::print(R"({{"bench": "tokenizer", "case": "{}", "file": "{}", "threads": {}, "bytes": {}, "count": {}, )"
-             R"("mb_per_second": {:.1f}}})"
-             "\n",
+  print_case(R"("bench": "tokenizer", "case": "{}", "file": "{}", "threads": {}, "bytes": {}, "count": {}, )"
+             R"("mb_per_second": {:.1f})",
              what, file, threads, bytes, count, static_cast<double>(bytes) / seconds * 1e-6);
-  std::fflush(stdout);
 }
 
 }  // namespace
@@ -80,7 +58,7 @@ int main(int argc, char** argv) {
     const std::string text(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
     WordSplitter splitter;
     std::size_t words = 0;
-    const double splitting = quickest([&] {
+    const double splitting = quickest(1, [&] {
       words = 0;
       splitter.start(text);
       while (!splitter.next().empty()) ++words;
@@ -91,15 +69,15 @@ int main(int argc, char** argv) {
         tokens.clear();
         encoder.encode(text, tokens);
       };
-      const double cold = quickest([&] {
+      const double cold = quickest(1, [&] {
         TextEncoder encoder(tokenizer, threads, specials);
         encode(encoder);
       });
       print("encode, no word met before", name, threads, text.size(), cold, tokens.size());
       TextEncoder encoder(tokenizer, threads, specials);
-      print("encode", name, threads, text.size(), quickest([&] { encode(encoder); }), tokens.size());
+      print("encode", name, threads, text.size(), quickest(1, [&] { encode(encoder); }), tokens.size());
     }
-    const double decoding = quickest([&] { back = tokenizer.decode(tokens); });
+    const double decoding = quickest(1, [&] { back = tokenizer.decode(tokens); });
     print("decode", name, 1, text.size(), decoding, tokens.size());
   }
   if (!tokens_path.empty())

@@ -12,25 +12,16 @@
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
+#include "tests/bench/bench.hpp"
 #include "tests/bench/product_ceiling.hpp"
 
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace ranvier::bench {
 namespace {
 
 using runtime::DType;
 using runtime::SpanKind;
-using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::string cases = "6x384-fp32,6x384-bf16,gpt2-small-fp32,gpt2-small-bf16";
@@ -147,8 +138,7 @@ class Run {
   /// Runs between two steps. No other work uses the device until this returns.
   void step_done() {
     trainer_->context().compute.synchronize();
-    const auto now = Clock::now();
-    const double seconds = std::chrono::duration<double>(now - step_began_).count();
+    const double seconds = seconds_since(step_began_);
     if (++steps_ > warm_up_steps) {
       step_seconds_.push_back(seconds);
       forward_.push_back(trainer_->context().trace.seconds(SpanKind::forward));
@@ -159,8 +149,7 @@ class Run {
     const double products = ceiling_->measure();
     if (steps_ > warm_up_steps) product_seconds_.push_back(products);
     if (steps_ == warm_up_steps) measuring_since_ = Clock::now();
-    const bool enough = steps_ >= warm_up_steps + 3 &&
-                        std::chrono::duration<double>(Clock::now() - measuring_since_).count() > options_.seconds;
+    const bool enough = steps_ >= warm_up_steps + 3 && seconds_since(measuring_since_) > options_.seconds;
     if (enough) trainer_->trainer().request_stop();
     trainer_->context().trace.restart();
     step_began_ = Clock::now();
@@ -176,12 +165,11 @@ class Run {
                  optimizer = runtime::median(optimizer_);
     double load = 0;
     getloadavg(&load, 1);
-    fmt::print(
-        R"({{"bench": "training", "case": "{}", "threads": {}, "batch": {}, "microbatch": {}, "steps": {}, )"
+    print_case(
+        R"("bench": "training", "case": "{}", "threads": {}, "batch": {}, "microbatch": {}, "steps": {}, )"
         R"("model_gflops": {:.1f}, "tokens_per_second": {:.0f}, "ceiling_tokens_per_second": {:.0f}, )"
         R"("share": {:.3f}, "best_step_share": {:.3f}, "ms": {:.1f}, "ms_products": {:.1f}, "ms_forward": {:.1f}, )"
-        R"("ms_backward": {:.1f}, "ms_optimizer": {:.1f}, "ms_other": {:.1f}, "load": {:.1f}}})"
-        "\n",
+        R"("ms_backward": {:.1f}, "ms_optimizer": {:.1f}, "ms_other": {:.1f}, "load": {:.1f})",
         case_.name, options_.threads, case_.batch_size, case_.microbatch_size, step_seconds_.size(),
         flops / seconds * 1e-9, tokens / seconds, tokens / products, runtime::median(shares),
         *std::min_element(product_seconds_.begin(), product_seconds_.end()) /
@@ -190,16 +178,14 @@ class Run {
         (seconds - forward - backward - optimizer) * 1e3, load);
     if (options_.products) {
       for (const ProductCeiling::Product& product : ceiling_->products()) {
-        fmt::print(
-            R"({{"bench": "product", "case": "{}", "product": "{}", "m": {}, "n": {}, "k": {}, "times": {}, )"
-            R"("ms": {:.2f}, "gflops": {:.1f}, "tile": [{}, {}, {}], "transpose_b": {}}})"
-            "\n",
-            case_.name, product.name, product.m, product.n, product.k, product.calls * product.instances,
-            product.seconds * 1e3, product.flops() * static_cast<double>(product.calls) / product.seconds * 1e-9,
-            product.tile.m, product.tile.n, product.tile.k, product.tile.transpose_b);
+        print_case(R"("bench": "product", "case": "{}", "product": "{}", "m": {}, "n": {}, "k": {}, "times": {}, )"
+                   R"("ms": {:.2f}, "gflops": {:.1f}, "tile": [{}, {}, {}], "transpose_b": {})",
+                   case_.name, product.name, product.m, product.n, product.k, product.calls * product.instances,
+                   product.seconds * 1e3,
+                   product.flops() * static_cast<double>(product.calls) / product.seconds * 1e-9, product.tile.m,
+                   product.tile.n, product.tile.k, product.tile.transpose_b);
       }
     }
-    std::fflush(stdout);
   }
 
   const Options& options_;
@@ -217,7 +203,7 @@ class Run {
   std::vector<double> step_seconds_, product_seconds_, forward_, backward_, optimizer_;
 };
 
-int bench_main(int argc, char** argv) {
+void bench_main(int argc, char** argv) {
   runtime::MpiSession session(argc, argv);
   Options options;
   apps::OptionTable table;
@@ -246,17 +232,11 @@ int bench_main(int argc, char** argv) {
     if (("," + options.cases + ",").find("," + one.name + ",") == std::string::npos) continue;
     Run(session, options, one).execute();
   }
-  return EXIT_SUCCESS;
 }
 
 }  // namespace
 }  // namespace ranvier::bench
 
 int main(int argc, char** argv) {
-  try {
-    return ranvier::bench::bench_main(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "training_bench: error: {}\n", error.what());
-    return EXIT_FAILURE;
-  }
+  return ranvier::bench::status_of("training_bench", [&] { ranvier::bench::bench_main(argc, argv); });
 }

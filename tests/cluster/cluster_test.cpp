@@ -2,27 +2,18 @@
 // behind. Exits with 77, ctest's "skipped", if the machine does not allow network namespaces.
 #include "actors/states/sharded_unit.hpp"
 #include "models/families/gpt.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <net/if.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
-#include <map>
-#include <set>
 #include <stdexcept>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

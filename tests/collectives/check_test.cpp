@@ -12,7 +12,7 @@ namespace {
 constexpr int ranks = 4;
 constexpr std::size_t elements = 16;
 
-Plan ring() { return ring_all_reduce(ranks, elements); }
+Plan ring() { return ring_all_reduce(Topology::regular(ranks, 1), elements); }
 
 constexpr auto gathers = [](const Plan& plan) { check_all_gather(plan); };
 constexpr auto scatters = [](const Plan& plan) { check_reduce_scatter(plan); };
@@ -47,7 +47,7 @@ Operation& send(Plan& plan, int rank, int step) { return plan.ranks[rank][step][
 
 TEST_CASE("a mistake in a ring's plan is found and named") {
   struct Mistake {
-    const char* name;
+    std::string name;
     std::function<void(Plan&)> make;
     const char* words;
   };
@@ -103,7 +103,7 @@ TEST_CASE("a missing step of one rank is found") {
 }
 
 TEST_CASE("an addition that is done twice is counted twice") {
-  Plan plan = ring_reduce_scatter(ranks, elements);
+  Plan plan = ring_reduce_scatter(Topology::regular(ranks, 1), elements);
   // One additional exchange of the last piece between neighbors.
   plan.ranks[0].push_back({{Action::send, 1, {0, 4}}});
   plan.ranks[1].push_back({{Action::receive_add, 0, {0, 4}}});
@@ -139,15 +139,15 @@ TEST_CASE("ranks that all receive before they send wait forever") {
 
 TEST_CASE("a chunk's plan must not touch elements outside its chunk") {
   constexpr int chunks = 2;
-  Plan plan = ring_all_reduce(ranks, elements, chunks, 0);
+  Plan plan = ring_all_reduce(Topology::regular(ranks, 1), elements, chunks, 0);
   check_all_reduce(plan, chunks, 0);
   CHECK(fault(plan, [](const Plan& wrong) { check_all_reduce(wrong, chunks, 1); }) != "");
   CHECK(fault(ring(), [](const Plan& wrong) { check_all_reduce(wrong, chunks, 0); }) != "");
 }
 
 TEST_CASE("a plan passes only the check of its collective") {
-  CHECK(fault(ring_reduce_scatter(ranks, elements)) != "");
-  CHECK(fault(ring_all_gather(ranks, elements)) != "");
+  CHECK(fault(ring_reduce_scatter(Topology::regular(ranks, 1), elements)) != "");
+  CHECK(fault(ring_all_gather(Topology::regular(ranks, 1), elements)) != "");
   CHECK(fault(ring(), gathers) != "");
   CHECK(fault(tree_all_reduce(ranks, elements), scatters) == "");
 }

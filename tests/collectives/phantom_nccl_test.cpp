@@ -1,5 +1,6 @@
 // Collectives in virtual time: plans step by step, and NCCL's by formula, compared with times computed by hand.
 #include "collectives/nccl/phantom_nccl.hpp"
+#include "collectives/plans/link_file.hpp"
 #include "collectives/plans/ring.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/doubles/virtual_time.hpp"

@@ -20,17 +20,19 @@ TEST_CASE("rings of 1 to 9 ranks pass the checker for any size and any number of
     for (const std::size_t length : {0, 1, 2, 5, 48})
       for (const int chunks : {1, 2, 3, 7})
         for (int chunk = 0; chunk < chunks; ++chunk) {
-          check_reduce_scatter(ring_reduce_scatter(ranks, ranks * length, chunks, chunk), chunks, chunk);
-          check_all_gather(ring_all_gather(ranks, ranks * length, chunks, chunk), chunks, chunk);
-          check_all_reduce(ring_all_reduce(ranks, ranks * length, chunks, chunk), chunks, chunk);
+          const Topology topology = Topology::regular(ranks, 1);
+          check_reduce_scatter(ring_reduce_scatter(topology, ranks * length, chunks, chunk), chunks, chunk);
+          check_all_gather(ring_all_gather(topology, ranks * length, chunks, chunk), chunks, chunk);
+          check_all_reduce(ring_all_reduce(topology, ranks * length, chunks, chunk), chunks, chunk);
         }
 }
 
 TEST_CASE("rings have the steps and element counts of their header") {
   for (std::size_t ranks = 1; ranks <= 9; ++ranks) {
     const std::size_t elements = 6 * ranks, hops = ranks - 1;
-    const Plan scatter = ring_reduce_scatter(ranks, elements), gather = ring_all_gather(ranks, elements);
-    const Plan reduce = ring_all_reduce(ranks, elements);
+    const Topology topology = Topology::regular(ranks, 1);
+    const Plan scatter = ring_reduce_scatter(topology, elements), gather = ring_all_gather(topology, elements);
+    const Plan reduce = ring_all_reduce(topology, elements);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       CHECK(scatter.ranks[rank].size() == hops);
       CHECK(gather.ranks[rank].size() == hops);
@@ -45,7 +47,7 @@ TEST_CASE("rings have the steps and element counts of their header") {
 TEST_CASE("the sum of a piece starts at the rank after its owner, for any number of chunks") {
   constexpr int ranks = 4, chunks = 3;
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    const Plan plan = ring_reduce_scatter(ranks, ranks * 8, chunks, chunk);
+    const Plan plan = ring_reduce_scatter(Topology::regular(ranks, 1), ranks * 8, chunks, chunk);
     for (int piece = 0; piece < ranks; ++piece) {
       const Step& first = plan.ranks[(piece + 1) % ranks][0];
       const Operation sends = {Action::send, (piece + 2) % ranks,
@@ -58,7 +60,7 @@ TEST_CASE("the sum of a piece starts at the rank after its owner, for any number
 }
 
 TEST_CASE("one rank and no elements take no steps") {
-  CHECK(ring_all_reduce(1, 10).ranks[0].empty());
-  CHECK(ring_all_reduce(3, 0).ranks[2].empty());
-  CHECK(ring_all_reduce(3, 3, 2, 0).ranks[2].empty());
+  CHECK(ring_all_reduce(Topology::regular(1, 1), 10).ranks[0].empty());
+  CHECK(ring_all_reduce(Topology::regular(3, 1), 0).ranks[2].empty());
+  CHECK(ring_all_reduce(Topology::regular(3, 1), 3, 2, 0).ranks[2].empty());
 }

@@ -4,12 +4,7 @@
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cstdint>
-#include <cstdlib>
-#include <optional>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

@@ -1,12 +1,7 @@
 // Defaults of jobs on GPUs: their precision, and the data sheet that MFU refers to.
 #include "tests/apps/small_run.hpp"
-
-#include <doctest/doctest.h>
-
-#include <filesystem>
-#include <string>
-#include <tuple>
-#include <vector>
+#include "tests/test.hpp"
+#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
@@ -15,15 +10,12 @@ namespace {
 
 struct Fixture : SmallText {
   [[nodiscard]] Outcome start(int ranks, const Flags& more, const std::string& gpu = "") const {
-    Flags flags{"--layers", "1", "--device-memory", "140MiB", "--products", "first", "--attention", "ranvier"};
-    flags.insert(flags.end(), more.begin(), more.end());
+    const Flags flags =
+        join({"--layers", "1", "--device-memory", "140MiB", "--products", "first", "--attention", "ranvier"}, more);
     return run(ranks, small_run(text, flags), 60s, {{"RANVIER_EMULATED_GPU", gpu}});
   }
   [[nodiscard]] std::string output(int ranks, const Flags& more, const std::string& gpu = "") const {
-    const Outcome outcome = start(ranks, more, gpu);
-    INFO(outcome.output);
-    CHECK(outcome.status == 0);
-    return outcome.output;
+    return require_status(0, start(ranks, more, gpu)).output;
   }
   [[nodiscard]] std::vector<std::string> losses(Flags more, const std::string& gpu = "") const {
     std::filesystem::remove(metrics);
@@ -35,33 +27,30 @@ struct Fixture : SmallText {
   std::string metrics = file("metrics.jsonl"), checkpoints = file("checkpoints");
 };
 
-bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "a GPU trains in bf16 by default, an older one in fp16, and a CPU in fp32") {
   const Flags gpu{"--device", "cuda"};
-  CHECK(has(output(1, gpu), "precision: bf16 (default of this GPU; --precision fp32 trains in single precision)"));
+  check_has(output(1, gpu), {"precision: bf16 (default of this GPU; --precision fp32 trains in single precision)"});
   CHECK(losses(gpu) == losses({"--device", "cuda", "--precision", "bf16"}));
   CHECK(losses(gpu) != losses({"--device", "cuda", "--precision", "fp32"}));
-  CHECK(has(output(1, gpu, "volta"), "precision: fp16 (default of this GPU, which has no bf16; "));
+  check_has(output(1, gpu, "volta"), {"precision: fp16 (default of this GPU, which has no bf16; "});
   CHECK(losses(gpu, "volta") == losses({"--device", "cuda", "--precision", "fp16"}));
-  CHECK_FALSE(has(output(1, {"--device", "cuda", "--precision", "fp32"}), "precision: "));
-  CHECK_FALSE(has(output(1, {"--device", "cpu"}), "precision: "));
+  check_lacks(output(1, {"--device", "cuda", "--precision", "fp32"}), {"precision: "});
+  check_lacks(output(1, {"--device", "cpu"}), {"precision: "});
   CHECK(losses({"--device", "cpu"}) == losses({"--device", "cpu", "--precision", "fp32"}));
 }
 
 TEST_CASE_FIXTURE(Fixture, "ranks with different GPUs train in a precision that all of them support") {
   const std::string mixed = output(2, {"--device", "cuda", "--g-data", "2"}, "volta=1");
-  CHECK(has(mixed, "precision: fp16 (default of this GPU, which has no bf16; "));
+  check_has(mixed, {"precision: fp16 (default of this GPU, which has no bf16; "});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a dry run without a GPU plans for one with bf16, or for the GPUs of a profile") {
   const Flags dry{"--device", "cuda", "--world", "2", "--g-data", "2", "--dry-run"};
-  CHECK(has(output(1, dry, "no-gpu"), "precision: bf16 (default of this GPU; "));
-  Flags old{"--profile", "v100-32g-p3dn"};
-  old.insert(old.end(), dry.begin(), dry.end());
-  CHECK(has(output(1, old, "no-gpu"), "precision: fp16 (default of v100-32g-p3dn; "));
+  check_has(output(1, dry, "no-gpu"), {"precision: bf16 (default of this GPU; "});
+  const Flags old = join({"--profile", "v100-32g-p3dn"}, dry);
+  check_has(output(1, old, "no-gpu"), {"precision: fp16 (default of v100-32g-p3dn; "});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a run resumes in the precision of its checkpoint by default") {
@@ -71,24 +60,21 @@ TEST_CASE_FIXTURE(Fixture, "a run resumes in the precision of its checkpoint by 
   };
   for (const auto& [first, precision, second] :
        {std::tuple{"cuda", "fp32", "cuda"}, {"cuda", "bf16", "cpu"}, {"cpu", "fp32", "cuda"}}) {
-    CAPTURE(first);
-    CAPTURE(second);
+    CAPTURE_ALL(first, second);
     const std::string folder = checkpoints + first + second + precision;
     REQUIRE(run_from(folder, first, {"--steps", "2", "--precision", precision}).status == 0);
-    const Outcome resumed = run_from(folder, second, {"--resume", "auto"});
-    INFO(resumed.output);
-    CHECK(resumed.status == 0);
-    CHECK(has(resumed.output, std::string("precision: ") + precision + " (from " + folder + "/step-00000002"));
-    CHECK(has(resumed.output, "step 4/4"));
-    CHECK_FALSE(has(resumed.output, "--precision fp32 (was"));
+    const Outcome resumed = require_status(0, run_from(folder, second, {"--resume", "auto"}));
+    check_has(resumed.output, {std::string("precision: ") + precision + " (from " + folder + "/step-00000002"});
+    check_has(resumed.output, {"step 4/4"});
+    check_lacks(resumed.output, {"--precision fp32 (was"});
     const Outcome named = run_from(folder, second, {"--resume", folder, "--steps", "6", "--precision", "fp16"});
     CHECK(named.status != 0);
-    CHECK(has(named.output, "--precision fp16 (was " + std::string(precision) + ")"));
+    check_has(named.output, {"--precision fp16 (was " + std::string(precision) + ")"});
   }
   // If the checkpoint has the device's default, the message is the same as in a new run.
   const std::string folder = checkpoints + "bf16";
   REQUIRE(run_from(folder, "cuda", {"--steps", "2"}).status == 0);
-  CHECK(has(run_from(folder, "cuda", {"--resume", folder}).output, "precision: bf16 (default of this GPU; "));
+  check_has(run_from(folder, "cuda", {"--resume", folder}).output, {"precision: bf16 (default of this GPU; "});
 }
 
 TEST_CASE_FIXTURE(Fixture, "MFU on a GPU is relative to its data sheet's rate in the precision of the run") {
@@ -98,10 +84,10 @@ TEST_CASE_FIXTURE(Fixture, "MFU on a GPU is relative to its data sheet's rate in
     const std::string printed = output(ranks, more, gpu);
     CHECK(metric(metrics, "measured_mfu").back() == "null");  // no memory for the large product
     if (metric(metrics, "mfu").back() == "null") {
-      CHECK(has(printed, "  MFU      -  "));
+      check_has(printed, {"  MFU      -  "});
       return 0.0;
     }
-    CHECK(has(printed, "%  mem "));
+    check_has(printed, {"%  mem "});
     return std::stod(metric(metrics, "model_flops_per_second").back()) / std::stod(metric(metrics, "mfu").back());
   };
   const std::string a100 = "name=NVIDIA A100-SXM4-40GB";

@@ -1,10 +1,6 @@
 // Messages about a GPU that is missing, too old, too small, or failing: one message and the end of all ranks.
 #include "tests/apps/small_run.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <string_view>
+#include "tests/test.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

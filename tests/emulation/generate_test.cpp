@@ -1,18 +1,15 @@
 // Text generation on the emulated GPU.
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
+#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 TEST_CASE_FIXTURE(SmallText, "a GPU generates the text that the cpu device generates") {
   const std::string model = file("model");
-  const Outcome outcome =
-      run(1, small_run(text, {"--save", model, "--steps", "30", "--learning-rate", "1e-2"}), 60s);
-  INFO(outcome.output);
-  REQUIRE(outcome.status == 0);
+  require_status(0, run(1, small_run(text, {"--save", model, "--steps", "30", "--learning-rate", "1e-2"}), 60s));
   const auto generate = [&](const std::string& device, const std::string& more) {
     const Generated result = run_generator(
         RANVIER_GENERATOR,
@@ -37,7 +34,7 @@ TEST_CASE_FIXTURE(SmallText, "a GPU generates text in bf16 by default") {
     return run_generator(RANVIER_GENERATOR, "--weights " + model + " --prompt the --tokens 2 " + more, folder)
         .report;
   };
-  CHECK(report("--device cuda").find(" parameters in bf16, ") != std::string::npos);
-  CHECK(report("--device cuda --precision fp16").find(" parameters in fp16, ") != std::string::npos);
-  CHECK(report("--device cpu").find(" parameters in fp32, ") != std::string::npos);
+  check_has(report("--device cuda"), {" parameters in bf16, "});
+  check_has(report("--device cuda --precision fp16"), {" parameters in fp16, "});
+  check_has(report("--device cpu"), {" parameters in fp32, "});
 }

@@ -2,14 +2,8 @@
 // streams as on a real one.
 #include "runtime/device/cuda_build.hpp"
 #include "tests/apps/small_run.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
+#include "tests/words.hpp"
 
 namespace runtime = ranvier::runtime;
 using namespace ranvier::tests;
@@ -31,16 +25,14 @@ struct Result {
 
 struct Fixture : SmallText {
   [[nodiscard]] Outcome start(int ranks, const Flags& more, const Environment& environment = {}) const {
-    Flags flags{"--metrics", metrics, "--device-memory", room, "--products", "first", "--precision", "fp32"};
-    flags.insert(flags.end(), more.begin(), more.end());
+    const Flags flags =
+        join({"--metrics", metrics, "--device-memory", room, "--products", "first", "--precision", "fp32"}, more);
     std::filesystem::remove(metrics);
     return run(ranks, small_run(text, flags), 120s, environment);
   }
 
   [[nodiscard]] Result train(int ranks, const Flags& more, const Environment& environment = {}) const {
-    const Outcome outcome = start(ranks, more, environment);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    const Outcome outcome = require_status(0, start(ranks, more, environment));
     Result result{.output = outcome.output};
     for (const std::string& loss : metric(metrics, "loss")) result.losses.push_back(std::stod(loss));
     for (const std::string& norm : metric(metrics, "grad_norm")) result.norms.push_back(std::stod(norm));
@@ -64,8 +56,7 @@ TEST_CASE_FIXTURE(Fixture, "a GPU gives the training results of the cpu device")
   for (const auto& [precision, relative] : {std::pair{"fp32", 1e-6}, {"bf16", 3e-3}}) {
     CAPTURE(precision);
     const Flags flags{"--precision", precision, "--dropout", "0.1"};
-    Flags on_gpu = flags;
-    on_gpu.insert(on_gpu.end(), {"--device", "cuda"});
+    const Flags on_gpu = join(flags, {"--device", "cuda"});
     check_close(train(1, on_gpu), train(1, flags), relative);
   }
 }
@@ -79,10 +70,8 @@ TEST_CASE_FIXTURE(Fixture, "a GPU trains LLaMA and related families, and BERT, a
   };
   for (const auto& [relative, more] : runs) {
     CAPTURE(more);
-    Flags flags = more;
-    flags.insert(flags.end(), {"--ffn-size", "48", "--layers", "1"});
-    Flags on_gpu = flags;
-    on_gpu.insert(on_gpu.end(), {"--device", "cuda"});
+    const Flags flags = join(more, {"--ffn-size", "48", "--layers", "1"});
+    const Flags on_gpu = join(flags, {"--device", "cuda"});
     check_close(train(1, on_gpu), train(1, flags), relative);
   }
 }
@@ -90,34 +79,10 @@ TEST_CASE_FIXTURE(Fixture, "a GPU trains LLaMA and related families, and BERT, a
 TEST_CASE_FIXTURE(Fixture, "a GPU trains a wide residual network as the cpu device does") {
   const auto losses = [&](const Flags& more) {
     std::filesystem::remove(metrics);
-    Flags flags{"--model",
-                "wide-resnet",
-                "--data",
-                "synthetic",
-                "--blocks",
-                "1,1,1,1",
-                "--hidden",
-                "4",
-                "--classes",
-                "3",
-                "--image-size",
-                "32",
-                "--batch-size",
-                "2",
-                "--microbatch-size",
-                "2",
-                "--steps",
-                "2",
-                "--threads",
-                "1",
-                "--learning-rate",
-                "0.01",
-                "--metrics",
-                metrics};
-    flags.insert(flags.end(), more.begin(), more.end());
-    const Outcome outcome = run(1, flags, 120s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    const Flags flags{"--model", "wide-resnet", "--data", "synthetic", "--blocks", "1,1,1,1", "--hidden", "4"};
+    const Flags sizes{"--classes", "3", "--image-size", "32", "--batch-size", "2", "--microbatch-size", "2"};
+    const Flags rest{"--steps", "2", "--threads", "1", "--learning-rate", "0.01", "--metrics", metrics};
+    require_status(0, run(1, join(join(flags, sizes), join(rest, more)), 120s));
     return metric(metrics, "loss");
   };
   const auto expected = losses({}),
@@ -131,12 +96,10 @@ TEST_CASE_FIXTURE(
     Fixture, "products and attention as rank 0 measured them give the usual results, and measurements are saved") {
   const std::string products = file("products.json");
   const Flags flags{"--precision", "bf16", "--layers", "2", "--g-inter", "2"};
-  Flags measured = flags;
-  measured.insert(measured.end(), {"--device", "cuda", "--products", "measured", "--products-file", products});
+  const Flags measured = join(flags, {"--device", "cuda", "--products", "measured", "--products-file", products});
   const Result first = train(2, measured);
   check_close(first, train(2, flags), 3e-3);
-  CHECK(first.output.find("products: 0 from " + products) != std::string::npos);
-  CHECK(first.output.find(" passes; 0 from " + products) != std::string::npos);
+  check_has(first.output, {"products: 0 from " + products, " passes; 0 from " + products});
   const std::string remembered = read_file(products);
   const Result second = train(2, measured);
   CHECK(second == first);
@@ -149,12 +112,9 @@ TEST_CASE_FIXTURE(
 
 TEST_CASE_FIXTURE(Fixture, "a --products-file in another format ends a run before training, and is not changed") {
   const std::string content = read_file(text);
-  const Outcome outcome =
-      start(1, {"--precision", "bf16", "--device", "cuda", "--products", "measured", "--products-file", text});
-  INFO(outcome.output);
-  CHECK(outcome.status != 0);
-  CHECK(outcome.output.find("--products-file " + text + ": not JSON") != std::string::npos);
-  CHECK(outcome.output.find("the file was not changed") != std::string::npos);
+  const Outcome outcome = require_failure(
+      start(1, {"--precision", "bf16", "--device", "cuda", "--products", "measured", "--products-file", text}));
+  check_has(outcome.output, {"--products-file " + text + ": not JSON", "the file was not changed"});
   CHECK(read_file(metrics).empty());
   CHECK(read_file(text) == content);
 }
@@ -170,13 +130,12 @@ TEST_CASE_FIXTURE(
   const Result expected = train(2, own), insisted = train(2, cudnn);
   CHECK(insisted.losses != expected.losses);
   check_close(insisted, expected, 3e-3);
-  CHECK(insisted.output.find("attention: cuDNN 9.19.0 for 2 of 2 passes") != std::string::npos);
+  check_has(insisted.output, {"attention: cuDNN 9.19.0 for 2 of 2 passes"});
 
   const Result lacking = train(2, either, {{"EMULATED_CUDNN_VERSION", "1"}});
   check_close(lacking, expected, 3e-3);
-  CHECK(
-      lacking.output.find("attention: built-in kernels, since cuDNN on 1 rank does not support rank 0's kernels") !=
-      std::string::npos);
+  check_has(lacking.output,
+            {"attention: built-in kernels, since cuDNN on 1 rank does not support rank 0's kernels"});
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -186,36 +145,31 @@ TEST_CASE_FIXTURE(Fixture,
         {"--model", "llama", "--kv-heads", "1", "--window", "5"},
         {"--model", "bert", "--vocab-size", "257", "--dropout", "0", "--mlm-probability", "0.3"}}) {
     CAPTURE(model);
-    Flags own{"--device", "cuda", "--precision", "bf16", "--layers", "1", "--attention", "ranvier"};
-    own.insert(own.end(), model.begin(), model.end());
+    const Flags own =
+        join({"--device", "cuda", "--precision", "bf16", "--layers", "1", "--attention", "ranvier"}, model);
     Flags cudnn = own;
     cudnn[7] = "cudnn";
     const Result expected = train(1, own), insisted = train(1, cudnn);
     CHECK(insisted.losses != expected.losses);
     check_close(insisted, expected, 3e-3);
-    CHECK(insisted.output.find("attention: cuDNN 9.19.0 for 2 of 2 passes") != std::string::npos);
+    check_has(insisted.output, {"attention: cuDNN 9.19.0 for 2 of 2 passes"});
   }
 }
 
 TEST_CASE_FIXTURE(Fixture, "a fast backward pass of attention trains within rounding, and prints its drawback") {
   const Flags flags{"--device", "cuda", "--precision", "bf16", "--layers", "1", "--attention", "cudnn"};
-  Flags fast = flags;
-  fast.insert(fast.end(), {"--attention-backward", "fast"});
+  const Flags fast = join(flags, {"--attention-backward", "fast"});
   const Result result = train(1, fast);
   check_close(result, train(1, flags), 3e-3);
-  CHECK(result.output.find("its backward pass adds as parts come, so bits differ from run to run") !=
-        std::string::npos);
+  check_has(result.output, {"its backward pass adds as parts come, so bits differ from run to run"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a cuDNN that is missing on a rank ends a job that requires it, with a remedy") {
-  const Outcome refused = start(
+  const Outcome refused = require_failure(start(
       2, {"--device", "cuda", "--precision", "bf16", "--layers", "1", "--g-data", "2", "--attention", "cudnn"},
-      {{"EMULATED_CUDNN_MISSING", "1"}});
-  CAPTURE(refused.output);
-  CHECK(refused.status != 0);
-  CHECK(refused.output.find("--attention cudnn is not possible on rank 1: the emulated cuDNN was taken away; ") !=
-        std::string::npos);
-  CHECK(refused.output.find("use --attention auto") != std::string::npos);
+      {{"EMULATED_CUDNN_MISSING", "1"}}));
+  check_has(refused.output, {"--attention cudnn is not possible on rank 1: the emulated cuDNN was taken away; ",
+                             "use --attention auto"});
 }
 
 TEST_CASE_FIXTURE(
@@ -233,13 +187,11 @@ TEST_CASE_FIXTURE(Fixture, "blocks that are replayed as graphs do not change any
        {Flags{"--g-data", "2", "--shard", "zero3"},
         Flags{"--g-inter", "2", "--precision", "bf16", "--recompute", "1", "--activation-tier", "host"}}) {
     CAPTURE(more.at(0));
-    Flags on{"--device", "cuda"};
-    on.insert(on.end(), more.begin(), more.end());
-    Flags off = on;
-    off.insert(off.end(), {"--cuda-graphs", "off"});
+    const Flags on = join({"--device", "cuda"}, more);
+    const Flags off = join(on, {"--cuda-graphs", "off"});
     const Result with = train(2, on);
     CHECK(with == train(2, off));
-    CHECK(with.output.find("CUDA graphs of rank 0: ") != std::string::npos);
+    check_has(with.output, {"CUDA graphs of rank 0: "});
   }
 }
 
@@ -255,9 +207,7 @@ TEST_CASE_FIXTURE(Fixture, "messages sent directly from a GPU's memory do not ch
   const auto weights = [&](int ranks, const char* way, Flags flags) {
     flags.insert(flags.end(), {"--device", "cuda", "--device-memory", room, "--layers", "2", "--steps", "2",
                                "--precision", "fp32", "--p2p", way, "--save", file("weights")});
-    const Outcome outcome = run(ranks, small_run(text, flags), 120s);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
+    require_status(0, run(ranks, small_run(text, flags), 120s));
     return read_file(file("weights/model.safetensors"));
   };
   for (const auto& [ranks, flags] :
@@ -270,33 +220,26 @@ TEST_CASE_FIXTURE(Fixture, "messages sent directly from a GPU's memory do not ch
 
 TEST_CASE_FIXTURE(Fixture, "messages are sent directly from a GPU's memory if MPI reports support for it") {
   const auto output = [&](const Flags& more, const char* mpi) {
-    Flags flags{"--device", "cuda", "--device-memory", room, "--products", "first",
-                "--layers", "2",    "--steps",         "1",  "--g-inter",  "2"};
-    flags.insert(flags.end(), more.begin(), more.end());
+    const Flags flags = join({"--device", "cuda", "--device-memory", room, "--products", "first", "--layers", "2",
+                              "--steps", "1", "--g-inter", "2"},
+                             more);
     return run(2, small_run(text, flags), 120s, {{"RANVIER_EMULATED_MPI", mpi}}).output;
   };
   const std::string staged = "messages: staged through pinned memory",
                     used = "pinned memory for messages of rank 0";
   const std::string direct = "messages: direct from GPU memory";
   const std::string by_itself = output({}, "any");
-  CAPTURE(by_itself);
-  CHECK(by_itself.find(direct) != std::string::npos);
-  CHECK(by_itself.find(used) == std::string::npos);
+  check_has(by_itself, {direct});
+  check_lacks(by_itself, {used});
   const std::string by_host = output({}, "host");
-  CAPTURE(by_host);
-  CHECK(by_host.find(staged) != std::string::npos);
-  CHECK(by_host.find(used) != std::string::npos);
-  CHECK(output({"--p2p", "direct"}, "host").find("--p2p direct needs a CUDA-aware MPI on every rank") !=
-        std::string::npos);
+  check_has(by_host, {staged, used});
+  check_has(output({"--p2p", "direct"}, "host"), {"--p2p direct needs a CUDA-aware MPI on every rank"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "MPI and NCCL never access a GPU's memory in the same run") {
   const Flags flags{"--device", "cuda",   "--g-inter",     "2",   "--g-data", "2",
                     "--p2p",    "direct", "--collectives", "nccl"};
-  const Outcome outcome = run(4, small_run(text, flags), 120s);
-  INFO(outcome.output);
-  CHECK(outcome.status != 0);
-  CHECK(outcome.output.find(runtime::with_nccl
-                                ? "lets MPI access GPUs during NCCL collectives, which can deadlock"
-                                : "--collectives nccl needs NCCL, which this build lacks") != std::string::npos);
+  const Outcome outcome = require_failure(run(4, small_run(text, flags), 120s));
+  check_has(outcome.output, {runtime::with_nccl ? "lets MPI access GPUs during NCCL collectives, which can deadlock"
+                                                : "--collectives nccl needs NCCL, which this build lacks"});
 }

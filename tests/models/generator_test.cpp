@@ -1,7 +1,7 @@
 #include "models/generation/generator.hpp"
 
 #include "models/core/initialize.hpp"
-#include "models/families/decoder_model.hpp"
+#include "models/families/model.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

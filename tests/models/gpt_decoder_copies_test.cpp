@@ -1,6 +1,7 @@
-#include "models/families/decoder_model.hpp"
+#include "models/generation/decoder.hpp"
 
 #include "models/core/initialize.hpp"
+#include "models/families/model.hpp"
 #include "tests/device_under_test.hpp"
 #include "tests/emulation/stream.hpp"
 #include "tests/test.hpp"

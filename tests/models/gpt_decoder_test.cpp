@@ -1,5 +1,6 @@
-#include "models/families/decoder_model.hpp"
+#include "models/generation/decoder.hpp"
 
+#include "models/families/model.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/doubles/far_device.hpp"
 #include "tests/models/model_checks.hpp"

@@ -1,5 +1,6 @@
-#include "models/families/decoder_model.hpp"
+#include "models/generation/decoder.hpp"
 
+#include "models/families/model.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_checks.hpp"
 #include "tests/models/reference_model.hpp"

@@ -25,7 +25,7 @@ struct Bound {
 
   [[nodiscard]] bool holds(double result) const {
     if (std::isnan(value)) return std::isnan(result);
-    return result == value || std::abs(result - value) <= error;
+    return result == value || (std::isfinite(value) && std::abs(result - value) <= error);
   }
 };
 

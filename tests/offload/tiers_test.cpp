@@ -28,6 +28,16 @@ Tiers::StridedLayout scattered(std::vector<std::byte>& memory, std::size_t bytes
 
 }  // namespace
 
+TEST_CASE("only files with checksums take host memory for them") {
+  for (const bool checksums : {false, true}) {
+    TierPlan tier_plan;
+    MemoryPlan plan;
+    tier_plan.reserve(TierKind::nvme, MemoryKind::optimizer, "states", 40960, plan);
+    tier_plan.finish({.directories = {"disk"}, .checksums = checksums}, plan);
+    CHECK((plan.bytes(MemorySpace::host) > 0) == checksums);
+  }
+}
+
 TEST_CASE("tiers return what was stored from scattered runs of memory, in host memory and in files") {
   for (const std::uint64_t seed : test::seeds(test::sanitized ? 1 : 3)) {
     for (const bool at_once : {true, false}) {

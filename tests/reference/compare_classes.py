@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import compare_families as families
-from compare_families import torch
+from compare_families import ALPHA, RANK, Adapter, torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
@@ -25,7 +25,7 @@ except ImportError:
     peft = None
 
 LABELS = ["calm", "loud", "wild"]
-RANK, ALPHA, PREFIX = 3, 6, "base_model.model."
+PREFIX = "base_model.model."
 TEXTS, KEPT = families.STEPS * families.BATCH + 30, 30
 GRIDS = families.GRIDS | {"tiles": (2, ["--tile", 2, "--g-inter", 2, "--recompute", 1])}
 
@@ -55,17 +55,6 @@ def make_texts(path):
     return samples
 
 
-class Adapter(torch.nn.Module):
-    """y = W x + alpha / r B A x, as in PEFT."""
-
-    def __init__(self, base, a, b):
-        super().__init__()
-        self.base_layer, self.a, self.b = base, torch.nn.Parameter(a), torch.nn.Parameter(b)
-
-    def forward(self, x):
-        return self.base_layer(x) + ALPHA / RANK * (x @ self.a.T) @ self.b.T
-
-
 def batch_of(samples, padding):
     tokens = [list(text.encode())[:families.LENGTH] for text, _ in samples]
     inputs = torch.tensor([row + [padding] * (families.LENGTH - len(row)) for row in tokens])
@@ -74,24 +63,11 @@ def batch_of(samples, padding):
 
 
 def train_reference(model, samples):
-    trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW([dict(params=[p for p in trained if p.dim() > 1], weight_decay=0.1),
-                                   dict(params=[p for p in trained if p.dim() == 1], weight_decay=0.0)],
-                                  lr=families.RATE, betas=(0.9, 0.95), eps=1e-8)
-    losses, norms = [], []
-    for step in range(families.STEPS):
+    def loss_of(step):
         inputs, labels = batch_of(samples[step * families.BATCH:(step + 1) * families.BATCH], model.config.pad_token_id)
-        optimizer.zero_grad()
-        output = model(**inputs, labels=labels)
-        output.loss.backward()
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p.grad) for p in trained if p.grad is not None]))
-        for parameter in trained:
-            if parameter.grad is not None:
-                parameter.grad.mul_(min(1.0, 1.0 / norm.item()))
-        optimizer.step()
-        losses.append(output.loss.item())
-        norms.append(norm.item())
-    return losses, norms
+        return model(**inputs, labels=labels).loss
+
+    return families.reference_steps(model, loss_of)
 
 
 def run(trainer, folder, ranks, flags):
@@ -184,16 +160,13 @@ def compare_adapters(trainer, folder, family, samples, names):
 
 def main():
     trainer, folder, family = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "nvme").mkdir(parents=True)
-    torch.set_num_threads(1)
+    families.prepare(folder)
     samples = make_texts(folder / "texts.jsonl")
     names = dict(id2label=dict(enumerate(LABELS)), label2id={label: n for n, label in enumerate(LABELS)})
     model = make_model(family, **names)
     model.save_pretrained(folder / "given", safe_serialization=True)
     model = model.double()
     losses, norms = train_reference(model, samples)
-    print(f"loss {losses[0]:.6f} -> {losses[-1]:.6f}")
     inputs, labels = batch_of(samples[-KEPT:], model.config.pad_token_id)
     with torch.no_grad():
         output = model(**inputs, labels=labels)

@@ -9,38 +9,22 @@ losses of double precision within 1e-5 and the gradient norms and final tensors 
 """
 
 import json
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-sys.path.remove(str(Path(__file__).resolve().parent))  # its safetensors.py is not the package
-os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", USE_TF="0", USE_JAX="0")
-try:
-    import numpy
-    import torch
-    import transformers
-    from transformers import AutoConfig, AutoModelForCausalLM
-except ImportError as missing:
-    print(f"Skipped: {missing}")
-    sys.exit(77)
+import compare_families as families
+import numpy
+from compare_families import BATCH, LENGTH, STEPS, VOCABULARY, torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
-STEPS, BATCH, LENGTH, VOCABULARY, RATE, NONE = 20, 6, 24, 256, 1e-3, -100
-TOLERANCE = {"loss": 1e-5, "norm": 1e-4, "tensor": 1e-4}
+NONE = -100
 KINDS = {
     "gpt2": dict(vocab_size=VOCABULARY, n_embd=48, n_layer=4, n_head=6, n_positions=LENGTH, resid_pdrop=0.0, embd_pdrop=0.0,
                  attn_pdrop=0.0),
     "llama": dict(vocab_size=VOCABULARY, hidden_size=48, intermediate_size=80, num_hidden_layers=4, num_attention_heads=6,
                   num_key_value_heads=2, max_position_embeddings=64, use_cache=False),
 }
-# Processes and flags; microbatches of two samples.
-GRIDS = {
-    "1 rank": (1, []),
-    "2 x 2": (4, ["--g-inter", 2, "--g-data", 2]),
-    "zero3": (2, ["--g-data", 2, "--shard", "zero3"]),
-    "all in files": (1, ["--offload", "infinity-nvme", "--nvme", "nvme"]),
-}
+GRIDS = {name: grid for name, grid in families.GRIDS.items() if name != "3 x 1"}
 
 
 def make_model(kind):
@@ -112,25 +96,12 @@ def logits_of(model, inputs, starts):
 
 
 def train_reference(model, samples):
-    """Losses and gradient norms; the model has the last step's weights."""
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() == 1]
-    optimizer = torch.optim.AdamW([dict(params=matrices, weight_decay=0.1), dict(params=others, weight_decay=0.0)], lr=RATE,
-                                  betas=(0.9, 0.95), eps=1e-8)
-    losses, norms = [], []
-    for step in range(STEPS):
+    def loss_of(step):
         inputs, targets, starts = (torch.tensor(each) for each in zip(*samples[step * BATCH:(step + 1) * BATCH]))
-        optimizer.zero_grad()
         logits = logits_of(model, inputs, starts)
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NONE)
-        loss.backward()
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p.grad) for p in model.parameters()]))
-        for parameter in model.parameters():
-            parameter.grad.mul_(min(1.0, 1.0 / norm.item()))
-        optimizer.step()
-        losses.append(loss.item())
-        norms.append(norm.item())
-    return losses, norms
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NONE)
+
+    return families.reference_steps(model, loss_of)
 
 
 def compared(parameters):
@@ -144,41 +115,19 @@ def compared(parameters):
 
 def main():
     trainer, folder, kind, data = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "nvme").mkdir(parents=True)
-    print(f"transformers {transformers.__version__}, torch {torch.__version__}")
-    torch.set_num_threads(1)
+    families.prepare(folder)
     samples, data_flags = (make_tokens if data == "tokens" else make_answers)(folder)
     model = make_model(kind)
     model.save_pretrained(folder / "given", safe_serialization=True)
     model = model.double()
     losses, norms = train_reference(model, samples)
-    print(f"loss {losses[0]:.6f} -> {losses[-1]:.6f}")
 
     for name, (ranks, flags) in GRIDS.items():
-        saved, metrics = folder / name.replace(" ", "-"), folder / f"{name}.jsonl"
-        flags = [folder / "nvme" if flag == "nvme" else flag for flag in flags]
-        command = ["mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none", trainer, "--init-from", folder / "given",
-                   *data_flags, "--shuffle", "off", "--sequence-length", LENGTH, "--batch-size", BATCH, "--microbatch-size", 2,
-                   "--steps", STEPS, "--learning-rate", RATE, "--warmup-steps", 0, "--lr-decay", "constant", "--threads", 1,
-                   "--save", saved, "--metrics", metrics, *flags]
-        command = [str(part) for part in command]
-        print(" ".join(command), flush=True)
-        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        subprocess.run(command, env=environment, check=True, timeout=120, stdin=subprocess.DEVNULL)
-        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+        saved = folder / name.replace(" ", "-")
+        lines = families.train(trainer, folder, ranks, flags, saved, folder / f"{name}.jsonl", data_flags)
         opened = AutoModelForCausalLM.from_pretrained(saved)
         pairs = zip(compared(opened.named_parameters()), compared(model.named_parameters()), strict=True)
-        worst = {
-            "loss": max(abs(line["loss"] - loss) / loss for line, loss in zip(lines, losses, strict=True)),
-            "norm": max(abs(line["grad_norm"] - norm) / norm for line, norm in zip(lines, norms, strict=True)),
-            "tensor": max((torch.linalg.vector_norm(ours - theirs) / torch.linalg.vector_norm(theirs)).item()
-                          for ours, theirs in pairs),
-        }
-        print(f"{kind}, {data}, {name}: apart by at most {worst}")
-        for what, tolerance in TOLERANCE.items():
-            if not worst[what] <= tolerance:
-                sys.exit(f"{kind}, {data}, {name}: {what} is {worst[what]:.1e} apart, more than {tolerance}")
+        families.check(f"{kind}, {data}, {name}", families.apart(lines, losses, norms, pairs))
 
 
 main()

@@ -29,6 +29,7 @@ except ImportError as missing:
 STEPS, BATCH, LENGTH, VOCABULARY, RATE = 20, 6, 24, 256, 1e-3
 TOLERANCE = {"loss": 1e-5, "norm": 1e-4, "tensor": 1e-4}
 PROMPT, DRAWN = b"the nodes ", 20
+RANK, ALPHA = 3, 6  # of adapters
 SIZES = dict(vocab_size=VOCABULARY, hidden_size=48, intermediate_size=80, num_hidden_layers=4, num_attention_heads=6,
              num_key_value_heads=2, max_position_embeddings=64, use_cache=False)
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -65,6 +66,25 @@ GRIDS = {
     "zero3": (2, ["--g-data", 2, "--shard", "zero3"]),
     "all in files": (1, ["--offload", "infinity-nvme", "--nvme", "nvme"]),
 }
+
+
+class Adapter(torch.nn.Module):
+    """y = W x + alpha / r B A x, as in PEFT."""
+
+    def __init__(self, base, a, b):
+        super().__init__()
+        self.base_layer, self.a, self.b = base, torch.nn.Parameter(a), torch.nn.Parameter(b)
+
+    def forward(self, x):
+        return self.base_layer(x) + ALPHA / RANK * (x @ self.a.T) @ self.b.T
+
+
+def prepare(folder):
+    """Empties the folder, and makes one for states in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "nvme").mkdir(parents=True)
+    print(f"transformers {transformers.__version__}, torch {torch.__version__}")
+    torch.set_num_threads(1)
 
 
 def run(command, **more):
@@ -169,8 +189,8 @@ def masked(windows, first):
     return inputs, targets
 
 
-def train_reference(model, tokens, masks=False):
-    """Losses and gradient norms; the model has the last step's trained weights."""
+def reference_steps(model, loss_of):
+    """Losses and gradient norms of steps with these losses by number; the model has the last step's trained weights."""
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in trained if p.dim() > 1]
     others = [p for p in trained if p.dim() == 1]
@@ -178,20 +198,28 @@ def train_reference(model, tokens, masks=False):
                                   betas=(0.9, 0.95), eps=1e-8)
     losses, norms = [], []
     for step in range(STEPS):
-        first = step * BATCH
-        windows = torch.stack([tokens[n * LENGTH:n * LENGTH + LENGTH + 1] for n in range(first, first + BATCH)])
-        inputs, targets = masked(windows[:, :-1], first) if masks else (windows[:, :-1], windows[:, 1:])
         optimizer.zero_grad()
-        logits = model(inputs).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+        loss = loss_of(step)
         loss.backward()
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p.grad) for p in trained]))
-        for parameter in trained:
-            parameter.grad.mul_(min(1.0, 1.0 / norm.item()))
+        gradients = [p.grad for p in trained if p.grad is not None]
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
+        for gradient in gradients:
+            gradient.mul_(min(1.0, 1.0 / norm.item()))
         optimizer.step()
         losses.append(loss.item())
         norms.append(norm.item())
+    print(f"loss {losses[0]:.6f} -> {losses[-1]:.6f}")
     return losses, norms
+
+
+def train_reference(model, tokens, masks=False):
+    def loss_of(step):
+        first = step * BATCH
+        windows = torch.stack([tokens[n * LENGTH:n * LENGTH + LENGTH + 1] for n in range(first, first + BATCH)])
+        inputs, targets = masked(windows[:, :-1], first) if masks else (windows[:, :-1], windows[:, 1:])
+        return torch.nn.functional.cross_entropy(model(inputs).logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+
+    return reference_steps(model, loss_of)
 
 
 def letters(family):
@@ -207,13 +235,14 @@ def greedy_text(model, drawn):
     return bytes(tokens) + b"\n"
 
 
-def train(trainer, folder, ranks, flags, saved, metrics):
+def train(trainer, folder, ranks, flags, saved, metrics, data=()):
     """Runs ranvier-train on the same files; returns the lines of its metrics, one per step."""
     flags = [folder / "nvme" if flag == "nvme" else flag for flag in flags]
-    run(["mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none", trainer, "--init-from", folder / "given", "--data",
-         folder / "tokens.txt", "--token-format", "text", "--tokenizer", "bytes", "--shuffle", "off", "--sequence-length",
-         LENGTH, "--batch-size", BATCH, "--microbatch-size", 2, "--steps", STEPS, "--learning-rate", RATE,
-         "--warmup-steps", 0, "--lr-decay", "constant", "--threads", 1, "--seed", SEED, "--save", saved, "--metrics", metrics, *flags])
+    data = data or ["--data", folder / "tokens.txt", "--token-format", "text", "--tokenizer", "bytes"]
+    run(["mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none", trainer, "--init-from", folder / "given", *data,
+         "--shuffle", "off", "--sequence-length", LENGTH, "--batch-size", BATCH, "--microbatch-size", 2, "--steps", STEPS,
+         "--learning-rate", RATE, "--warmup-steps", 0, "--lr-decay", "constant", "--threads", 1, "--seed", SEED,
+         "--save", saved, "--metrics", metrics, *flags])
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     return [line for line in lines if "loss" in line]  # lines about checkpoints have none
 
@@ -246,18 +275,13 @@ def check(name, worst):
 
 def main():
     trainer, generator, folder, family = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    (folder / "nvme").mkdir()
-    print(f"transformers {transformers.__version__}, torch {torch.__version__}")
-    torch.set_num_threads(1)
+    prepare(folder)
     masks = family in MASKED_FAMILIES
     tokens = make_tokens(folder / "tokens.txt", FIRST_TOKEN if masks else 0)
     model = make_model(family)
     model.save_pretrained(folder / "given", safe_serialization=True, max_shard_size="60KB")
     model = model.double()
     losses, norms = train_reference(model, tokens, masks)
-    print(f"loss {losses[0]:.6f} -> {losses[-1]:.6f}")
 
     for name, (ranks, flags) in GRIDS.items():
         saved, metrics = folder / name.replace(" ", "-"), folder / f"{name}.jsonl"

@@ -10,22 +10,16 @@ Losses, gradient norms and final tensors as in compare_families.py.
 
 import json
 import math
-import shutil
 import sys
 from pathlib import Path
 
 import compare_families as families
-from compare_families import BATCH, LENGTH, RATE, SEED, STEPS, AutoModelForMaskedLM, torch
+from compare_families import BATCH, LENGTH, SEED, STEPS, AutoModelForMaskedLM, torch
 from transformers import AutoConfig, BertTokenizerFast, RobertaTokenizerFast
 from transformers.models.gpt2.tokenization_gpt2 import bytes_to_unicode
 
 END, MASK, NONE = 2, 256, -100  # in samples of tokens only
-GRIDS = {
-    "1 rank": (1, []),
-    "2 x 2": (4, ["--g-inter", 2, "--g-data", 2]),
-    "zero3": (2, ["--g-data", 2, "--shard", "zero3"]),
-    "all in files": (1, ["--offload", "infinity-nvme", "--nvme", "nvme"]),
-}
+GRIDS = {name: grid for name, grid in families.GRIDS.items() if name != "3 x 1"}
 
 
 def draws(least, most, count, seed):
@@ -107,13 +101,10 @@ def make_model(family, vocabulary):
 
 
 def train_reference(model, samples, specials, mask, vocabulary):
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() == 1]
-    optimizer = torch.optim.AdamW([dict(params=matrices, weight_decay=0.1), dict(params=others, weight_decay=0.0)], lr=RATE,
-                                  betas=(0.9, 0.95), eps=1e-8)
     padding = model.config.pad_token_id
-    losses, norms = [], []
-    for first in range(0, STEPS * BATCH, BATCH):
+
+    def loss_of(step):
+        first = step * BATCH
         batch = samples[first:first + BATCH]
         rows = []
         for n, (tokens, sees, _) in enumerate(batch, first):
@@ -125,39 +116,23 @@ def train_reference(model, samples, specials, mask, vocabulary):
         if batch[0][2] is not None:
             zero = padding + 1 if model.config.model_type == "roberta" else 0
             more["position_ids"] = zero + torch.stack([places for _, _, places in batch])
-        optimizer.zero_grad()
         logits = model(inputs, **more).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NONE)
-        loss.backward()
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p.grad) for p in model.parameters()]))
-        for parameter in model.parameters():
-            parameter.grad.mul_(min(1.0, 1.0 / norm.item()))
-        optimizer.step()
-        losses.append(loss.item())
-        norms.append(norm.item())
-    return losses, norms
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NONE)
+
+    return families.reference_steps(model, loss_of)
 
 
 def main():
     trainer, folder, family, kind = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "nvme").mkdir(parents=True)
-    print(f"transformers {families.transformers.__version__}, torch {torch.__version__}")
-    torch.set_num_threads(1)
+    families.prepare(folder)
     samples, specials, mask, vocabulary, data = make_tokens(folder) if kind == "mask" else make_documents(folder, family)
     model = make_model(family, vocabulary)
     model.save_pretrained(folder / "given", safe_serialization=True)
     model = model.double()
     losses, norms = train_reference(model, samples, specials, mask, vocabulary)
-    print(f"loss {losses[0]:.6f} -> {losses[-1]:.6f}")
     for name, (ranks, flags) in GRIDS.items():
-        saved, metrics = folder / name.replace(" ", "-"), folder / f"{name}.jsonl"
-        flags = [folder / "nvme" if flag == "nvme" else flag for flag in flags]
-        families.run(["mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none", trainer, "--init-from", folder / "given",
-                      *data, "--shuffle", "off", "--sequence-length", LENGTH, "--batch-size", BATCH, "--microbatch-size", 2,
-                      "--steps", STEPS, "--learning-rate", RATE, "--warmup-steps", 0, "--lr-decay", "constant", "--threads", 1,
-                      "--seed", SEED, "--save", saved, "--metrics", metrics, *flags])
-        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+        saved = folder / name.replace(" ", "-")
+        lines = families.train(trainer, folder, ranks, flags, saved, folder / f"{name}.jsonl", data)
         opened = AutoModelForMaskedLM.from_pretrained(saved)
         families.check(f"{family}, {kind}, {name}", families.apart(lines, losses, norms, families.sloped(opened, model)))
 

@@ -9,13 +9,12 @@ write the greedy text.
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import compare_families as families
-from compare_families import torch
+from compare_families import ALPHA, RANK, Adapter, torch
 from safetensors.torch import load_file, save_file
 
 try:
@@ -35,21 +34,9 @@ GRIDS = {
     "all in files": (1, ["--offload", "infinity-nvme", "--nvme", "nvme"]),
 }
 TILES = {"tiles": (1, ["--tile", 2])}
-RANK, ALPHA = 3, 6
 TARGETS = {"llama": ["q_proj", "v_proj", "down_proj"], "bert": ["query", "value", "dense"],
            "roberta": ["query", "key", "output.dense"], "gpt2": ["c_attn", "mlp.c_proj", "c_fc"],
            "phi3": ["qkv_proj", "gate_up_proj"]}
-
-
-class Adapter(torch.nn.Module):
-    """y = W x + alpha / r B A x, as in PEFT."""
-
-    def __init__(self, base, a, b):
-        super().__init__()
-        self.base_layer, self.a, self.b = base, torch.nn.Parameter(a), torch.nn.Parameter(b)
-
-    def forward(self, x):
-        return self.base_layer(x) + ALPHA / RANK * (x @ self.a.T) @ self.b.T
 
 
 def targets_of(model):
@@ -180,10 +167,7 @@ def compare_adapters(programs, folder, family, tokens):
 
 def main():
     programs, folder, family, what = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    (folder / "nvme").mkdir()
-    torch.set_num_threads(1)
+    families.prepare(folder)
     tokens = families.make_tokens(folder / "tokens.txt", families.FIRST_TOKEN if family in families.MASKED_FAMILIES else 0)
     families.make_model(family).save_pretrained(folder / "given", safe_serialization=True)
     (compare_parts if what == "parts" else compare_adapters)(programs, folder, family, tokens)

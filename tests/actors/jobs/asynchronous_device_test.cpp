@@ -4,9 +4,7 @@
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/far_device.hpp"
 #include "tests/doubles/transports.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 

@@ -1,10 +1,7 @@
 #include "actors/rank/bad_steps.hpp"
 
 #include "tests/actors/memory_checkpoints.hpp"
-
-#include <doctest/doctest.h>
-
-#include <limits>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -5,21 +5,9 @@
 #include "runtime/simulation/simulation.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
-#include "tests/effort.hpp"
-#include "tests/seeds.hpp"
+#include "tests/test.hpp"
 
 #include <boost/json/serialize.hpp>
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <cmath>
-#include <limits>
-#include <optional>
-#include <random>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

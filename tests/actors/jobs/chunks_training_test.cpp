@@ -1,14 +1,7 @@
 // Jobs whose ranks have several model chunks.
 #include "tests/actors/same_bits.hpp"
-#include "tests/seeds.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <random>
-#include <string>
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -7,13 +7,7 @@
 #include "models/images/image_set.hpp"
 #include "models/images/image_source.hpp"
 #include "tests/actors/same_bits.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <memory>
-#include <random>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -4,10 +4,7 @@
 #include "models/families/gpt.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/small_llama.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cmath>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::TierKind;

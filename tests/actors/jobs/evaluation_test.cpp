@@ -1,7 +1,6 @@
 // The mean loss of the validation samples.
 #include "tests/actors/simulated_job.hpp"
-
-#include <doctest/doctest.h>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -7,14 +7,7 @@
 #include "models/text/masked_source.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/small_llama.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

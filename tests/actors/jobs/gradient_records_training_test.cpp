@@ -1,12 +1,6 @@
 // The location of accumulated gradients must not change a bit of the training result.
 #include "tests/actors/same_bits.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <string>
-#include <utility>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

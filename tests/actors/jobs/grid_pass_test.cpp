@@ -1,17 +1,11 @@
 // Output of a model during training: text samples and answers to questions, on any grid.
 #include "models/core/initialize.hpp"
-#include "models/families/decoder_model.hpp"
+#include "models/families/model.hpp"
 #include "models/generation/generator.hpp"
 #include "models/text/question_source.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/models/small_choices.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <memory>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -3,17 +3,10 @@
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/collectives/nccl_world.hpp"
-#include "tests/effort.hpp"
+#include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <doctest/doctest.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
-#include <cmath>
-#include <memory>
-#include <string>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::tests;

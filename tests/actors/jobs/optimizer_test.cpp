@@ -3,13 +3,7 @@
 #include "actors/optimizer/optimizer.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/doubles/transports.hpp"
-#include "tests/effort.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstring>
-#include <memory>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -6,16 +6,7 @@
 #include "models/text/masked_source.hpp"
 #include "runtime/base/philox.hpp"
 #include "tests/actors/simulated_job.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <cstring>
-#include <functional>
-#include <memory>
-#include <numeric>
-#include <optional>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 

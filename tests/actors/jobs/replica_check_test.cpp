@@ -1,12 +1,7 @@
 #include "actors/replicas/replica_check.hpp"
 
 #include "tests/actors/same_bits.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <random>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

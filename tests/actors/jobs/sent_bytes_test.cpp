@@ -3,13 +3,7 @@
 #include "actors/predict/volume.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/doubles/transports.hpp"
-#include "tests/effort.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <memory>
-#include <tuple>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::actors;

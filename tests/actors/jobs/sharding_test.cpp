@@ -1,15 +1,6 @@
 // Complete jobs under every sharding: the sharding must not change the training result.
 #include "tests/actors/same_bits.hpp"
-
-#include <doctest/doctest.h>
-
-#include <array>
-#include <cmath>
-#include <cstdlib>
-#include <map>
-#include <random>
-#include <string>
-#include <tuple>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

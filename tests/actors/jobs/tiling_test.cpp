@@ -4,15 +4,7 @@
 #include "models/families/bert.hpp"
 #include "models/families/llama.hpp"
 #include "tests/actors/same_bits.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <map>
-#include <string>
-#include <tuple>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -3,17 +3,7 @@
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/small_llama.hpp"
-#include "tests/effort.hpp"
-#include "tests/seeds.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <memory>
-#include <random>
-#include <string>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using actors::Policy;

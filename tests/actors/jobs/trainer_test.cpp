@@ -1,9 +1,5 @@
 #include "tests/actors/same_bits.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <cstdlib>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

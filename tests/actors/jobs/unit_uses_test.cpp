@@ -4,15 +4,7 @@
 
 #include "models/ops/matmul.hpp"
 #include "runtime/host/compute_pool.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstring>
-#include <functional>
-#include <memory>
-#include <numeric>
-#include <utility>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -14,20 +14,12 @@
 #include "actors/predict/predicted_job.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/schedule/slice_order.hpp"
-#include "runtime/base/error.hpp"
+#include "tests/bench/bench.hpp"
 #include "tests/bench/schedules/known_times.hpp"
 #include "tests/doubles/stated_layer.hpp"
 
-#include <fmt/core.h>
-
-#include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <memory>
-#include <numeric>
 #include <random>
-#include <string>
-#include <vector>
 
 namespace {
 
@@ -156,7 +148,7 @@ double formula(Policy policy, const SliceMap& map, int microbatches) {
   return thirds / 3 * (map.stages - 1) / (map.chunks * microbatches);
 }
 
-int run(const std::vector<std::string>& words) {
+void run(const std::vector<std::string>& words) {
   const auto number = [&](std::size_t place, double otherwise) {
     return place < words.size() ? std::stod(words[place]) : otherwise;
   };
@@ -190,27 +182,20 @@ int run(const std::vector<std::string>& words) {
         }
       }
       for (std::size_t i = 0; i < policies.size(); ++i) {
-        fmt::print(
-            R"({{"policy": "{}", "chunks": {}, "stages": {}, "microbatches": {}, "imbalance": {}, "jitter": {}, )"
+        bench::print_case(
+            R"("policy": "{}", "chunks": {}, "stages": {}, "microbatches": {}, "imbalance": {}, "jitter": {}, )"
             R"("seeds": {}, "slots": {:.2f}, "seconds": {:.6f}, "bubble": {:.6f}, "formula": {:.6f}, )"
-            R"("share": {:.6f}, "least_share": {:.6f}}})"
-            "\n",
+            R"("share": {:.6f}, "least_share": {:.6f})",
             to_string(policies[i]), chunks, stages, microbatches, disturbed.imbalance, disturbed.jitter, seeds,
             means[i].slots, means[i].seconds, means[i].bubble, formula(policies[i], map, microbatches),
             means[i].share, means[i].min_share);
       }
     }
   }
-  return EXIT_SUCCESS;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "schedules_bench: {}\n", error.what());
-    return EXIT_FAILURE;
-  }
+  return bench::status_of("schedules_bench", [&] { run({argv + 1, argv + argc}); });
 }
