@@ -17,6 +17,13 @@ std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::Mem
   return bytes;
 }
 
+/// Advice takes time: only the lowest rank that lacks memory, which prints its error, asks for it.
+MemoryAdvice advice_of_first(runtime::MpiSession& session, bool lacks, const MemoryAdvice& advice) {
+  constexpr long long nobody = std::numeric_limits<long long>::max();
+  if (session.smallest(lacks ? session.rank() : nobody) == session.rank()) return advice;
+  return [] { return std::string(); };
+}
+
 }  // namespace
 
 std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::MemoryPlan& plan) {
@@ -53,12 +60,16 @@ void check_host_memory(runtime::MpiSession& session, const actors::TrainerOption
       needed += static_cast<std::size_t>(all[rank]);
   }
   const runtime::MemoryLimit limit = runtime::memory_limit();
-  // Advice takes time; only the lowest rank that fails prints its error.
-  constexpr long long nobody = std::numeric_limits<long long>::max();
-  const long long first = session.smallest(needed > limit.bytes ? session.rank() : nobody);
-  const MemoryAdvice none = [] { return std::string(); };
+  const MemoryAdvice once = advice_of_first(session, needed > limit.bytes, advice);
+  on_all_ranks(session, [&] { check_host_memory(options, plan, needed, session.local_ranks(), limit, once); });
+}
+
+void check_device_memory(runtime::MpiSession& session, const runtime::Device& device,
+                         const runtime::MemoryPlan& plan, const MemoryAdvice& advice) {
+  const auto lack = runtime::device_memory_lack(device, plan);
+  const MemoryAdvice once = advice_of_first(session, lack.has_value(), advice);
   on_all_ranks(session, [&] {
-    check_host_memory(options, plan, needed, session.local_ranks(), limit, first == session.rank() ? advice : none);
+    if (lack) fail(ErrorCode::memory, "{}{}", *lack, once());
   });
 }
 

@@ -1,5 +1,5 @@
-// Check that a machine has the memory that its ranks plan, before any of it is used. Linux grants more than it has, and
-// later kills the process that uses it.
+// Checks that machines and devices have the memory that ranks plan, before any of it is used. Linux grants more than it
+// has, and later kills the process that uses it.
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"
@@ -29,5 +29,9 @@ void check_host_memory(const actors::TrainerOptions& options, const runtime::Mem
 /// `advice`. Throws FailedTogether.
 void check_host_memory(runtime::MpiSession& session, const actors::TrainerOptions& options,
                        const runtime::MemoryPlan& plan, const MemoryAdvice& advice);
+
+/// The same for the memory of each rank's device.
+void check_device_memory(runtime::MpiSession& session, const runtime::Device& device,
+                         const runtime::MemoryPlan& plan, const MemoryAdvice& advice);
 
 }  // namespace ranvier::apps

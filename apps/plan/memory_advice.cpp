@@ -130,6 +130,7 @@ std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks
     Trials trials(planner);
     std::string lines;
     std::size_t count = 0, fewest = 0;
+    std::set<std::pair<std::size_t, std::size_t>> listed;  // needs: one candidate of each is enough
     for (const auto& [flags, candidate] : changes) {
       if (count == max_lines || (count > 0 && flags.size() > fewest)) break;
       const auto trial = trials.fitting(candidate);
@@ -139,7 +140,7 @@ std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks
       if (const int prefetch = trial->trainer.prefetch;
           !options.shard.prefetch && prefetch != actors::TrainerOptions().prefetch)
         text += fmt::format("{}--prefetch {}", flags.empty() ? "" : " ", prefetch);
-      if (text.empty()) continue;
+      if (text.empty() || !listed.emplace(trial->needs.device, trial->needs.host).second) continue;
       fewest = flags.size();
       ++count;
       lines += fmt::format("\n  {:<50} {} per rank on the device, {} of memory per node", text,

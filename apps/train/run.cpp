@@ -118,9 +118,10 @@ int Run::execute() {
   run_.watch.does("creates its devices");
   const int stage = runtime::Grid(options_.trainer.grid, options_.ranks).position(run_.session.rank()).stage;
   const JobCapacity capacity = capacity_of(run_.session, options_, job_);
-  check_host_memory(run_.session, plan_.trainer, plan_.stages[static_cast<std::size_t>(stage)].memory,
-                    [&] { return advice(capacity); });
+  const runtime::MemoryPlan& memory = plan_.stages[static_cast<std::size_t>(stage)].memory;
+  check_host_memory(run_.session, plan_.trainer, memory, [&] { return advice(capacity); });
   on_all_ranks(run_.session, [&] { devices_ = make_devices(run_, plan_.trainer.threads); });
+  check_device_memory(run_.session, *devices_.compute, memory, [&] { return advice(capacity); });
   run_.watch.does("chooses kernels and collectives");
   choose();
   const bool trains = plan_.trainer.steps > 0;

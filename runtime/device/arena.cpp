@@ -157,45 +157,17 @@ std::string MemoryPlan::table() const {
   return text;
 }
 
-namespace {
-
-/// Hint on how to shrink the largest part of the plan.
-std::string remedy(const MemoryPlan& plan, DeviceKind device) {
-  struct Share {
-    MemoryKind kind;
-    const char* name;
-    const char* flags;
-  };
-  const Share parts[] = {
-      {MemoryKind::parameters, "parameters",
-       "`parameter_tier` host, `shard` zero3, a larger `g_inter` or half `precision`"},
-      {MemoryKind::gradients, "gradients",
-       "`gradient_tier` host, `shard` zero2, a larger `g_inter` or `gradient_dtype` half"},
-      {MemoryKind::optimizer, "optimizer states", "`optimizer_tier` host, `shard` zero1 or a larger `g_inter`"},
-      {MemoryKind::activations, "activations",
-       "a smaller `microbatch_size`, `recompute` auto, a smaller `pipeline_limit` or half `precision`"},
-      {MemoryKind::messages, "buffers of messages", "a smaller `microbatch_size`, `pipeline_limit` or `prefetch`"},
-      {MemoryKind::workspace, "scratch of kernels",
-       device == DeviceKind::cuda ? "a smaller `microbatch_size`, a larger `tile` or `attention` ranvier"
-                                  : "a smaller `microbatch_size` or a larger `tile`"},
-  };
-  const auto bytes = [&](const Share& part) { return plan.bytes(MemorySpace::device, part.kind); };
-  const Share& largest = *std::max_element(std::begin(parts), std::end(parts),
-                                           [&](const Share& a, const Share& b) { return bytes(a) < bytes(b); });
-  return fmt::format("{} are {}; use {}", format_bytes(bytes(largest)), largest.name, largest.flags);
-}
-
-}  // namespace
-
-Arena::Arena(Device& device, const MemoryPlan& plan) {
+std::optional<std::string> device_memory_lack(const Device& device, const MemoryPlan& plan) {
   const std::size_t needed = plan.bytes(MemorySpace::device);
   const std::size_t free = device.budget_bytes() - std::min(device.used_bytes(), device.budget_bytes());
-  if (needed > free)
-    fail(ErrorCode::memory,
-         "the plan needs {} of device memory, but {} of the budget of {} is free\n{}raise `device_memory`, or "
-         "reduce the plan: {}",
-         format_bytes(needed), format_bytes(free), format_bytes(device.budget_bytes()), plan.table(),
-         remedy(plan, device.kind()));
+  if (needed <= free) return std::nullopt;
+  return fmt::format("the plan needs {} of device memory, but {} of the budget of {} is free\n{}",
+                     format_bytes(needed), format_bytes(free), format_bytes(device.budget_bytes()), plan.table());
+}
+
+Arena::Arena(Device& device, const MemoryPlan& plan) {
+  if (const auto lack = device_memory_lack(device, plan))
+    fail(ErrorCode::memory, "{}raise `device_memory`, or reduce the plan", *lack);
 
   std::array<std::byte*, spaces.size()> base{};
   for (std::size_t i = 0; i < allocated_spaces; ++i) {

@@ -55,10 +55,14 @@ class MemoryPlan {
   std::vector<MemoryItem> items_;
 };
 
+/// Message on a plan beyond the device's free budget, with both sizes, the plan's table and a newline at the end. None if
+/// the plan fits.
+[[nodiscard]] std::optional<std::string> device_memory_lack(const Device& device, const MemoryPlan& plan);
+
 class Arena {
  public:
-  /// Allocates one buffer per memory space. Throws ErrorCode::memory, with the plan's table and a remedy, if the
-  /// device's budget is smaller than the plan. The device outlives the arena.
+  /// Allocates one buffer per memory space. Throws ErrorCode::memory with device_memory_lack() if there is one. The
+  /// device outlives the arena.
   Arena(Device& device, const MemoryPlan& plan);
 
   /// Address of a slot, zeroed at first. Items in MemorySpace::nvme have no slots.

@@ -102,32 +102,9 @@ TEST_CASE("a plan beyond the budget is refused with its table and a remedy") {
   plan.add({MemoryKind::activations, MemorySpace::device, "layer inputs", std::size_t{1} << 20, 4});
   const Error error = error_of([&] { const Arena arena(*device, plan); });
   CHECK(error.code() == ErrorCode::memory);
-  for (const char* part : {"layer inputs", "4.0 MiB", "3.0 MiB", "`device_memory`", "`microbatch_size`",
-                           "`recompute`", "`pipeline_limit`", "`precision`"}) {
-    CHECK(says(error, part));
-  }
+  for (const char* part : {"layer inputs", "4.0 MiB", "3.0 MiB", "raise `device_memory`"}) CHECK(says(error, part));
   CHECK(std::string(error.what()).starts_with("the plan needs 4.0 MiB of device memory, but 3.0 MiB"));
   CHECK(device->used_bytes() == 0);
-}
-
-TEST_CASE("the remedy addresses the largest part of a plan") {
-  const auto device = make_inline_device({.threads = 1, .budget_bytes = std::size_t{1} << 20});
-  for (const auto& [kind, flag] : {std::pair{MemoryKind::parameters, "`parameter_tier` host"},
-                                   {MemoryKind::gradients, "`gradient_tier` host"},
-                                   {MemoryKind::optimizer, "`optimizer_tier` host"},
-                                   {MemoryKind::activations, "`recompute` auto"},
-                                   {MemoryKind::messages, "`prefetch`"},
-                                   {MemoryKind::workspace, "`tile`"}}) {
-    CAPTURE(std::string(flag));
-    MemoryPlan plan;
-    for (int other = 0; other < memory_kinds; ++other)
-      plan.add({static_cast<MemoryKind>(other), MemorySpace::device, "part", std::size_t{1} << 20, 1});
-    plan.add({kind, MemorySpace::device, "more", std::size_t{1} << 20, 1});
-    plan.add({MemoryKind::optimizer, MemorySpace::host, "elsewhere", std::size_t{9} << 20, 1});
-    const Error error = error_of([&] { const Arena arena(*device, plan); });
-    CHECK(says(error, "2.0 MiB are ", flag));
-    CHECK_FALSE(std::string(error.what()).find("`attention`") != std::string::npos);  // GPUs only
-  }
 }
 
 TEST_CASE("a plan that exceeds the system's memory is refused with its table") {
