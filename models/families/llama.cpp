@@ -314,8 +314,10 @@ FamilyConfig<LlamaOptions> LlamaOptions::read(const ConfigFile& config) {
   config.require("hidden_act", [](const auto& value) { return is_text(value, {"silu", "swish"}); }, "silu");
   config.require("is_causal", true, "causal attention");
   config.require("mlp_bias", false, "no biases in the MLP");
-  for (const char* key : {"attention_dropout", "resid_pdrop", "embd_pdrop"})
-    config.require(key, [](const auto& value) { return value == 0 || value == 0.0; }, "no dropout");
+  const auto is_zero = [](const auto& value) { return value == 0 || value == 0.0; };
+  config.require("attention_dropout", is_zero, "no dropout");
+  if (options.fused)  // other types ignore these keys
+    for (const char* key : {"resid_pdrop", "embd_pdrop"}) config.require(key, is_zero, "no dropout");
   config.require("partial_rotary_factor", is_one, "1");
   return {options};
 }
