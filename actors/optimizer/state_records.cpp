@@ -276,7 +276,7 @@ void StateRecords::access_record(Access access, std::size_t which) {
   }
   const std::size_t first_block = first / block * block, end_block = offload::Tier::whole_blocks(end);
   const std::span<std::byte> blocks = slot(0).first(end_block - first_block);
-  const auto copy_and_go_on = [=, this, access = std::move(access)] {
+  const auto copy_and_go_on = [=, this] {
     auto* state = reinterpret_cast<float*>(blocks.data() + (first - first_block));
     if (!access.writes) return copy(access, state, count, go_on);
     copy(access, state, count,
