@@ -237,7 +237,7 @@ std::optional<StoredModel> stored_model(const Safetensors& weights, std::optiona
   const int said = value_of(config->sizes, Size::heads), layers = layers_of(config->sizes);
   if (heads && *heads != said)
     fail(ErrorCode::usage, "`heads` {} differs from {}: {}; remove `heads`", *heads, file, said);
-  // A number so far, and each layer takes memory.
+  // Nothing has bounded the number yet, and each layer takes memory.
   if (static_cast<std::size_t>(layers) > weights.tensors().size())
     fail(ErrorCode::data, "{}: 'num_hidden_layers' is {}, but {} has only {} tensors; use files of one model", file,
          layers, weights.path().string(), weights.tensors().size());

@@ -9,6 +9,7 @@
 #include "runtime/device/device.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace ranvier::models {
@@ -44,7 +45,7 @@ struct CallMemory {
 };
 
 /// The call's shape. Throws ErrorCode::internal if the device has more threads than the call's memory is laid out for.
-inline const MicrobatchShape& planned_shape(const LayerCall& call, const std::string& layer) {
+[[nodiscard]] inline const MicrobatchShape& planned_shape(const LayerCall& call, const std::string& layer) {
   expect(call.stream.device().threads() <= call.shape.threads,
          "{}: memory is laid out for {} threads, but the device has {}: set MicrobatchShape::threads", layer,
          call.shape.threads, call.stream.device().threads());

@@ -37,17 +37,15 @@ struct CrossEntropyArrays {
 void cross_entropy(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
                    const CrossEntropyArrays& arrays);
 
-// Kernels. On a GPU, `exponentials` is not needed. The logits are read once; for the gradient, read twice and written
-// once.
-decltype(cross_entropy) cross_entropy_cuda;
-
 /// *correct = number of the N rows whose greatest logit (the first, if several are equal) is the target's. Not counted:
 /// rows without a target (no_target), with a target outside [0, V), or whose target has the logit NaN. `correct` may be
 /// in pinned memory.
 void count_correct(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
                    double* correct, const void* logits, const std::int32_t* targets);
 
-// GPU kernels.
+// GPU kernels. Cross entropy needs no `exponentials`. It reads the logits once; for the gradient, it reads them twice
+// and writes them once.
+decltype(cross_entropy) cross_entropy_cuda;
 decltype(count_correct) count_correct_cuda;
 
 }  // namespace ranvier::models

@@ -1,4 +1,7 @@
 // Checks of an operation before it launches, and the choice of its kernel's device.
+//
+// Operations and GPU kernels are called on the loop thread; GPU kernels return at once. CPU kernels run on the thread
+// that executes the stream's work, after the call has returned: they hold copies of shapes and addresses.
 #pragma once
 
 #include "runtime/base/dtype.hpp"

@@ -34,7 +34,7 @@ void gather_rows(runtime::StreamView stream, const TargetRows& shape, void* to, 
 void scatter_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                   const std::int32_t* places, std::size_t row_bytes);
 
-// Kernels. scatter_rows_…() write only the given places.
+// GPU kernels. scatter_rows_cuda() writes only the given places.
 decltype(choose_rows) choose_rows_cuda;
 decltype(gather_rows) gather_rows_cuda;
 decltype(scatter_rows) scatter_rows_cuda;

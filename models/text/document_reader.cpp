@@ -211,10 +211,9 @@ void DocumentReader::refuse_chat(const boost::json::object& object) const {
         R"({{prompt: (($all[:.] | map(.{1} + ": " + .{2} + "\n") | add) + "{3}: "), completion: $all[.].{2}}})",
         list, role, text, model);
     fail(ErrorCode::data,
-         "{0}: chats ('{1}') are not supported; use lines {{\"text\": …}} with `json_field` text, or {{\"prompt\": "
-         "…, "
-         "\"completion\": …}} with `prompt_field` prompt `json_field` completion; convert: jq -c '{2}' '{3}' > "
-         "'{3}.pairs.jsonl'",
+         "{0}: chats ('{1}') are not supported; use lines {{\"text\": …}} with `json_field` text, or "
+         "{{\"prompt\": …, \"completion\": …}} with `prompt_field` prompt `json_field` completion; "
+         "convert: jq -c '{2}' '{3}' > '{3}.pairs.jsonl'",
          name_of_line(), list, convert, file_.path.string());
   }
 }

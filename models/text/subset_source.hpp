@@ -15,8 +15,8 @@
 namespace ranvier::models {
 
 /// A Set has samples(), sequence_length() (T), filled(sample), the positions that are not padding, and
-/// read(sample, to), which writes int32 [T]. A sample is one document; its padding positions attend to no other
-/// position and are attended to by none.
+/// read(sample, to), which writes int32 [T]. A sample is one document, unless read_document_starts() is overridden; its
+/// padding positions attend to no other position and are attended to by none.
 template <typename Set>
 class SubsetSource : public SampleSource {
  public:

@@ -1,6 +1,6 @@
 // Tokens and merges of a byte-level byte pair encoding (GPT-2, "Language Models are Unsupervised Multitask Learners",
 // §2.2). A word starts as its bytes. The neighbours with the merge of the lowest rank are joined first, until no
-// merge applies. Data only; any thread.
+// merge applies. The vocabulary is data only; any thread.
 #pragma once
 
 #include "models/tokenizers/added_tokens.hpp"

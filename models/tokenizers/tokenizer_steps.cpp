@@ -207,8 +207,7 @@ void add_decoder(const JsonNode& node, DecodingSteps& to) {
   } else {
     node.unknown_type(
         "supported are ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip and WordPiece; the "
-        "tokens "
-        "cannot be decoded to text");
+        "tokens cannot be decoded to text");
   }
 }
 

@@ -1,4 +1,4 @@
-// Unicode properties of characters, and normal forms (UAX #15). Pure; any thread.
+// UTF-8, Unicode properties of characters, and normal forms (UAX #15). Pure; any thread.
 #pragma once
 
 #include <cstddef>

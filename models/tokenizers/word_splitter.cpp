@@ -35,8 +35,8 @@ bool is_cut(std::string_view text, std::size_t at, TextCuts cuts) {
   const std::size_t before = last_character(text, at);
   if (character_bytes(text, before) > 0) {
     const char32_t last = character_at(text, before);
-    if (is_white_space(last) || (places == SplitPoints::spaces && last == 0x2581))
-      return false;  // which spaces become
+    constexpr char32_t written_space = 0x2581;  // metaspace
+    if (is_white_space(last) || (places == SplitPoints::spaces && last == written_space)) return false;
   }
   return apart == nullptr || !apart->may_touch(text, at);
 }
