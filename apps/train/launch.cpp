@@ -225,9 +225,16 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     compare_files(*session, files, options.data.reads);
     int status = 0;
     std::vector<std::string> missing;
+    const Run::Program shared{.session = *session,
+                              .watch = *watch,
+                              .job = job,
+                              .build = build,
+                              .signals = signals ? &*signals : nullptr,
+                              .live = page ? &page->run() : nullptr,
+                              .missing = missing,
+                              .began = began};
     do {
-      run.emplace(*session, *watch, options, job, build, signals ? &*signals : nullptr,
-                  page ? &page->run() : nullptr, missing, began);
+      run.emplace(shared, options);
       status = run->execute();
       if (run->rollback()) go_back(options, *run);
     } while (run->rollback());

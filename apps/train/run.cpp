@@ -83,16 +83,20 @@ void load_kernels(const RankRun& run, const JobPlan& plan, runtime::Device& devi
 
 }  // namespace
 
-Run::Run(runtime::MpiSession& session, runtime::ThreadWatchdog& watch, TrainOptions options, Job& job,
-         const JobBuilder& build, StopSignals* signals, LiveRun* live, std::vector<std::string>& missing,
-         Clock::time_point began)
-    : options_(std::move(options)),
-      job_(job),
-      build_(build),
-      transport_(session, loop_),
-      run_{session, options_, job_, loop_,   transport_,
-           watch,   signals,  live, missing, broadcast_text(session, models::random_job())},
-      began_(began) {}
+Run::Run(const Program& program, TrainOptions options)
+    : program_(program),
+      options_(std::move(options)),
+      transport_(program.session, loop_),
+      run_{.session = program.session,
+           .options = options_,
+           .job = program.job,
+           .loop = loop_,
+           .transport = transport_,
+           .watch = program.watch,
+           .signals = program.signals,
+           .live = program.live,
+           .missing = program.missing,
+           .id = broadcast_text(program.session, models::random_job())} {}
 
 Run::~Run() {
   if (nccl_) nccl_->close();
@@ -104,7 +108,7 @@ int Run::execute() {
   const bool quiet = options_.run.quiet && options_.run.request == Request::train;
   if (run_.speaks() && !options_.trainer.rollback && !quiet) print_plan();
   if (options_.run.request == Request::dry_run) return print_fit() ? EXIT_SUCCESS : does_not_fit_exit_code;
-  if (run_.live != nullptr) run_.live->begin(about_run(options_, job_, plan_));
+  if (run_.live != nullptr) run_.live->begin(about_run(options_, run_.job, plan_));
   run_.watch.does("looks for a checkpoint to resume from");
   resume_point_.emplace(run_);
   if (resume_point_->place().checkpoint.empty() && !options_.trainer.rollback)
@@ -117,7 +121,7 @@ int Run::execute() {
   if (stopped()) return stopped_exit_code;
   run_.watch.does("creates its devices");
   const int stage = runtime::Grid(options_.trainer.grid, options_.ranks).position(run_.session.rank()).stage;
-  const JobCapacity capacity = capacity_of(run_.session, options_, job_);
+  const JobCapacity capacity = capacity_of(run_.session, options_, run_.job);
   const runtime::MemoryPlan& memory = plan_.stages[static_cast<std::size_t>(stage)].memory;
   check_host_memory(run_.session, plan_.trainer, memory, [&] { return advice(capacity); });
   on_all_ranks(run_.session, [&] { devices_ = make_devices(run_, plan_.trainer.threads); });
@@ -168,24 +172,24 @@ void Run::tell_failure(std::string_view message) {
 }
 
 void Run::print_plan() const {
-  fmt::print("{}\n", start_table(options_, job_.architecture, plan_.stages));
-  if (!job_.data.empty()) fmt::print("{}\n\n", job_.data);
+  fmt::print("{}\n", start_table(options_, run_.job.architecture, plan_.stages));
+  if (!run_.job.data.empty()) fmt::print("{}\n\n", run_.job.data);
   if (const int cores = run_.session.cores(); options_.device.threads > cores)
     fmt::print(
         "warning: --threads {} is more than a rank's share of the cores, {}; use --threads {} or fewer ranks\n\n",
         options_.device.threads, cores, cores);
   if (options_.run.request == Request::dry_run) {
     fmt::print("{}", largest_memory_table(plan_.stages));
-    fmt::print("\n{}", job_memory_table(job_.architecture, plan_.stages, plan_.trainer));
+    fmt::print("\n{}", job_memory_table(run_.job.architecture, plan_.stages, plan_.trainer));
     fmt::print("\n{}", operations_line(plan_.stages));
     fmt::print("{}", checkpoint_line(plan_.stages, options_.trainer.grid.g_data));
-    fmt::print("\n{}", shard_table(job_.architecture, plan_.trainer, plan_.stages, options_.shard.links));
+    fmt::print("\n{}", shard_table(run_.job.architecture, plan_.trainer, plan_.stages, options_.shard.links));
   }
   std::fflush(stdout);
 }
 
 bool Run::print_fit() const {
-  const JobCapacity capacity = capacity_of(run_.session, options_, job_);
+  const JobCapacity capacity = capacity_of(run_.session, options_, run_.job);
   const FitResult verdict = apps::verdict(plan_.trainer, plan_.stages, capacity);
   if (run_.speaks()) fmt::print("\n{}", verdict.text);
   if (run_.speaks() && !verdict.states_fit) fmt::print("{}\n", advice(capacity));
@@ -196,7 +200,7 @@ std::string Run::advice(JobCapacity capacity) const {
   // Without --device-memory, the GPU limits a run; a dry run needs no GPU.
   if (options_.device.device == DeviceFlag::cuda && options_.run.request == Request::train)
     capacity.device_bytes = device_budget(run_.session, options_.device.gpu, options_.device.memory_bytes);
-  return memory_advice(options_, {plan_.trainer.node_of, plan_.trainer.threads}, capacity, build_);
+  return memory_advice(options_, {plan_.trainer.node_of, plan_.trainer.threads}, capacity, program_.build);
 }
 
 void Run::keep_algorithms() {
@@ -237,7 +241,7 @@ void Run::load() {
     on_all_ranks(run_.session, [&] { damage = training_->load(); });
   } while (resume_point_->pass_over(damage));
   resume_point_->loaded(std::chrono::duration<double>(Clock::now() - began).count());
-  if (!resume_point_->keeps_base()) job_.untrained.reset();
+  if (!resume_point_->keeps_base()) program_.job.untrained.reset();
   print_remarks();
 }
 
@@ -279,7 +283,7 @@ void Run::check_files() {
   check_shared(run_);
   on_all_ranks(run_.session, [&] {  // files of states have already allocated their space
     const std::string& save = options_.run.save;
-    if (run_.speaks() && !save.empty()) check_space(save, saved_bytes(options_, job_));
+    if (run_.speaks() && !save.empty()) check_space(save, saved_bytes(options_, run_.job));
   });
   check_checkpoint_space();
 }
@@ -314,7 +318,7 @@ void Run::check_checkpoint_space() {
 void Run::watch_time_limit() {
   const auto& [limit, before] = std::pair(options_.checkpoint.time_limit, options_.checkpoint.stop_before);
   if (!limit || !run_.speaks()) return;
-  const auto left = began_ + (*limit - *before) - Clock::now();
+  const auto left = program_.began + (*limit - *before) - Clock::now();
   loop_.after(std::max<runtime::Duration>(left, runtime::Duration(0)), [this, limit = *limit, before = *before] {
     if (training_)
       training_->stop(fmt::format("--time-limit {} ends in {}", duration_text(limit), duration_text(before)));

@@ -28,11 +28,19 @@ class Run {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// All arguments except the options outlive it. `build` made the job. `began`: start of the program. `signals`: null
-  /// for a dry run. `live`: may be null. `missing`: as in RankRun.
-  Run(runtime::MpiSession& session, runtime::ThreadWatchdog& watch, TrainOptions options, Job& job,
-      const JobBuilder& build, StopSignals* signals, LiveRun* live, std::vector<std::string>& missing,
-      Clock::time_point began);
+  /// Objects of the program, which outlive all its runs.
+  struct Program {
+    runtime::MpiSession& session;
+    runtime::ThreadWatchdog& watch;
+    Job& job;
+    const JobBuilder& build;         ///< made the job
+    StopSignals* signals = nullptr;  ///< as in RankRun, like the next two
+    LiveRun* live = nullptr;
+    std::vector<std::string>& missing;
+    Clock::time_point began;  ///< start of the program
+  };
+
+  Run(const Program& program, TrainOptions options);
   ~Run();
 
   /// Plans, trains, saves and reports; a dry run ends after the plan. Returns the exit status, the same on all ranks.
@@ -72,13 +80,11 @@ class Run {
   /// Measures peak rates while device memory is free; execute() measures again with states allocated.
   void measure_peak();
 
+  Program program_;
   TrainOptions options_;
-  Job& job_;
-  const JobBuilder& build_;
   runtime::AsioLoop loop_;
   runtime::MpiTransport transport_;
   RankRun run_;
-  Clock::time_point began_;
   JobPlan plan_;
   std::optional<ResumePoint> resume_point_;
   std::optional<SavedColumn> column_before_;  // from the checkpoint that this run resumes from
