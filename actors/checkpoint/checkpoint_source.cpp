@@ -18,7 +18,7 @@ CheckpointSource::CheckpointSource(offload::CheckpointReader& reader, const mode
   const std::vector<models::UnitSpec> units = architecture.units();
   for (const models::UnitSpec& unit : units) {
     for (std::size_t which = 0; which < arrays_of(unit.trained); ++which) {
-      const char* const array = state_array_names[which];
+      const char* const array = to_string(optimizer_states[which]);
       const offload::CheckpointArray* const found = reader.find(unit.name, array);
       if (found == nullptr) {
         fail(ErrorCode::data,

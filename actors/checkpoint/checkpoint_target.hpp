@@ -18,7 +18,7 @@ namespace ranvier::actors {
 /// A segment: elements [begin, begin + count) of a unit's array, written by this rank only.
 struct StatePiece {
   std::size_t unit = 0;   ///< index in the stage
-  std::size_t array = 0;  ///< index in state_array_names
+  std::size_t array = 0;  ///< index in optimizer_states
   std::size_t begin = 0, count = 0;
   runtime::DType dtype = runtime::DType::f32;  ///< fp32, or the layers' precision for frozen units
 

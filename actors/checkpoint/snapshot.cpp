@@ -191,7 +191,7 @@ void Snapshot::copy(std::size_t number, const SlotPool::Slot& slot) {
 StatePlace Snapshot::place_of(std::size_t bucket, const StatePiece& piece) const {
   const UnitState& unit = states_->all()[piece.unit];
   if (unit.trained())
-    return records_->place(plan_.buckets[bucket].bucket, buckets_[bucket].copy, piece.array, piece.begin);
+    return records_->place(piece.unit, buckets_[bucket].copy, optimizer_states[piece.array], piece.begin);
   if (!unit.on_device()) return parameters_->place(piece.unit, piece.begin);
   return {.memory = unit.parameters.at(piece.begin)};
 }

@@ -25,8 +25,8 @@ namespace ranvier::actors {
 
 class Snapshot final : public Actor, public CopyOnWriteGuard {
  public:
-  /// Set of arrays, by index in state_array_names.
-  using Arrays = std::bitset<state_array_names.size()>;
+  /// Set of arrays, by index in optimizer_states.
+  using Arrays = std::bitset<optimizer_states.size()>;
   static constexpr Arrays all_arrays = 0b111;
   static constexpr Arrays weights_only = 0b001;
 

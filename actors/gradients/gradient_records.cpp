@@ -10,20 +10,11 @@
 namespace ranvier::actors {
 
 using collectives::Range;
-using offload::BucketLayout;
 using offload::IoKind;
 using offload::Tier;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 using runtime::SlotPool;
-
-namespace {
-
-BucketLayout layout_of(const UnitState& unit, std::size_t width) {
-  return unit.cut.layout(unit.gradients.front().range, {width});
-}
-
-}  // namespace
 
 bool GradientRecords::stepped_in_place(const PlanContext& planner) {
   return planner.tiers.gradients == TierKind::host && planner.tiers.step == StepLocation::host &&
@@ -31,7 +22,7 @@ bool GradientRecords::stepped_in_place(const PlanContext& planner) {
 }
 
 GradientRecords::Plan GradientRecords::plan(PlanContext& planner) {
-  Plan plan{.slots = {}, .regions = {}, .stepped_in_place = stepped_in_place(planner)};
+  Plan plan{.slots = {}, .records = {}, .stepped_in_place = stepped_in_place(planner)};
   const TierOptions& options = planner.tiers;
   if (options.gradients == TierKind::device) return plan;
   const UnitStates& states = *planner.share.states;
@@ -40,16 +31,14 @@ GradientRecords::Plan GradientRecords::plan(PlanContext& planner) {
   const std::size_t most = Tier::whole_blocks(options.bucket_elements * width);
   std::size_t stretches = 0, max_bytes = 0;
   for (const UnitState& unit : states.all()) {
-    const BucketLayout layout = layout_of(unit, width);
-    const std::size_t slot_bytes = std::min(most, layout.slot_bytes());
+    const ShardRecords records(unit.cut, unit.gradients.front().range, {width});
+    const std::size_t record_bytes = records.layout().slot_bytes(), slot_bytes = std::min(most, record_bytes);
     max_bytes = std::max(max_bytes, slot_bytes);
-    if (slot_bytes > 0) stretches += layout.buckets() * runtime::ceil_divide(layout.slot_bytes(), slot_bytes);
-    auto& regions = plan.regions.emplace_back();
-    for (std::size_t use = 0; unit.trained() && use < unit.gradients.size(); ++use) {
-      regions.push_back(planner.regions.reserve(options.gradients, MemoryKind::gradients,
-                                                unit.spec->name + " gradients", layout.region_bytes(),
-                                                planner.memory));
-    }
+    if (slot_bytes > 0) stretches += records.layout().buckets() * runtime::ceil_divide(record_bytes, slot_bytes);
+    plan.records.emplace_back(unit.gradients.size(), records);
+    if (!unit.trained()) continue;
+    for (ShardRecords& of_use : plan.records.back())
+      of_use.reserve(planner, options.gradients, MemoryKind::gradients, unit.spec->name + " gradients");
   }
   if (max_bytes == 0 || !states.shards_gradients()) return plan;
   plan.slots = SlotPool::plan(planner.memory,
@@ -64,10 +53,7 @@ GradientRecords::GradientRecords(const RankContext& context, const ModelShare& s
       plan_(plan),
       width_(size_of(share.states->precision().gradient)),
       slots_(context.arena, plan.slots) {
-  for (const UnitState& unit : states_->all()) {
-    layouts_.push_back(layout_of(unit, width_));
-    calls_.emplace_back(unit.gradients.size());
-  }
+  for (const UnitState& unit : states_->all()) calls_.emplace_back(unit.gradients.size());
 }
 
 Range GradientRecords::range(std::size_t unit) const { return states_->all()[unit].gradients.front().range; }
@@ -80,7 +66,7 @@ std::vector<GradientRecords::Stretch> GradientRecords::stretches(std::size_t uni
   expect(bytes > 0 && bytes % Tier::block_bytes == 0, "stretches of gradients of {} bytes, no whole blocks", bytes);
   const std::size_t most = bytes / width_;
   std::vector<Stretch> all;
-  for (std::size_t b = 0; b < layouts_[unit].buckets(); ++b) {
+  for (std::size_t b = 0; b < records(unit).layout().buckets(); ++b) {
     const Stretch whole = bucket(unit, b);
     for (std::size_t begin = 0; begin < whole.end; begin += most) {
       all.push_back({b, begin, std::min(whole.end, begin + most)});
@@ -110,11 +96,12 @@ void GradientRecords::call(std::size_t unit, std::size_t use, Call call) {
 
 void GradientRecords::start(std::size_t unit, std::size_t use) {
   Call& call = calls_[unit][use].front();
-  if (layouts_[unit].buckets() == 0) {
+  const ShardRecords& records = this->records(unit, use);
+  if (call.kind != Call::Kind::add || records.layout().buckets() == 0) {
     call.missing = 1;
-    return context_->loop.post([this, unit, use] { stretch_done(unit, use); });
+    return records.move(*context_, call.kind == Call::Kind::bring ? IoKind::read : IoKind::write, call.place, 0,
+                        [this, unit, use] { stretch_done(unit, use); });
   }
-  if (call.kind != Call::Kind::add) return move_records(unit, use);
   expect(plan_.slots.slots > 0, "gradients of {} are added in a tier, and the plan has them whole",
          states_->all()[unit].spec->name);
   const std::vector<Stretch> all = stretches(unit, plan_.slots.bytes);
@@ -123,20 +110,6 @@ void GradientRecords::start(std::size_t unit, std::size_t use) {
     slots_.when_free([this, part = StretchOfUse{unit, use, stretch}](const SlotPool::Slot& slot) {
       move(IoKind::read, part, slot.data(), [this, part, slot] { add(part, slot); });
     });
-  }
-}
-
-/// Copies between the unit's buffer and the records, without conversion.
-void GradientRecords::move_records(std::size_t unit, std::size_t use) {
-  Call& call = calls_[unit][use].front();
-  const IoKind kind = call.kind == Call::Kind::bring ? IoKind::read : IoKind::write;
-  call.missing = layouts_[unit].buckets();
-  for (std::size_t b = 0; b < layouts_[unit].buckets(); ++b) {
-    offload::Tiers::StridedLayout runs;
-    for (const Range& run : states_->all()[unit].cut.runs(range(unit), b))
-      runs.emplace_back(call.place + run.begin * width_, run.count * width_);
-    const auto done = [this, unit, use] { stretch_done(unit, use); };
-    context_->tiers.move(kind, plan_.regions[unit][use], layouts_[unit].record_offset(b), std::move(runs), done);
   }
 }
 
@@ -169,9 +142,9 @@ void GradientRecords::stretch_done(std::size_t unit, std::size_t use) {
 /// Moves complete blocks, so that files need no staging; records end on a block.
 void GradientRecords::move(IoKind kind, const StretchOfUse& part, std::byte* memory, runtime::Handler done) {
   const auto& [bucket, begin, end] = part.stretch;
-  context_->tiers.move(kind, plan_.regions[part.unit][part.use],
-                       layouts_[part.unit].record_offset(bucket) + begin * width_,
-                       {{memory, Tier::whole_blocks((end - begin) * width_)}}, std::move(done));
+  records(part.unit, part.use)
+      .move_record(*context_, kind, bucket, begin * width_, {memory, Tier::whole_blocks((end - begin) * width_)},
+                   std::move(done));
 }
 
 void GradientRecords::fetch(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* to,
@@ -190,12 +163,12 @@ void GradientRecords::store(std::size_t unit, std::size_t use, const Stretch& st
 
 void GradientRecords::store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done) {
   const UnitState& state = states_->all()[unit];
-  context_->tiers.store(plan_.regions[unit][0], layouts_[unit].record_offset(bucket),
-                        {from, state.cut.elements(state.reduced, bucket) * width_}, std::move(done));
+  records(unit).move_record(*context_, IoKind::write, bucket, 0,
+                            {from, state.cut.elements(state.reduced, bucket) * width_}, std::move(done));
 }
 
 const std::byte* GradientRecords::reduced(std::size_t unit, std::size_t bucket) const {
-  return context_->tiers.memory(plan_.regions[unit][0]).data() + layouts_[unit].record_offset(bucket);
+  return records(unit).memory(*context_, records(unit).layout().record_offset(bucket));
 }
 
 void GradientRecords::lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from,
@@ -209,10 +182,8 @@ void GradientRecords::fetch_reduced(std::size_t unit, std::size_t bucket, std::b
   const UnitState& state = states_->all()[unit];
   const std::size_t bytes = state.cut.elements(state.reduced, bucket) * width_;
   auto lent = lent_.extract({unit, bucket});
-  if (lent.empty()) {
-    return context_->tiers.fetch(plan_.regions[unit][0], layouts_[unit].record_offset(bucket), {to, bytes},
-                                 std::move(done));
-  }
+  if (lent.empty())
+    return records(unit).move_record(*context_, IoKind::read, bucket, 0, {to, bytes}, std::move(done));
   runtime::copy(context_->reduce, to, lent.mapped().from, bytes);
   context_->loop.after_work(context_->reduce, {"gradients", "the copy of what was reduced of", state.spec->name},
                             [returned = std::move(lent.mapped().returned), done = std::move(done)] {

@@ -11,6 +11,7 @@
 #include "actors/base/actor.hpp"
 #include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
+#include "actors/states/shard_records.hpp"
 #include "runtime/device/slot_pool.hpp"
 
 #include <cstddef>
@@ -25,8 +26,7 @@ class GradientRecords final : public Actor {
  public:
   struct Plan {
     runtime::SlotPool::Plan slots;
-    std::vector<std::vector<offload::TierRegion>>
-        regions;  ///< by unit and tied use; empty if gradients are on the device
+    std::vector<std::vector<ShardRecords>> records;  ///< by unit and tied use; empty if gradients are on the device
     bool stepped_in_place = false;
   };
   [[nodiscard]] static Plan plan(PlanContext& planner);
@@ -90,10 +90,12 @@ class GradientRecords final : public Actor {
     runtime::Handler returned;
   };
 
+  [[nodiscard]] const ShardRecords& records(std::size_t unit, std::size_t use = 0) const {
+    return plan_.records.at(unit).at(use);
+  }
   [[nodiscard]] collectives::Range range(std::size_t unit) const;
   void call(std::size_t unit, std::size_t use, Call call);
   void start(std::size_t unit, std::size_t use);
-  void move_records(std::size_t unit, std::size_t use);
   void move(offload::IoKind kind, const StretchOfUse& part, std::byte* memory, runtime::Handler done);
   void add(const StretchOfUse& part, const runtime::SlotPool::Slot& slot);
   void stretch_done(std::size_t unit, std::size_t use);
@@ -101,8 +103,7 @@ class GradientRecords final : public Actor {
   const RankContext* context_;
   const UnitStates* states_;
   Plan plan_;
-  std::size_t width_;                           // bytes per element
-  std::vector<offload::BucketLayout> layouts_;  // by unit
+  std::size_t width_;  // bytes per element
   runtime::SlotPool slots_;
   std::vector<std::vector<std::deque<Call>>> calls_;          // by unit and tied use; the front ones are active
   std::map<std::pair<std::size_t, std::size_t>, Lent> lent_;  // by unit and bucket

@@ -4,24 +4,14 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 namespace ranvier::actors {
 
 using collectives::Range;
-using offload::BucketLayout;
 using offload::IoKind;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
-
-namespace {
-
-BucketLayout layout_of(const UnitState& unit, bool separate_master) {
-  return unit.cut.layout(unit.optimizer, std::vector<std::size_t>(separate_master ? 3 : 2, sizeof(float)));
-}
-
-}  // namespace
 
 StateRecords::Plan StateRecords::plan(PlanContext& planner, bool has_spare) {
   const TierOptions& options = planner.tiers;
@@ -34,16 +24,15 @@ StateRecords::Plan StateRecords::plan(PlanContext& planner, bool has_spare) {
   if (options.optimizer == TierKind::device) return plan;
   std::size_t buckets = 0;
   for (const UnitState& unit : states.all()) {
-    const BucketLayout layout = layout_of(unit, states.separate_master());
-    plan.slot_bytes = std::max(plan.slot_bytes, offload::Tier::whole_blocks(layout.slot_bytes()));
-    const auto reserve = [&](const std::string& name) {
-      if (!unit.trained()) return offload::TierRegion();
-      return planner.regions.reserve(options.optimizer, MemoryKind::optimizer, unit.spec->name + name,
-                                     layout.region_bytes(), planner.memory);
+    const ShardRecords records(unit.cut, unit.optimizer,
+                               std::vector<std::size_t>(states.separate_master() ? 3 : 2, sizeof(float)));
+    plan.slot_bytes = std::max(plan.slot_bytes, records.layout().slot_bytes());
+    buckets += records.layout().buckets();
+    const auto reserve = [&](ShardRecords& copy, const std::string& name) {
+      if (unit.trained()) copy.reserve(planner, options.optimizer, MemoryKind::optimizer, unit.spec->name + name);
     };
-    plan.regions.push_back(reserve(" optimizer states"));
-    if (has_spare) plan.spare.push_back(reserve(" optimizer states, spare"));
-    buckets += layout.buckets();
+    reserve(plan.states.emplace_back(records), " optimizer states");
+    if (has_spare) reserve(plan.spare.emplace_back(records), " optimizer states, spare");
   }
   const bool on_host = options.step == StepLocation::host;
   if (on_host && options.optimizer == TierKind::host) return plan;
@@ -55,10 +44,7 @@ StateRecords::Plan StateRecords::plan(PlanContext& planner, bool has_spare) {
 
 StateRecords::StateRecords(const RankContext& context, const ModelShare& share, const Plan& plan)
     : context_(&context), states_(share.states.get()), plan_(plan) {
-  for (const UnitState& unit : states_->all()) {
-    layouts_.push_back(layout_of(unit, states_->separate_master()));
-    flipped_.emplace_back(unit.cut.buckets());
-  }
+  for (const UnitState& unit : states_->all()) flipped_.emplace_back(unit.cut.buckets());
 }
 
 std::span<std::byte> StateRecords::slot(std::size_t index) const {
@@ -74,57 +60,51 @@ StateRecords::Stage StateRecords::changes_in(Copy to) const {
   return stays() || !states_->separate_master() ? Stage::compute : Stage::store;
 }
 
-offload::TierRegion StateRecords::region(const Bucket& bucket, Copy copy) const {
-  return (number_of(bucket, copy) == 0 ? plan_.regions : plan_.spare)[bucket.unit];
+const ShardRecords& StateRecords::records(const Bucket& bucket, Copy copy) const {
+  return (number_of(bucket, copy) == 0 ? plan_.states : plan_.spare)[bucket.unit];
 }
 
-std::byte* StateRecords::beside_unit(std::size_t u, std::size_t which, std::size_t begin) const {
+std::byte* StateRecords::beside_unit(std::size_t u, StateKind kind, std::size_t begin) const {
   const UnitState& unit = states_->all()[u];
-  if (which == 0 && !states_->separate_master()) return unit.parameters.at(begin);
+  if (kind == StateKind::weights && !states_->separate_master()) return unit.parameters.at(begin);
   if (!on_device()) return nullptr;
-  if (which == 0) return unit.master.at(begin);
-  return reinterpret_cast<std::byte*>((which == 1 ? unit.m : unit.v) + (begin - unit.optimizer.begin));
+  if (kind == StateKind::weights) return unit.master.at(begin);
+  return reinterpret_cast<std::byte*>((kind == StateKind::m ? unit.m : unit.v) + (begin - unit.optimizer.begin));
 }
 
-std::size_t StateRecords::record_place(const Bucket& bucket, std::size_t which, std::size_t begin) const {
-  const UnitState& unit = states_->all()[bucket.unit];
-  const std::size_t piece = unit.cut.piece_elements(), in_range = begin - unit.optimizer.begin;
-  const Range slice = unit.cut.slice(bucket.index);
-  const std::size_t element = in_range / piece * slice.count + in_range % piece - slice.begin;
-  const std::size_t array = states_->separate_master() ? which : which - 1;
-  return layouts_[bucket.unit].array_offset(bucket.index, array) + element * sizeof(float);
+std::size_t StateRecords::array_of(StateKind kind) const {
+  const auto* const array = std::find(optimizer_states.begin(), optimizer_states.end(), kind);
+  return static_cast<std::size_t>(array - optimizer_states.begin()) - (states_->separate_master() ? 0 : 1);
 }
 
-StatePlace StateRecords::place(const Bucket& bucket, std::size_t copy, std::size_t which, std::size_t begin) const {
-  if (const std::byte* memory = beside_unit(bucket.unit, which, begin)) return {.memory = memory};
-  const offload::TierRegion region = (copy == 0 ? plan_.regions : plan_.spare)[bucket.unit];
-  const std::size_t offset = layouts_[bucket.unit].record_offset(bucket.index) + record_place(bucket, which, begin);
-  if (plan_.tier == TierKind::host) return {.memory = context_->tiers.memory(region).data() + offset};
-  return {.region = region, .offset = offset};
+StatePlace StateRecords::place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const {
+  if (const std::byte* memory = beside_unit(unit, kind, begin)) return {.memory = memory};
+  const ShardRecords& records = (copy == 0 ? plan_.states : plan_.spare)[unit];
+  return records.place(*context_, records.run_from(begin, array_of(kind)).offset);
 }
 
 std::byte* StateRecords::record(const Bucket& bucket, std::size_t slot_index, Copy to) const {
   if (!stays()) return slot(slot_index).data();
-  return context_->tiers.memory(region(bucket, to)).data() + layouts_[bucket.unit].record_offset(bucket.index);
+  const ShardRecords& states = records(bucket, to);
+  return states.memory(*context_, states.layout().record_offset(bucket.index));
 }
 
 void StateRecords::fetch(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
   if (stays() && to == Copy::counts) return done();
-  move(IoKind::read, bucket, Copy::counts, 0,
-       {record(bucket, slot_index, to), layouts_[bucket.unit].record_bytes(bucket.index)}, done);
+  const std::size_t bytes = plan_.states[bucket.unit].layout().record_bytes(bucket.index);
+  move(IoKind::read, bucket, Copy::counts, 0, {record(bucket, slot_index, to), bytes}, done);
 }
 
 void StateRecords::fetch_weights(const Bucket& bucket, std::size_t slot_index, const runtime::Handler& done) {
   if (stays()) return done();
-  const BucketLayout& layout = layouts_[bucket.unit];
-  const std::size_t bytes = (layout.end(bucket.index) - layout.begin(bucket.index)) * sizeof(float);
+  const std::size_t bytes = plan_.states[bucket.unit].layout().array_offset(bucket.index, 1);
   move(IoKind::read, bucket, Copy::counts, 0, slot(slot_index).first(offload::Tier::whole_blocks(bytes)), done);
 }
 
 void StateRecords::store(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
   if (stays()) return done();
-  move(IoKind::write, bucket, to, 0, slot(slot_index).first(layouts_[bucket.unit].record_bytes(bucket.index)),
-       done);
+  const std::size_t bytes = plan_.states[bucket.unit].layout().record_bytes(bucket.index);
+  move(IoKind::write, bucket, to, 0, slot(slot_index).first(bytes), done);
 }
 
 void StateRecords::commit(const Bucket& bucket) { flipped_[bucket.unit][bucket.index].flip(); }
@@ -136,7 +116,7 @@ std::vector<StateRecords::Stretch> StateRecords::stretches(const Bucket& bucket,
   const std::size_t piece = unit.cut.piece_elements(), of_piece = unit.cut.slice(bucket.index).count;
   const Range& whole = unit.optimizer;
   const auto array = [&](std::size_t which, std::size_t offset) {
-    const std::size_t begin = layouts_[bucket.unit].array_offset(bucket.index, which);
+    const std::size_t begin = plan_.states[bucket.unit].layout().array_offset(bucket.index, which);
     return reinterpret_cast<float*>(record(bucket, slot_index, to) + begin) + offset;
   };
   std::vector<Stretch> all;
@@ -173,9 +153,10 @@ std::vector<StateArray> StateRecords::arrays() const {
     const UnitState& unit = states_->all()[u];
     if (!unit.trained()) continue;
     // If nothing is trained, states on the device do not exist.
-    for (std::size_t which = 0; which < state_array_names.size(); ++which) {
-      const bool exists = !on_device() || (which == 0 ? unit.master.data != nullptr : unit.m != nullptr);
-      if (exists) all.push_back({u, state_array_names[which], unit.optimizer});
+    for (const StateKind kind : optimizer_states) {
+      const bool is_weights = kind == StateKind::weights;
+      const bool exists = !on_device() || (is_weights ? unit.master.data != nullptr : unit.m != nullptr);
+      if (exists) all.push_back({u, kind, unit.optimizer});
     }
   }
   return all;
@@ -192,37 +173,18 @@ void StateRecords::write(const StateArray& array, std::size_t begin, std::span<c
       {array, begin, const_cast<std::byte*>(values.data()), values.size() / sizeof(float), true, std::move(done)});
 }
 
-std::size_t StateRecords::which_of(const StateArray& array, const UnitState& unit) {
-  const auto name = std::find_if(state_array_names.begin(), state_array_names.end(),
-                                 [&](std::string_view each) { return each == array.name; });
-  expect(name != state_array_names.end(), "{} has no array '{}'", unit.spec->name, array.name);
-  return static_cast<std::size_t>(name - state_array_names.begin());
-}
-
-std::pair<StateRecords::Bucket, std::size_t> StateRecords::bucket_of(std::size_t u, std::size_t element) const {
-  const UnitState& unit = states_->all()[u];
-  const std::size_t in_piece = (element - unit.optimizer.begin) % unit.cut.piece_elements();
-  std::size_t index = 0;
-  while (unit.cut.slice(index).begin + unit.cut.slice(index).count <= in_piece) ++index;
-  const Range slice = unit.cut.slice(index);
-  return {{u, index}, slice.begin + slice.count - in_piece};
-}
-
 std::span<float> StateRecords::memory(const StateArray& array, std::size_t begin) const {
   const UnitState& unit = states_->all().at(array.unit);
   expect(unit.optimizer.contains({begin, 1}), "element {} of {} is not this rank's", begin, unit.spec->name);
-  const std::size_t which = which_of(array, unit);
   const auto floats = [this](std::byte* from, std::size_t count) {
     return context_->device.host_reaches(from) ? std::span(reinterpret_cast<float*>(from), count)
                                                : std::span<float>();
   };
-  if (std::byte* whole = beside_unit(array.unit, which, begin))
+  if (std::byte* whole = beside_unit(array.unit, array.kind, begin))
     return floats(whole, unit.optimizer.begin + unit.optimizer.count - begin);
   if (plan_.tier != TierKind::host) return {};
-  const auto [bucket, count] = bucket_of(array.unit, begin);
-  return floats(context_->tiers.memory(region(bucket, Copy::counts)).data() +
-                    layouts_[array.unit].record_offset(bucket.index) + record_place(bucket, which, begin),
-                count);
+  const auto [bucket, first, count, offset] = plan_.states[array.unit].run_from(begin, array_of(array.kind));
+  return floats(records({array.unit, bucket}, Copy::counts).memory(*context_, offset), count);
 }
 
 void StateRecords::access(Access access) {
@@ -230,9 +192,8 @@ void StateRecords::access(Access access) {
   const UnitState& unit = states_->all().at(access.array.unit);
   expect(unit.optimizer.contains({access.begin, access.count}), "elements {} to {} of {} are not this rank's",
          access.begin, access.begin + access.count, unit.spec->name);
-  const std::size_t which = which_of(access.array, unit);
-  std::byte* whole = beside_unit(access.array.unit, which, access.begin);
-  if (whole == nullptr) return access_record(std::move(access), which);
+  std::byte* whole = beside_unit(access.array.unit, access.array.kind, access.begin);
+  if (whole == nullptr) return access_record(std::move(access));
   copy(access, reinterpret_cast<float*>(whole), access.count, access.done);
 }
 
@@ -249,19 +210,21 @@ void StateRecords::copy(const Access& access, float* state, std::size_t count, r
 
 void StateRecords::move(IoKind kind, const Bucket& bucket, Copy copy, std::size_t offset,
                         std::span<std::byte> memory, const runtime::Handler& done) {
-  const offload::TierRegion of_bucket = region(bucket, copy);
-  const std::size_t at = layouts_[bucket.unit].record_offset(bucket.index) + offset;
-  if (plan_.step == StepLocation::host) return context_->tiers.move_on_host(kind, of_bucket, at, memory, done);
-  context_->tiers.move(kind, of_bucket, at, {memory}, done);
+  const ShardRecords& states = records(bucket, copy);
+  if (plan_.step == StepLocation::device)
+    return states.move_record(*context_, kind, bucket.index, offset, memory, done);
+  context_->tiers.move_on_host(kind, states.region(), states.layout().record_offset(bucket.index) + offset, memory,
+                               done);
 }
 
 /// Moves the elements in the record of the first one, up to the end of its finest shard; then the rest.
-void StateRecords::access_record(Access access, std::size_t which) {
+void StateRecords::access_record(Access access) {
   constexpr std::size_t block = offload::Tier::block_bytes;
-  const std::pair<Bucket, std::size_t> found = bucket_of(access.array.unit, access.begin);
-  const Bucket bucket = found.first;
-  const std::size_t count = std::min(access.count, found.second);
-  const std::size_t first = record_place(bucket, which, access.begin);
+  const ShardRecords& states = plan_.states[access.array.unit];
+  const ShardRecords::Run run = states.run_from(access.begin, array_of(access.array.kind));
+  const Bucket bucket{access.array.unit, run.bucket};
+  const std::size_t count = std::min(access.count, run.count);
+  const std::size_t first = run.offset - states.layout().record_offset(run.bucket);
   const std::size_t end = first + count * sizeof(float);
   Access rest = access;
   rest.begin += count;

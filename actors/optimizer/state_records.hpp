@@ -7,28 +7,19 @@
 #include "actors/base/actor.hpp"
 #include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
-#include "actors/states/state_kind.hpp"
+#include "actors/states/shard_records.hpp"
 
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace ranvier::actors {
 
-/// Arrays of a unit, in the order of records.
-inline constexpr std::array state_array_names = {to_string(StateKind::weights), to_string(StateKind::m),
-                                                 to_string(StateKind::v)};
-
-/// Number of arrays of a unit; a frozen unit has weights only.
-[[nodiscard]] constexpr std::size_t arrays_of(bool trained) { return trained ? state_array_names.size() : 1; }
-
-/// A named array of a unit's optimizer states; this rank has some of its elements, on any tier.
+/// An array of a unit's optimizer states; this rank has some of its elements, on any tier.
 struct StateArray {
-  std::size_t unit = 0;      ///< index in the stage
-  const char* name = "";     ///< name in state_array_names
+  std::size_t unit = 0;  ///< index in the stage
+  StateKind kind = StateKind::weights;
   collectives::Range range;  ///< elements of the unit
 };
 
@@ -41,7 +32,7 @@ class StateRecords {
     StepLocation step = StepLocation::device;
     std::optional<runtime::MemoryId> slots;
     std::size_t slot_bytes = 0;
-    std::vector<offload::TierRegion> regions, spare;  ///< by unit
+    std::vector<ShardRecords> states, spare;  ///< by unit; empty on the device, and `spare` without spare copies
   };
   [[nodiscard]] static Plan plan(PlanContext& planner, bool has_spare);
 
@@ -65,9 +56,8 @@ class StateRecords {
   [[nodiscard]] Stage changes_in(Copy to) const;
 
   /// Location of elements starting at `begin` (an element of the unit), up to the end of their bucket and finest shard.
-  /// `copy`: number of the copy; array: state_array_names[which].
-  [[nodiscard]] StatePlace place(const Bucket& bucket, std::size_t copy, std::size_t which,
-                                 std::size_t begin) const;
+  /// `copy`: number of the copy.
+  [[nodiscard]] StatePlace place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const;
 
   /// Fetches a bucket's valid states to a slot, or stores them from it to a copy. Calls `done` at once if they are
   /// updated in place.
@@ -97,15 +87,11 @@ class StateRecords {
   [[nodiscard]] bool on_device() const noexcept { return plan_.tier == TierKind::device; }
   [[nodiscard]] bool stays() const noexcept { return !plan_.slots; }
   [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
-  [[nodiscard]] offload::TierRegion region(const Bucket& bucket, Copy copy) const;
+  [[nodiscard]] const ShardRecords& records(const Bucket& bucket, Copy copy) const;
   /// Memory of the array starting at element `begin` of the unit, if stored in UnitState; null: in records.
-  [[nodiscard]] std::byte* beside_unit(std::size_t unit, std::size_t which, std::size_t begin) const;
-  /// Index in state_array_names.
-  [[nodiscard]] static std::size_t which_of(const StateArray& array, const UnitState& unit);
-  /// Bucket of an element of the unit, and the number of contiguous elements in it from there.
-  [[nodiscard]] std::pair<Bucket, std::size_t> bucket_of(std::size_t unit, std::size_t element) const;
-  /// Byte offset of that element in the record of its bucket.
-  [[nodiscard]] std::size_t record_place(const Bucket& bucket, std::size_t which, std::size_t begin) const;
+  [[nodiscard]] std::byte* beside_unit(std::size_t unit, StateKind kind, std::size_t begin) const;
+  /// Index of an array in records.
+  [[nodiscard]] std::size_t array_of(StateKind kind) const;
   /// Memory of the bucket's record for the update.
   [[nodiscard]] std::byte* record(const Bucket& bucket, std::size_t slot, Copy to) const;
   /// Moves blocks of the bucket's record, starting at byte `offset` of the record.
@@ -122,15 +108,14 @@ class StateRecords {
     runtime::Handler done;
   };
   void access(Access access);
-  void access_record(Access access, std::size_t which);
+  void access_record(Access access);
   /// Copies between `state` and the first `count` values, then calls `next`.
   void copy(const Access& access, float* state, std::size_t count, runtime::Handler next);
 
   const RankContext* context_;
   const UnitStates* states_;
   Plan plan_;
-  std::vector<offload::BucketLayout> layouts_;  // by unit
-  std::vector<std::vector<bool>> flipped_;      // by unit and bucket: the spare copy is valid
+  std::vector<std::vector<bool>> flipped_;  // by unit and bucket: the spare copy is valid
 };
 
 }  // namespace ranvier::actors

@@ -110,7 +110,7 @@ std::string CheckpointFiles::commit(std::int64_t step, std::span<const StateScal
   for (const models::UnitSpec& unit : architecture_->units()) {
     const runtime::DType dtype = unit.trained ? runtime::DType::f32 : architecture_->precision.compute;
     for (std::size_t array = 0; array < arrays_of(unit.trained); ++array)
-      manifest.arrays.push_back({unit.name, state_array_names[array], dtype, unit.elements()});
+      manifest.arrays.push_back({unit.name, to_string(optimizer_states[array]), dtype, unit.elements()});
   }
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
     const std::vector<std::byte>& data = shares[rank].data;

@@ -19,7 +19,7 @@ std::vector<StateRange> parameters_to_read(const UnitStates& units, bool on_devi
   std::vector<StateRange> reads;
   for (const UnitState& unit : units.all()) {
     if ((unit.parameters.data != nullptr) == on_device)
-      reads.push_back({unit.spec, state_array_names.front(), unit.parameters.range});
+      reads.push_back({unit.spec, to_string(StateKind::weights), unit.parameters.range});
   }
   return reads;
 }
@@ -180,7 +180,7 @@ void Rank::resume(StateSource& source) {
   source_ = &source;
   was_resumed_ = true;
   fill_parameters([&source](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-    source.read(unit, state_array_names.front(), begin, out);
+    source.read(unit, to_string(StateKind::weights), begin, out);
   });
 }
 
@@ -212,23 +212,24 @@ void Rank::load(runtime::Handler done) {
 }
 
 void Rank::fill_states(std::size_t which, runtime::Handler done) {
-  if (which == state_array_names.size()) return context().loop.post(std::move(done));
-  const bool is_weights = which == 0;
+  if (which == optimizer_states.size()) return context().loop.post(std::move(done));
+  const StateKind kind = optimizer_states[which];
+  const bool is_weights = kind == StateKind::weights;
   // There may be no separate master weights, and moments are allocated as zeros.
   const bool fills = is_weights ? plan_.states->separate_master() : was_resumed_;
   if (!fills) return fill_states(which + 1, std::move(done));
-  const char* const array = state_array_names[which];
   std::vector<StateArray> arrays = optimizer_->state();
-  std::erase_if(arrays, [&](const StateArray& each) { return each.name != std::string_view(array); });
+  std::erase_if(arrays, [&](const StateArray& each) { return each.kind != kind; });
   if (source_ != nullptr) {
     std::vector<StateRange> reads;
-    for (const auto& [unit, name, range] : arrays) reads.push_back({plan_.states->all()[unit].spec, name, range});
+    for (const StateArray& array : arrays)
+      reads.push_back({plan_.states->all()[array.unit].spec, to_string(kind), array.range});
     source_->will_read(reads);
   }
-  const models::UnitSource moments = [source = source_, array](const models::UnitSpec& unit, std::size_t begin,
-                                                               std::span<float> out) {
+  const models::UnitSource moments = [source = source_, kind](const models::UnitSpec& unit, std::size_t begin,
+                                                              std::span<float> out) {
     if (source == nullptr) return std::fill(out.begin(), out.end(), 0.0f);
-    source->read(unit, array, begin, out);
+    source->read(unit, to_string(kind), begin, out);
   };
   const auto filling = std::make_shared<Filling>(
       Filling{.loop = context().loop,
@@ -253,7 +254,7 @@ void Rank::add_checkpoints(CheckpointSeries series) {
 
 void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
   if (!plan_.states->all()[unit].trained()) return read_frozen(unit, begin, out, std::move(done));
-  const StateArray weights{unit, "weights", plan_.states->all()[unit].optimizer};
+  const StateArray weights{unit, StateKind::weights, plan_.states->all()[unit].optimizer};
   optimizer_->read_state(weights, begin, std::as_writable_bytes(out), std::move(done));
 }
 

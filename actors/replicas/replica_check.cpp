@@ -153,7 +153,7 @@ void ReplicaCheck::read(const Transfer& piece, const SlotPool::Slot& slot) {
     read_next();
   };
   if (set.array != StateKind::parameters) {
-    const StateArray array{unit, to_string(set.array), states_->all()[unit].optimizer};
+    const StateArray array{unit, set.array, states_->all()[unit].optimizer};
     return optimizer_->read_state(array, piece.range.begin, to, here);
   }
   if (!states_->all()[unit].on_device()) {
@@ -277,7 +277,7 @@ void ReplicaCheck::damage(StateKind array, runtime::Handler done) {
   const std::size_t unit = plan_.copies[copy].unit, element = set.range.begin;
   const std::size_t bytes = runtime::size_of(dtype_of(set));
   const std::span<std::byte> value(context_->arena.slot(plan_.staging.memory), bytes);
-  const StateArray state{unit, to_string(array), states_->all()[unit].optimizer};
+  const StateArray state{unit, array, states_->all()[unit].optimizer};
   if (array != StateKind::parameters) {
     return optimizer_->read_state(state, element, value, [this, state, element, value, done = std::move(done)] {
       value[0] ^= std::byte{1};

@@ -4,7 +4,6 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace ranvier::actors {
@@ -12,7 +11,6 @@ namespace ranvier::actors {
 using collectives::Range;
 using offload::IoKind;
 using offload::Tier;
-using offload::Tiers;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 using runtime::SlotPool;
@@ -22,36 +20,26 @@ namespace {
 constexpr std::size_t max_answers = 2;                         // buffers for lending; each may serve several ranks
 constexpr std::size_t values_elements = std::size_t{1} << 18;  // elements per call of a source
 
-offload::BucketLayout layout_of(const UnitState& unit, const UnitView& part) {
-  return unit.cut.layout(part.range, {runtime::size_of(part.dtype)});
-}
-
 }  // namespace
 
 ParameterRecords::Plan ParameterRecords::plan(PlanContext& planner, const Options& options) {
   Plan plan;
   if (!planner.tiers.parameters_leave()) return plan;
   const UnitStates& states = *planner.share.states;
-  // By unit; 0 if not in files.
-  std::vector<std::size_t> bytes, secondary_bytes;
+  std::size_t max_bytes = 0, answer_bytes = 0;  // in files
   for (const UnitState& unit : states.all()) {
-    const auto reserve = [&](const std::string& name, const UnitView* part, std::vector<std::size_t>& in_files) {
-      const std::size_t whole = part == nullptr || unit.on_device() ? 0 : layout_of(unit, *part).region_bytes();
-      in_files.push_back(unit.tier == TierKind::nvme ? whole : 0);
-      if (part == nullptr || unit.on_device()) return offload::TierRegion();
-      return planner.regions.reserve(unit.tier, MemoryKind::parameters, unit.spec->name + name, whole,
-                                     planner.memory);
+    const auto add = [&](std::vector<ShardRecords>& all, const UnitView* part, const std::string& name) {
+      ShardRecords& records = all.emplace_back(unit.cut, part == nullptr ? Range() : part->range,
+                                               std::vector{runtime::size_of(states.precision().compute)});
+      if (part != nullptr && !unit.on_device())
+        records.reserve(planner, unit.tier, MemoryKind::parameters, unit.spec->name + name);
+      max_bytes = std::max(max_bytes, records.file_bytes());
     };
-    plan.parameters.push_back(reserve(" parameters", &unit.parameters, bytes));
-    plan.secondary.push_back(
-        reserve(" parameters for backward passes", unit.secondary ? &*unit.secondary : nullptr, secondary_bytes));
+    add(plan.parameters, &unit.parameters, " parameters");
+    add(plan.secondary, unit.secondary ? &*unit.secondary : nullptr, " parameters for backward passes");
   }
   plan.values = planner.memory.add({MemoryKind::workspace, MemorySpace::pinned, "weights on their way to the tier",
                                     values_elements * sizeof(float), 1});
-  std::size_t max_bytes = 0, answer_bytes = 0;
-  for (const auto& of_units : {bytes, secondary_bytes}) {
-    for (const std::size_t of_unit : of_units) max_bytes = std::max(max_bytes, of_unit);
-  }
   if (max_bytes == 0) return plan;
   plan.reads_ahead = options.prefetch > 0;
   plan.buffers =
@@ -63,8 +51,8 @@ ParameterRecords::Plan ParameterRecords::plan(PlanContext& planner, const Option
     for (const auto& units : planner.share.stage->units_of_parts(step)) {
       std::size_t of_step = 0;
       for (const std::size_t unit : units) {
-        const bool secondary = step == Kind::backward_input && secondary_bytes[unit] > 0;
-        of_step += (secondary ? secondary_bytes : bytes)[unit];
+        const std::size_t secondary = step == Kind::backward_input ? plan.secondary[unit].file_bytes() : 0;
+        of_step += secondary > 0 ? secondary : plan.parameters[unit].file_bytes();
       }
       answer_bytes = std::max(answer_bytes, of_step);
     }
@@ -78,51 +66,12 @@ ParameterRecords::ParameterRecords(const RankContext& context, const ModelShare&
     : context_(&context),
       states_(share.states.get()),
       plan_(plan),
+      width_(size_of(states_->precision().compute)),
       buffers_(context.arena, plan.buffers),
-      answers_(plan.answers.slots) {
-  for (const UnitState& unit : states_->all()) {
-    layouts_.push_back(layout_of(unit, unit.parameters));
-    secondary_layouts_.push_back(layout_of(unit, unit.secondary ? *unit.secondary : unit.parameters));
-  }
-}
+      answers_(plan.answers.slots) {}
 
-const UnitView& ParameterRecords::part(Piece piece) const {
-  const UnitState& unit = states_->all()[piece.unit];
-  return piece.secondary ? *unit.secondary : unit.parameters;
-}
-
-offload::TierRegion ParameterRecords::region(Piece piece) const {
+const ShardRecords& ParameterRecords::records(Piece piece) const {
   return (piece.secondary ? plan_.secondary : plan_.parameters).at(piece.unit);
-}
-
-const offload::BucketLayout& ParameterRecords::layout(Piece piece) const {
-  return (piece.secondary ? secondary_layouts_ : layouts_).at(piece.unit);
-}
-
-template <typename F>
-void ParameterRecords::for_runs(Piece piece, F&& f) const {
-  const BucketPartition& cut = states_->all()[piece.unit].cut;
-  const UnitView& part = this->part(piece);
-  for (std::size_t bucket = 0; bucket < cut.buckets(); ++bucket) {
-    std::size_t offset = layout(piece).record_offset(bucket);
-    for (const Range& run : cut.runs(part.range, bucket)) {
-      f(run.begin, run.count, offset);
-      offset += run.count * runtime::size_of(part.dtype);
-    }
-  }
-}
-
-void ParameterRecords::add_ranges(Piece piece, const std::byte* image,
-                                  std::vector<runtime::ConstBytes>& ranges) const {
-  const BucketPartition& cut = states_->all()[piece.unit].cut;
-  const UnitView& part = this->part(piece);
-  const std::size_t element = runtime::size_of(part.dtype);
-  for (std::size_t p = 0; p < cut.pieces(part.range); ++p) {
-    for (std::size_t bucket = 0; bucket < cut.buckets(); ++bucket) {
-      const std::size_t bytes = cut.slice(bucket).count * element;
-      ranges.emplace_back(image + layout(piece).record_offset(bucket) + p * bytes, bytes);
-    }
-  }
 }
 
 void ParameterRecords::load(Source weights, runtime::Handler done) {
@@ -137,97 +86,63 @@ void ParameterRecords::load_next(std::size_t unit) {
     return context_->loop.post(std::exchange(loaded_, nullptr));
   }
   if (states_->all()[unit].on_device()) return load_next(unit + 1);
-  const Piece piece{unit, false};
-  const UnitView& to = part(piece);
+  const ShardRecords& records = plan_.parameters[unit];
   const models::UnitSpec& spec = *states_->all()[unit].spec;
-  const std::span<std::byte> image =
-      in_files(unit) ? std::span(context_->arena.slot(plan_.buffers.memory), layout(piece).region_bytes())
-                     : context_->tiers.memory(region(piece));
+  std::byte* const image =
+      records.in_files() ? context_->arena.slot(plan_.buffers.memory) : records.memory(*context_);
   auto* values = context_->arena.slot_as<float>(*plan_.values);
-  runtime::fill_zero(context_->compute, image.data(), image.size());
-  for_runs(piece, [&](std::size_t first, std::size_t elements, std::size_t offset) {
-    const std::size_t end = std::min(first + elements, spec.elements());
-    for (std::size_t begin = first; begin < end; begin += values_elements) {
+  runtime::fill_zero(context_->compute, image, records.layout().region_bytes());
+  for (const ShardRecords::Run& run : records.runs()) {
+    const std::size_t end = std::min(run.begin + run.count, spec.elements());
+    for (std::size_t begin = run.begin; begin < end; begin += values_elements) {
       const std::size_t count = std::min(values_elements, end - begin);
       weights_(spec, begin, {values, count});
-      runtime::cast(context_->compute, image.data() + offset + (begin - first) * runtime::size_of(to.dtype),
-                    to.dtype, values, runtime::DType::f32, count);
+      runtime::cast(context_->compute, image + run.offset + (begin - run.begin) * width_,
+                    states_->precision().compute, values, runtime::DType::f32, count);
       context_->compute.synchronize();  // only before training, when blocking is harmless
     }
-  });
+  }
   context_->compute.synchronize();
-  if (!in_files(unit)) return context_->loop.post([this, unit] { load_next(unit + 1); });
-  context_->tiers.store(region(piece), 0, image, [this, unit] { load_next(unit + 1); });
+  if (!records.in_files()) return context_->loop.post([this, unit] { load_next(unit + 1); });
+  context_->tiers.store(records.region(), 0, std::span(image, records.layout().region_bytes()),
+                        [this, unit] { load_next(unit + 1); });
 }
 
 void ParameterRecords::store(std::size_t unit, std::size_t bucket, std::byte* record, runtime::Handler done) {
-  const Piece piece{unit, false};
-  const UnitView& part = this->part(piece);
-  const std::size_t bytes = states_->all()[unit].cut.elements(part.range, bucket) * runtime::size_of(part.dtype);
-  context_->tiers.store(region(piece), layout(piece).record_offset(bucket), std::span(record, bytes),
-                        std::move(done));
+  const ShardRecords& records = plan_.parameters[unit];
+  records.move_record(*context_, IoKind::write, bucket, 0, {record, records.elements(bucket) * width_},
+                      std::move(done));
 }
 
 void ParameterRecords::store_from(Piece piece, std::byte* data, std::size_t first, runtime::Handler done) {
-  transfer(IoKind::write, piece, data, first, std::move(done));
-}
-
-ParameterRecords::Run ParameterRecords::run_from(Piece piece, std::size_t element) const {
-  std::optional<Run> found;
-  for_runs(piece, [&](std::size_t first, std::size_t elements, std::size_t offset) {
-    if (element < first || element >= first + elements) return;
-    found = Run{offset + (element - first) * runtime::size_of(part(piece).dtype), first + elements - element};
-  });
-  expect(found.has_value(), "element {} of {} is not this rank's", element, states_->all()[piece.unit].spec->name);
-  return *found;
+  records(piece).move(*context_, IoKind::write, data, first, std::move(done));
 }
 
 void ParameterRecords::read(std::size_t unit, std::size_t begin, std::span<std::byte> values,
                             std::span<std::byte> blocks, runtime::Handler done) {
-  const Piece piece{unit, false};
   const runtime::WorkName work{name(), "a copy of", states_->all()[unit].spec->name};
   if (values.empty()) return context_->loop.after_work(context_->compute, work, std::move(done));
-  const std::size_t element = runtime::size_of(part(piece).dtype);
-  const Run run = run_from(piece, begin);
-  const std::size_t bytes = std::min(values.size(), run.elements * element);
+  const ShardRecords& records = plan_.parameters[unit];
+  const ShardRecords::Run run = records.run_from(begin);
+  const std::size_t bytes = std::min(values.size(), run.count * width_);
   const auto go_on = [=, this, done = std::move(done)] {
-    read(unit, begin + bytes / element, values.subspan(bytes), blocks, done);
+    read(unit, begin + bytes / width_, values.subspan(bytes), blocks, done);
   };
-  if (!in_files(unit)) {
-    runtime::copy(context_->compute, values.data(), context_->tiers.memory(region(piece)).data() + run.offset,
-                  bytes);
+  if (!records.in_files()) {
+    runtime::copy(context_->compute, values.data(), records.memory(*context_, run.offset), bytes);
     return go_on();
   }
   const std::size_t first = run.offset / Tier::block_bytes * Tier::block_bytes;
   const std::span<std::byte> whole = blocks.first(Tier::whole_blocks(run.offset + bytes) - first);
-  context_->tiers.fetch_to_host(region(piece), first, whole, [=, this] {
+  context_->tiers.fetch_to_host(records.region(), first, whole, [=, this] {
     runtime::copy(context_->compute, values.data(), whole.data() + (run.offset - first), bytes);
     context_->loop.after_work(context_->compute, work, go_on);
   });
 }
 
 StatePlace ParameterRecords::place(std::size_t unit, std::size_t begin) const {
-  const Piece piece{unit, false};
-  const std::size_t offset = run_from(piece, begin).offset;
-  if (in_files(unit)) return {.region = region(piece), .offset = offset};
-  return {.memory = context_->tiers.memory(region(piece)).data() + offset};
-}
-
-/// Moves records between the region and the device.
-void ParameterRecords::transfer(IoKind kind, Piece piece, std::byte* data, std::size_t first,
-                                runtime::Handler done) {
-  const BucketPartition& cut = states_->all()[piece.unit].cut;
-  const UnitView& part = this->part(piece);
-  const std::size_t element = runtime::size_of(part.dtype);
-  if (cut.buckets() == 0) return context_->loop.post(std::move(done));
-  const auto all_done = runtime::last_of(cut.buckets(), std::move(done));
-  for (std::size_t bucket = 0; bucket < cut.buckets(); ++bucket) {
-    Tiers::StridedLayout runs;
-    for (const Range& run : cut.runs(part.range, bucket)) {
-      runs.emplace_back(data + (run.begin - first) * element, run.count * element);
-    }
-    context_->tiers.move(kind, region(piece), layout(piece).record_offset(bucket), std::move(runs), all_done);
-  }
+  const ShardRecords& records = plan_.parameters[unit];
+  return records.place(*context_, records.run_from(begin).offset);
 }
 
 void ParameterRecords::announce(Piece piece) {
@@ -235,7 +150,7 @@ void ParameterRecords::announce(Piece piece) {
 }
 
 void ParameterRecords::fetch(Piece piece, std::byte* whole, runtime::Handler done) {
-  if (!in_files(piece.unit)) return transfer(IoKind::read, piece, whole, 0, std::move(done));
+  if (!in_files(piece.unit)) return records(piece).move(*context_, IoKind::read, whole, 0, std::move(done));
   const auto next = std::find_if(readings_.begin(), readings_.end(),
                                  [](const auto& reading) { return reading->whole == nullptr; });
   expect(next != readings_.end() && (*next)->piece == piece, "unit {} is fetched where another one was announced",
@@ -256,20 +171,23 @@ void ParameterRecords::read(const std::function<bool(Piece)>& may) {
     if (reading->buffer.data() != nullptr) continue;
     if (!buffers_.has_free() || (reading->whole == nullptr && !may(reading->piece))) return;
     reading->buffer = buffers_.take();
-    context_->tiers.fetch_to_host(region(reading->piece), 0,
-                                  {reading->buffer.data(), layout(reading->piece).region_bytes()}, [this, reading] {
-                                    reading->here = true;
-                                    if (reading->whole != nullptr) copy_out(reading);
-                                  });
+    read_whole(reading->piece, reading->buffer.data(), [this, reading] {
+      reading->here = true;
+      if (reading->whole != nullptr) copy_out(reading);
+    });
   }
+}
+
+void ParameterRecords::read_whole(Piece piece, std::byte* image, runtime::Handler done) {
+  const ShardRecords& shard = records(piece);
+  context_->tiers.fetch_to_host(shard.region(), 0, {image, shard.layout().region_bytes()}, std::move(done));
 }
 
 void ParameterRecords::copy_out(const std::shared_ptr<Reading>& reading) {
   const std::byte* image = reading->buffer.data();
-  const std::size_t element = runtime::size_of(part(reading->piece).dtype);
-  for_runs(reading->piece, [&](std::size_t begin, std::size_t count, std::size_t offset) {
-    runtime::copy(context_->gather, reading->whole + begin * element, image + offset, count * element);
-  });
+  for (const ShardRecords::Run& run : records(reading->piece).runs()) {
+    runtime::copy(context_->gather, reading->whole + run.begin * width_, image + run.offset, run.count * width_);
+  }
   const runtime::WorkName work{name(), "the copy to the device of", states_->all()[reading->piece.unit].spec->name};
   context_->loop.after_work(context_->gather, work, [this, reading] {
     reading->buffer.release();
@@ -286,7 +204,7 @@ void ParameterRecords::lend(std::vector<Piece> pieces, std::uint64_t version, Se
     return;
   }
   std::vector<runtime::ConstBytes> ranges;
-  for (const Piece piece : pieces) add_ranges(piece, context_->tiers.memory(region(piece)).data(), ranges);
+  for (const Piece piece : pieces) records(piece).add_ranges(records(piece).memory(*context_), ranges);
   send(ranges, [] {});
 }
 
@@ -314,9 +232,8 @@ bool ParameterRecords::lend_now(const Loan& loan) {
     for (const Send& send : std::exchange(answers_[a].waiting, {})) send_from(a, send);
   });
   for (const Piece piece : loan.pieces) {
-    const std::size_t bytes = layout(piece).region_bytes();
-    context_->tiers.fetch_to_host(region(piece), 0, {image, bytes}, one_here);
-    image += bytes;
+    read_whole(piece, image, one_here);
+    image += records(piece).layout().region_bytes();
   }
   expect(image <= context_->arena.slot(plan_.answers.memory, a) + plan_.answers.bytes,
          "an answer of {} units is too long", loan.pieces.size());
@@ -327,8 +244,8 @@ void ParameterRecords::send_from(std::size_t a, const Send& send) {
   const std::byte* image = context_->arena.slot(plan_.answers.memory, a);
   std::vector<runtime::ConstBytes> ranges;
   for (const Piece piece : answers_[a].pieces) {
-    add_ranges(piece, image, ranges);
-    image += layout(piece).region_bytes();
+    records(piece).add_ranges(image, ranges);
+    image += records(piece).layout().region_bytes();
   }
   send(ranges, [this, a] {
     if (--answers_[a].users == 0) lend_waiting();

@@ -2,7 +2,6 @@
 // shards, so all host links and disks of a column work in parallel (bandwidth-centric, §6.1); other shards come from
 // their owners.
 //
-// A *record* is a shard's elements in one bucket, in bucket order (bucket_partition.hpp), padded to complete blocks.
 // Announced shards in files are read ahead into a few pinned buffers (§6.2). ParameterStore ensures that fetches, loans
 // and stores of a unit do not overlap. Loop thread only.
 #pragma once
@@ -10,7 +9,7 @@
 #include "actors/base/actor.hpp"
 #include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
-#include "actors/states/state_kind.hpp"
+#include "actors/states/shard_records.hpp"
 #include "runtime/device/slot_pool.hpp"
 #include "runtime/transport/transport.hpp"
 
@@ -41,9 +40,9 @@ class ParameterRecords final : public Actor {
   };
 
   struct Plan {
-    std::vector<offload::TierRegion> parameters, secondary;  ///< by unit; empty if there is no such shard
-    runtime::SlotPool::Plan buffers, answers;                ///< pinned; for shards in files
-    std::optional<runtime::MemoryId> values;                 ///< pinned; staging of load()
+    std::vector<ShardRecords> parameters, secondary;  ///< by unit; without a region if there is no such shard
+    runtime::SlotPool::Plan buffers, answers;         ///< pinned; for shards in files
+    std::optional<runtime::MemoryId> values;          ///< pinned; staging of load()
     bool reads_ahead = false;
   };
   /// Plans offloaded units; the plan is empty if all parameters stay on the device.
@@ -109,24 +108,12 @@ class ParameterRecords final : public Actor {
   };
 
   [[nodiscard]] bool in_files(std::size_t unit) const { return states_->all()[unit].tier == TierKind::nvme; }
-  [[nodiscard]] const UnitView& part(Piece piece) const;
-  [[nodiscard]] offload::TierRegion region(Piece piece) const;
-  [[nodiscard]] const offload::BucketLayout& layout(Piece piece) const;
-  /// Calls f(element of the unit, count, offset in the region) for every run, bucket by bucket.
-  template <typename F>
-  void for_runs(Piece piece, F&& f) const;
-  /// Adds the shard's ranges in unit order; `image`: bytes of its region.
-  void add_ranges(Piece piece, const std::byte* image, std::vector<runtime::ConstBytes>& ranges) const;
-  void transfer(offload::IoKind kind, Piece piece, std::byte* data, std::size_t first, runtime::Handler done);
+  [[nodiscard]] const ShardRecords& records(Piece piece) const;
   void load_next(std::size_t unit);
-  /// Offset of an element in the region, and the number of contiguous elements.
-  struct Run {
-    std::size_t offset = 0;
-    std::size_t elements = 0;
-  };
-  [[nodiscard]] Run run_from(Piece piece, std::size_t element) const;
   /// Reads, in order, shards that were requested or `may` be read.
   void read(const std::function<bool(Piece)>& may);
+  /// Reads a shard in files to pinned memory.
+  void read_whole(Piece piece, std::byte* image, runtime::Handler done);
   void copy_out(const std::shared_ptr<Reading>& reading);
   [[nodiscard]] bool lend_now(const Loan& loan);
   void lend_waiting();
@@ -135,7 +122,7 @@ class ParameterRecords final : public Actor {
   const RankContext* context_;
   const UnitStates* states_;
   Plan plan_;
-  std::vector<offload::BucketLayout> layouts_, secondary_layouts_;  // by unit; meaningless without a region
+  std::size_t width_;  // bytes per element
 
   std::deque<std::shared_ptr<Reading>> readings_;  // in the order of the announcements
   runtime::SlotPool buffers_;

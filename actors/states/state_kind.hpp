@@ -3,6 +3,7 @@
 
 #include "offload/tiers.hpp"
 
+#include <array>
 #include <cstddef>
 
 namespace ranvier::actors {
@@ -27,6 +28,12 @@ enum class StateKind {
   }
   return "?";
 }
+
+/// AdamW's states of a unit, in the order of records and checkpoints.
+inline constexpr std::array optimizer_states = {StateKind::weights, StateKind::m, StateKind::v};
+
+/// Number of arrays of a unit in a checkpoint: the optimizer's states; a frozen unit has weights only.
+[[nodiscard]] constexpr std::size_t arrays_of(bool trained) { return trained ? optimizer_states.size() : 1; }
 
 /// Location of elements of a state: device memory, host memory or files.
 struct StatePlace {

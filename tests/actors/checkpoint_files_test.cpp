@@ -244,9 +244,9 @@ TEST_CASE("the files of all ranks of a grid are one complete checkpoint, and dam
     actors::CheckpointSource source(reader, architecture);
     CHECK(actors::find_scalar<std::int64_t>(source.scalars(), "step") == 7);
     for (const models::UnitSpec& unit : architecture.units()) {
-      for (std::size_t array = 0; array < actors::state_array_names.size(); ++array) {
+      for (std::size_t array = 0; array < actors::optimizer_states.size(); ++array) {
         std::vector<float> all(unit.elements());
-        source.read(unit, actors::state_array_names[array], 0, all);
+        source.read(unit, to_string(actors::optimizer_states[array]), 0, all);
         bool same = true;
         for (std::size_t e = 0; e < all.size(); ++e) same &= all[e] == value(unit.name, array, e);
         CHECK(same);

@@ -52,7 +52,7 @@ class Alone {
     for (const actors::StateArray& array : optimizer_->state()) {
       std::vector<float> values(array.range.count);
       const models::UnitSpec& unit = *plan_.states->all()[array.unit].spec;
-      if (std::strcmp(array.name, "weights") == 0) models::initialize(unit, 3, 0, unit.elements(), values.data());
+      if (array.kind == actors::StateKind::weights) models::initialize(unit, 3, 0, unit.elements(), values.data());
       optimizer_->write_state(array, 0, std::as_writable_bytes(std::span(values)), [] {});
       settle();
     }

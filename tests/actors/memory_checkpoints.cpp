@@ -30,7 +30,7 @@ class MemoryTarget final : public actors::CheckpointTarget {
     for (const models::UnitSpec& unit : rank_->plan().architecture->units()) {
       for (std::size_t array = 0; array < actors::arrays_of(unit.trained); ++array) {
         if (!job_->arrays[array]) continue;
-        const std::string name = unit.name + " " + actors::state_array_names[array];
+        const std::string name = unit.name + " " + to_string(actors::optimizer_states[array]);
         parts.state.arrays[name].resize(unit.elements());
         parts.have[name].assign(unit.elements(), false);
       }
@@ -89,7 +89,7 @@ class MemoryTarget final : public actors::CheckpointTarget {
            "the padding behind a piece is not zero");
     Parts& parts = parts_->at(step_);
     const models::UnitSpec& unit = *rank_->plan().states->all()[piece.unit].spec;
-    const std::string name = unit.name + " " + actors::state_array_names[piece.array];
+    const std::string name = unit.name + " " + to_string(actors::optimizer_states[piece.array]);
     for (std::size_t e = piece.begin; e < piece.begin + piece.count; ++e) {
       expect(!parts.have.at(name).at(e), "element {} of {} is written twice", e, name);
       parts.have[name][e] = true;

@@ -1,0 +1,75 @@
+// A rank's range of a unit off the device, in host memory or files. Each bucket is a *record*: its elements of one or
+// more arrays, in bucket order (bucket_partition.hpp), padded to complete blocks. Loop thread only.
+#pragma once
+
+#include "actors/schedule/bucket_partition.hpp"
+#include "actors/states/state_kind.hpp"
+#include "actors/states/tier_options.hpp"
+#include "runtime/device/arena.hpp"
+#include "runtime/loop/event_loop.hpp"
+#include "runtime/transport/transport.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::actors {
+
+struct PlanContext;
+struct RankContext;
+
+class ShardRecords {
+ public:
+  /// `widths`: bytes per element of each array. Nothing is stored without reserve().
+  ShardRecords(const BucketPartition& cut, collectives::Range range, std::vector<std::size_t> widths)
+      : cut_(cut), range_(range), widths_(widths), layout_(cut.layout(range, std::move(widths))) {}
+
+  /// Reserves a zeroed region for all records.
+  void reserve(PlanContext& planner, TierKind tier, runtime::MemoryKind kind, const std::string& name);
+
+  [[nodiscard]] const offload::BucketLayout& layout() const noexcept { return layout_; }
+  [[nodiscard]] offload::TierRegion region() const noexcept { return region_; }
+  [[nodiscard]] bool in_files() const noexcept { return tier_ == TierKind::nvme; }
+  /// Bytes in files; 0 if the records are elsewhere.
+  [[nodiscard]] std::size_t file_bytes() const noexcept { return in_files() ? layout_.region_bytes() : 0; }
+  /// Number of elements of a bucket.
+  [[nodiscard]] std::size_t elements(std::size_t bucket) const noexcept { return cut_.elements(range_, bucket); }
+
+  /// Elements of the unit that are contiguous in the unit and in an array.
+  struct Run {
+    std::size_t bucket = 0;
+    std::size_t begin = 0, count = 0;  ///< elements of the unit
+    std::size_t offset = 0;            ///< bytes from the start of the region
+  };
+  /// The elements of an array starting at `begin`, up to the end of their bucket and finest shard. Throws
+  /// ErrorCode::internal if they are not in the range.
+  [[nodiscard]] Run run_from(std::size_t begin, std::size_t array = 0) const;
+  /// All runs of the first array, bucket by bucket.
+  [[nodiscard]] std::vector<Run> runs() const;
+  /// The first array's bytes in unit order; `image`: bytes of the region.
+  void add_ranges(const std::byte* image, std::vector<runtime::ConstBytes>& ranges) const;
+
+  /// Host memory of the records, starting at a byte of the region.
+  [[nodiscard]] std::byte* memory(const RankContext& context, std::size_t offset = 0) const;
+  /// Location of a byte of the region.
+  [[nodiscard]] StatePlace place(const RankContext& context, std::size_t offset) const;
+
+  /// Moves bytes of a bucket's record, starting at byte `offset` of it, between their tier and the device.
+  void move_record(const RankContext& context, offload::IoKind kind, std::size_t bucket, std::size_t offset,
+                   std::span<std::byte> memory, runtime::Handler done) const;
+  /// Moves all records of a single array between their tier and the device. `data` points to element `first` of the
+  /// unit; unit order.
+  void move(const RankContext& context, offload::IoKind kind, std::byte* data, std::size_t first,
+            runtime::Handler done) const;
+
+ private:
+  BucketPartition cut_;
+  collectives::Range range_;
+  std::vector<std::size_t> widths_;
+  offload::BucketLayout layout_;
+  TierKind tier_ = TierKind::device;  // device: nothing is stored
+  offload::TierRegion region_;
+};
+
+}  // namespace ranvier::actors
