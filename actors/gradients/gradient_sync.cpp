@@ -44,10 +44,10 @@ void GradientSync::start(int microbatches, runtime::Handler done) {
 }
 
 std::uint64_t GradientSync::announce(const Announced& pass) {
-  const std::uint64_t first = first_use_ + uses_.size();
+  const std::uint64_t first = uses_.next();
   if (!pass.backward) return first;
   for (const models::Stage::PassStep& step : pass.steps) {
-    if (uses(step)) uses_.push_back({step, pass.microbatch});
+    if (uses(step)) uses_.add({step, pass.microbatch});
   }
   if (microbatch_) microbatch_->announce(pass.steps, accumulates(pass.microbatch));
   return first;
@@ -59,13 +59,13 @@ void GradientSync::when_ready(std::uint64_t use, runtime::Handler handler) {
 }
 
 void GradientSync::provide(std::uint64_t use, models::StepArrays& arrays) {
-  const auto& [step, microbatch] = use_of(use);
+  const auto& [step, microbatch] = uses_[use];
   arrays.gradients = microbatch_ ? microbatch_->places(use) : own_places_[stage_->layer_of(step)];
   arrays.accumulate = accumulates(microbatch);
 }
 
 bool GradientSync::queued(std::uint64_t use) {
-  const auto [step, microbatch] = use_of(use);
+  const auto [step, microbatch] = uses_[use];
   if (spoils_by_ && stage_->layer_of(step) == 0 && !stage_->uses_of(step).empty()) {
     models::StepArrays arrays;
     provide(use, arrays);
@@ -74,21 +74,14 @@ bool GradientSync::queued(std::uint64_t use) {
                    *std::exchange(spoils_by_, std::nullopt), 1);
   }
   if (microbatch_ || microbatch + 1 == microbatches_) return true;
-  forget(use);
+  uses_.remove(use);
   return false;
 }
 
 void GradientSync::done(std::uint64_t use) {
-  const auto [step, microbatch] = use_of(use);
-  forget(use);
+  const auto [step, microbatch] = uses_.remove(use);
   if (!microbatch_) return complete(step);
   microbatch_->written(use, microbatch);
-}
-
-void GradientSync::forget(std::uint64_t use) {
-  expect(use == first_use_, "access {} to gradients ends before access {}", use, first_use_);
-  uses_.pop_front();
-  ++first_use_;
 }
 
 /// Called when the last microbatch's gradients of these uses are complete.

@@ -13,7 +13,6 @@
 #include "actors/schedule/pass_resource.hpp"
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -69,8 +68,6 @@ class GradientSync final : public Actor, public PassResource {
     int microbatch = 0;
   };
 
-  [[nodiscard]] const Use& use_of(std::uint64_t use) const { return uses_[use - first_use_]; }
-  void forget(std::uint64_t use);
   /// Returns whether layers add to the destination of gradients instead of overwriting it.
   [[nodiscard]] bool accumulates(int microbatch) const noexcept {
     return !states_->shards_gradients() && microbatch > 0;
@@ -85,8 +82,7 @@ class GradientSync final : public Actor, public PassResource {
   std::unique_ptr<MicrobatchReduction> microbatch_;
   std::vector<std::vector<std::byte*>> own_places_;  // by layer, if layers accumulate in place
 
-  std::deque<Use> uses_;         // announced accesses that are not done
-  std::uint64_t first_use_ = 0;  // number of uses_.front(), also in microbatch_
+  Accesses<Use> uses_{"gradients"};  // with the same numbers as in microbatch_
   int microbatches_ = 0;
   std::vector<std::size_t> uses_missing_;  // by unit
   std::optional<float> spoils_by_;

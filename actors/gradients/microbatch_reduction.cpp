@@ -88,12 +88,11 @@ void MicrobatchReduction::start(int microbatches) {
 }
 
 std::uint64_t MicrobatchReduction::announce(const models::Stage::Pass& pass, bool adds) {
-  const std::uint64_t first = first_ + writings_.size();
+  const std::uint64_t first = writings_.next();
   for (const models::Stage::PassStep& writes : pass) {
     if (writes.kind != models::Stage::PassStep::Kind::backward_weight) continue;
-    const std::uint64_t number = first_ + writings_.size();
-    Writing& writing = writings_.emplace_back();
-    writing.writes = writes;
+    const std::uint64_t number = writings_.next();
+    Writing& writing = writings_.add({.writes = writes});
     writing.places.resize(stage_->uses_of(stage_->layer_of(writes)).size());
     for (const std::size_t use : stage_->uses_of(writes)) {
       const auto [layer, index, unit] = stage_->uses()[use];
@@ -111,7 +110,7 @@ std::uint64_t MicrobatchReduction::announce(const models::Stage::Pass& pass, boo
 }
 
 bool MicrobatchReduction::ready(std::uint64_t step) const {
-  const Writing& wanted = at(step);
+  const Writing& wanted = writings_[step];
   for (std::size_t use = 0; use < wanted.assigned.size(); ++use) {
     if (!is_free(wanted, use)) return false;
   }
@@ -125,15 +124,16 @@ bool MicrobatchReduction::is_free(const Writing& writing, std::size_t use) const
 
 /// Fetches sums to buffers that became free.
 void MicrobatchReduction::bring_sums() {
-  for (std::size_t i = 0; i < writings_.size(); ++i) {
-    for (std::size_t s = 0; s < writings_[i].sums.size(); ++s) {
-      Sum& sum = writings_[i].sums[s];
-      // All steps before first_ were passed to the records.
-      if (sum.begun || sum.after >= first_ || !is_free(writings_[i], s)) continue;
+  for (std::uint64_t step = writings_.first(); step < writings_.next(); ++step) {
+    Writing& writing = writings_[step];
+    for (std::size_t s = 0; s < writing.sums.size(); ++s) {
+      Sum& sum = writing.sums[s];
+      // All steps before the first one were passed to the records.
+      if (sum.begun || sum.after >= writings_.first() || !is_free(writing, s)) continue;
       sum.begun = true;
       const auto [layer, index, unit] = stage_->uses()[sum.use];
-      records_->bring(unit, use_in_unit_[sum.use], writings_[i].places[index], [this, number = first_ + i] {
-        --writings_[number - first_].sums_missing;
+      records_->bring(unit, use_in_unit_[sum.use], writing.places[index], [this, step] {
+        --writings_[step].sums_missing;
         check_waiting();
       });
     }
@@ -141,18 +141,16 @@ void MicrobatchReduction::bring_sums() {
 }
 
 void MicrobatchReduction::when_ready(std::uint64_t step, runtime::Handler handler) {
-  expect(!waiting_, "a pass waits for one place for gradients at a time");
-  waiting_step_ = step;
-  waiting_ = std::move(handler);
+  writings_.wait_for(step, std::move(handler));
   check_waiting();
 }
 
 void MicrobatchReduction::check_waiting() {
-  if (waiting_ && ready(waiting_step_)) context_->loop.post(std::exchange(waiting_, nullptr));
+  writings_.post_if(context_->loop, [this](std::uint64_t step) { return ready(step); });
 }
 
 void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
-  Writing& leaving = writings_[step - first_];
+  Writing& leaving = writings_[step];
   leaving.microbatch = microbatch;
   std::vector<HopPipeline::Item> items;
   for (const std::size_t use : stage_->uses_of(leaving.writes)) {
@@ -164,7 +162,7 @@ void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
                     fmt::format("reduce-scatter of the gradients of layer {}, microbatch {}",
                                 stage_->layer_of(leaving.writes), microbatch),
                     [this, step, begin] {
-                      Writing& done = writings_[step - first_];
+                      Writing& done = writings_[step];
                       context_->trace.add(SpanKind::reduce, Trace::Lane::communicate, begin, context_->trace.now(),
                                           done.microbatch);
                       done.reduced = true;
@@ -173,10 +171,9 @@ void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
 }
 
 void MicrobatchReduction::accumulate_reduced() {
-  while (!writings_.empty() && writings_.front().reduced) {
-    const std::uint64_t number = first_++;
-    const Writing writing = std::move(writings_.front());
-    writings_.pop_front();
+  while (!writings_.empty() && writings_[writings_.first()].reduced) {
+    const std::uint64_t number = writings_.first();
+    const Writing writing = writings_.remove(number);
     accumulate(writing, [this, number, assigned = writing.assigned, writes = writing.writes,
                          last = writing.microbatch + 1 == microbatches_] {
       for (const std::size_t place : assigned) places_[place].over = number;

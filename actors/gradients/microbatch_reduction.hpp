@@ -6,11 +6,11 @@
 
 #include "actors/gradients/gradient_records.hpp"
 #include "actors/schedule/buffer_schedule.hpp"
+#include "actors/schedule/pass_resource.hpp"
 #include "actors/states/hop_pipeline.hpp"
 #include "models/core/stage.hpp"
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
@@ -40,7 +40,7 @@ class MicrobatchReduction {
   [[nodiscard]] bool ready(std::uint64_t step) const;
   void when_ready(std::uint64_t step, runtime::Handler handler);
   /// Destinations of the step's gradients, by unit of its layer.
-  [[nodiscard]] std::span<std::byte* const> places(std::uint64_t step) const { return at(step).places; }
+  [[nodiscard]] std::span<std::byte* const> places(std::uint64_t step) const { return writings_[step].places; }
   /// Call it on the loop after the gradients are written, in the order of steps.
   void written(std::uint64_t step, int microbatch);
 
@@ -71,7 +71,6 @@ class MicrobatchReduction {
     std::size_t sums_missing = 0;
   };
 
-  [[nodiscard]] const Writing& at(std::uint64_t step) const { return writings_[step - first_]; }
   [[nodiscard]] bool is_free(const Writing& writing, std::size_t use) const;
   void bring_sums();
   void accumulate_reduced();
@@ -90,10 +89,7 @@ class MicrobatchReduction {
   std::vector<std::size_t> use_in_unit_;  // by use of the stage
   std::vector<std::uint64_t> last_step_;  // by use of the stage: last step in the batch
   int microbatches_ = 0;
-  std::deque<Writing> writings_;
-  std::uint64_t first_ = 0;  // number of writings_.front()
-  std::uint64_t waiting_step_ = 0;
-  runtime::Handler waiting_;
+  Accesses<Writing> writings_{"buffers for gradients"};
 };
 
 }  // namespace ranvier::actors

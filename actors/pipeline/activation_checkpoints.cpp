@@ -30,20 +30,20 @@ ActivationCheckpoints::ActivationCheckpoints(const RankContext& context, const S
       places_(static_cast<std::size_t>(stage_->checkpoint_places())) {}
 
 std::uint64_t ActivationCheckpoints::announce(const Announced& pass) {
-  const std::uint64_t first = first_use_ + uses_.size();
+  const std::uint64_t first = uses_.next();
   if (stage_->checkpoints() == 0) return first;
   const std::uint64_t number = ++passes_;
   const std::size_t base = static_cast<std::size_t>(pass.slot) * stage_->checkpoints();
   for (const Stage::PassStep& step : pass.steps) {
     if (!uses(step)) continue;
-    Use& use = uses_.emplace_back(
-        Use{.pass = number, .samples = pass.samples, .training = pass.training, .backward = pass.backward});
+    Use& use =
+        uses_.add({.pass = number, .samples = pass.samples, .training = pass.training, .backward = pass.backward});
     if (const auto read = stage_->checkpoint_read(step)) use.read = base + *read;
     if (const auto written = stage_->checkpoint_written(step)) use.written = base + *written;
   }
   std::vector<char> read(stage_->checkpoints()), written(stage_->checkpoints());
-  for (std::uint64_t u = first_use_ + uses_.size(); u-- > first;) {
-    Use& use = use_of(u);
+  for (std::uint64_t u = uses_.next(); u-- > first;) {
+    Use& use = uses_[u];
     if (use.read) use.reads_last = !std::exchange(read[*use.read - base], 1);
     if (use.written) use.writes_last = !std::exchange(written[*use.written - base], 1);
   }
@@ -87,7 +87,7 @@ std::optional<std::size_t> ActivationCheckpoints::free_place(std::optional<Turn>
 }
 
 bool ActivationCheckpoints::ready(std::uint64_t number) const {
-  const Use& use = use_of(number);
+  const Use& use = uses_[number];
   if (use.read) {
     const auto place = checkpoints_[*use.read].place;
     if (!place || !places_[*place].here) return false;
@@ -98,9 +98,7 @@ bool ActivationCheckpoints::ready(std::uint64_t number) const {
 }
 
 void ActivationCheckpoints::when_ready(std::uint64_t use, runtime::Handler handler) {
-  expect(!waiting_, "a pass may wait for checkpoints of one step only");
-  waiting_use_ = use;
-  waiting_ = std::move(handler);
+  uses_.wait_for(use, std::move(handler));
   move();
 }
 
@@ -146,7 +144,7 @@ void ActivationCheckpoints::provide(std::uint64_t number, models::StepArrays& ar
   expect(number == next_use_ && ready(number), "checkpoints of use {} are taken where use {} comes next", number,
          next_use_);
   ++next_use_;
-  Use& use = use_of(number);
+  Use& use = uses_[number];
   bind(use);
   if (use.read) {
     arrays.checkpoint_read = stage_->checkpoint_place(static_cast<int>(use.read_place)).data();
@@ -164,10 +162,7 @@ void ActivationCheckpoints::provide(std::uint64_t number, models::StepArrays& ar
 }
 
 void ActivationCheckpoints::done(std::uint64_t number) {
-  expect(number == first_use_, "access {} to checkpoints ends before access {}", number, first_use_);
-  const Use use = uses_.front();
-  uses_.pop_front();
-  ++first_use_;
+  const Use use = uses_.remove(number);
   if (use.read) --places_[use.read_place].steps;
   if (use.written) {
     Place& place = places_[use.written_place];
@@ -181,10 +176,11 @@ void ActivationCheckpoints::done(std::uint64_t number) {
 
 void ActivationCheckpoints::move() {
   store_written();
-  if (waiting_ && ready(waiting_use_)) {
-    bind(use_of(waiting_use_));
-    context_->loop.post(std::exchange(waiting_, nullptr));
-  }
+  uses_.post_if(context_->loop, [this](std::uint64_t use) {
+    const bool is_ready = ready(use);
+    if (is_ready) bind(uses_[use]);
+    return is_ready;
+  });
   fetch_ahead();
 }
 
@@ -213,8 +209,8 @@ void ActivationCheckpoints::store_written() {
 std::size_t ActivationCheckpoints::places_wanted_first() const {
   constexpr std::size_t enough = 2;
   std::size_t places = 0;
-  for (std::uint64_t u = next_use_; u < first_use_ + uses_.size(); ++u) {
-    const Use& use = use_of(u);
+  for (std::uint64_t u = next_use_; u < uses_.next(); ++u) {
+    const Use& use = uses_[u];
     if (use.backward) return places;
     const bool bound = use.written && checkpoints_[*use.written].pass == use.pass;
     if (use.writes_last && !bound && ++places == enough) return enough;

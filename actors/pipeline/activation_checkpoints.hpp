@@ -12,7 +12,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -80,8 +79,6 @@ class ActivationCheckpoints final : public Actor, public PassResource {
   /// Order of accesses: smaller is earlier.
   using Turn = std::pair<std::uint64_t, std::size_t>;
 
-  [[nodiscard]] Use& use_of(std::uint64_t use) { return uses_[use - first_use_]; }
-  [[nodiscard]] const Use& use_of(std::uint64_t use) const { return uses_[use - first_use_]; }
   [[nodiscard]] Turn turn(std::size_t checkpoint) const;
   [[nodiscard]] std::size_t offset(std::size_t checkpoint) const;
   [[nodiscard]] std::span<std::byte> bytes(std::size_t place, std::size_t checkpoint) const;
@@ -100,12 +97,9 @@ class ActivationCheckpoints final : public Actor, public PassResource {
   Plan plan_;
   std::vector<Checkpoint> checkpoints_;
   std::vector<Place> places_;
-  std::deque<Use> uses_;         // announced accesses that are not done
-  std::uint64_t first_use_ = 0;  // number of uses_.front()
-  std::uint64_t next_use_ = 0;   // to be queued
+  Accesses<Use> uses_{"checkpoints"};
+  std::uint64_t next_use_ = 0;  // to be queued
   std::uint64_t passes_ = 0;
-  std::uint64_t waiting_use_ = 0;
-  runtime::Handler waiting_;
   std::size_t stored_bytes_ = 0, fetched_bytes_ = 0;
 };
 

@@ -8,9 +8,12 @@
 #pragma once
 
 #include "models/core/stage.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/loop/event_loop.hpp"
 
 #include <cstdint>
+#include <deque>
+#include <utility>
 
 namespace ranvier::actors {
 
@@ -42,6 +45,51 @@ class PassResource {
   [[nodiscard]] virtual bool queued(std::uint64_t use) = 0;
   /// Call it after the stream has finished the step, in the order of accesses.
   virtual void done(std::uint64_t use) = 0;
+};
+
+/// Announced accesses to a resource that are not done, by number, and the handler that waits for one of them.
+template <typename Use>
+class Accesses {
+ public:
+  /// `what`: the resource in messages, "parameters".
+  explicit Accesses(const char* what) noexcept : what_(what) {}
+
+  [[nodiscard]] bool empty() const noexcept { return uses_.empty(); }
+  /// Number of the next announced access.
+  [[nodiscard]] std::uint64_t next() const noexcept { return first_ + uses_.size(); }
+  Use& add(Use use) { return uses_.emplace_back(std::move(use)); }
+  /// Number of the first access that is not done.
+  [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
+  [[nodiscard]] Use& operator[](std::uint64_t use) { return uses_[use - first_]; }
+  [[nodiscard]] const Use& operator[](std::uint64_t use) const { return uses_[use - first_]; }
+  /// Removes the first access, which must have this number.
+  Use remove(std::uint64_t use) {
+    expect(use == first_, "access {} to {} ends before access {}", use, what_, first_);
+    Use removed = std::move(uses_.front());
+    uses_.pop_front();
+    ++first_;
+    return removed;
+  }
+
+  /// Keeps the handler until post_if() finds the access ready.
+  void wait_for(std::uint64_t use, runtime::Handler handler) {
+    expect(!waiting_, "a pass waits for two accesses to {}", what_);
+    waiting_use_ = use;
+    waiting_ = std::move(handler);
+  }
+  [[nodiscard]] bool awaited() const noexcept { return waiting_ != nullptr; }
+  /// Posts the handler if `ready` is true for the number of its access.
+  template <typename Ready>
+  void post_if(runtime::EventLoop& loop, Ready&& ready) {
+    if (waiting_ && ready(waiting_use_)) loop.post(std::exchange(waiting_, nullptr));
+  }
+
+ private:
+  const char* what_;
+  std::deque<Use> uses_;
+  std::uint64_t first_ = 0;
+  std::uint64_t waiting_use_ = 0;
+  runtime::Handler waiting_;
 };
 
 }  // namespace ranvier::actors

@@ -152,11 +152,11 @@ bool ParameterStore::has_piece(std::size_t unit, bool backward, std::uint64_t ve
 }
 
 std::uint64_t ParameterStore::announce(const Announced& pass) {
-  const std::uint64_t first = first_use_ + uses_.size();
+  const std::uint64_t first = uses_.next();
   for (const models::Stage::PassStep& step : pass.steps) {
     if (!uses(step)) continue;
-    const std::uint64_t number = first_use_ + uses_.size();
-    Use& use = uses_.emplace_back(Use{.step = step});
+    const std::uint64_t number = uses_.next();
+    Use& use = uses_.add({.step = step});
     if (!gathers_) continue;
     auto gather = std::make_shared<Gather>();
     gather->use = number;
@@ -183,7 +183,7 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
 }
 
 bool ParameterStore::ready(std::uint64_t number) const {
-  const Use& use = use_of(number);
+  const Use& use = uses_[number];
   const auto& units = stage_->uses_of(use.step);
   return use.here && std::all_of(units.begin(), units.end(), [this](std::size_t unit_use) {
            const std::size_t unit = stage_->uses()[unit_use].unit;
@@ -192,38 +192,30 @@ bool ParameterStore::ready(std::uint64_t number) const {
 }
 
 void ParameterStore::when_ready(std::uint64_t use, runtime::Handler handler) {
-  expect(!waiting_, "a pass may wait for parameters of one step only");
-  waiting_use_ = use;
-  waiting_ = std::move(handler);
+  uses_.wait_for(use, std::move(handler));
   check_waiting();
 }
 
 void ParameterStore::check_waiting() {
-  if (waiting_ && ready(waiting_use_)) context_->loop.post(std::exchange(waiting_, nullptr));
+  uses_.post_if(context_->loop, [this](std::uint64_t use) { return ready(use); });
 }
 
 void ParameterStore::provide(std::uint64_t use, models::StepArrays& arrays) {
-  arrays.parameters = gathers_ ? use_of(use).pointers : whole_[stage_->layer_of(use_of(use).step)];
+  arrays.parameters = gathers_ ? uses_[use].pointers : whole_[stage_->layer_of(uses_[use].step)];
 }
 
 bool ParameterStore::queued(std::uint64_t use) {
-  if (!gathers_) forget(use);
+  if (!gathers_) uses_.remove(use);
   return gathers_;
 }
 
 void ParameterStore::done(std::uint64_t use) {
-  forget(use);
+  uses_.remove(use);
   start_gathers();
 }
 
-void ParameterStore::forget(std::uint64_t use) {
-  expect(use == first_use_, "access {} to parameters ends before access {}", use, first_use_);
-  uses_.pop_front();
-  ++first_use_;
-}
-
 bool ParameterStore::can_start(const Gather& gather) const {
-  if (gather.after && *gather.after >= first_use_) return false;
+  if (gather.after && *gather.after >= uses_.first()) return false;
   return std::all_of(gather.fills.begin(), gather.fills.end(), [&](const Fill& fill) {
     return places_[fill.place].copies == 0 && has_piece(fill.unit, gather.backward, version_);
   });
@@ -330,7 +322,7 @@ void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
     context_->trace.add(SpanKind::gather, Trace::Lane::communicate, *gather->asked_at, gather->came,
                         static_cast<int>(states_->all()[gather->fills.front().unit].global_index));
   std::erase(gathers_under_way_, gather);
-  use_of(gather->use).here = true;
+  uses_[gather->use].here = true;
   for (const Fill& fill : gather->fills) {
     if (!gather->backward && states_->all()[fill.unit].secondary) keep_secondary(fill.unit, fill.place);
   }
@@ -356,7 +348,7 @@ void ParameterStore::keep_secondary(std::size_t unit, std::size_t place) {
 }
 
 void ParameterStore::begin_refresh() {
-  expect(gathers_to_start_.empty() && gathers_under_way_.empty() && !waiting_,
+  expect(gathers_to_start_.empty() && gathers_under_way_.empty() && !uses_.awaited(),
          "parameters change while a pass still needs them");
   ++version_;
   schedule_.forget();

@@ -111,9 +111,6 @@ class ParameterStore final : public Actor, public PassResource {
                                           const std::vector<std::size_t>& way_of, std::size_t way);
   [[nodiscard]] ParameterRecords::Piece piece(std::size_t unit, bool backward) const;
   [[nodiscard]] bool has_piece(std::size_t unit, bool backward, std::uint64_t version) const;
-  [[nodiscard]] Use& use_of(std::uint64_t use) { return uses_[use - first_use_]; }
-  [[nodiscard]] const Use& use_of(std::uint64_t use) const { return uses_[use - first_use_]; }
-  void forget(std::uint64_t use);
   [[nodiscard]] bool can_start(const Gather& gather) const;
   void start_gathers();
   void read_ahead();
@@ -152,13 +149,10 @@ class ParameterStore final : public Actor, public PassResource {
   std::vector<std::uint64_t> version_of_;          // by unit, how often it was refreshed
   std::vector<std::uint64_t> secondary_of_;        // version of the secondary copy, plus one
   std::vector<std::uint64_t> secondary_begun_of_;  // the same, including a copy that is in progress
-  std::deque<Use> uses_;                           // announced accesses that are not done
-  std::uint64_t first_use_ = 0;                    // number of uses_.front()
+  Accesses<Use> uses_{"parameters"};
   std::deque<std::shared_ptr<Gather>> gathers_to_start_;
   std::vector<std::shared_ptr<Gather>> gathers_under_way_;
   std::deque<std::shared_ptr<Gather>> to_submit_;  // next collectives in order, waiting for this rank's shards
-  std::uint64_t waiting_use_ = 0;
-  runtime::Handler waiting_;
 };
 
 }  // namespace ranvier::actors
