@@ -1,15 +1,10 @@
 #include "actors/rank/trainer.hpp"
 
-#include "actors/base/exact_sum.hpp"
-#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <limits>
 #include <span>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -18,23 +13,6 @@ namespace ranvier::actors {
 using runtime::SpanKind;
 using runtime::Trace;
 
-namespace {
-
-// Numbers that ranks agree on after a batch, in this order: Σ gradient² (an ExactSum), loss by row, rank 0's checkpoint
-// request, stop request. With several rows also seconds of passes by rank. Once also seconds by layer and direction,
-// summed over rows.
-constexpr std::size_t loss_offset = ExactSum::words;
-std::size_t checkpoint_offset(int rows) { return loss_offset + static_cast<std::size_t>(rows); }
-std::size_t stop_offset(int rows) { return checkpoint_offset(rows) + 1; }
-std::size_t seconds_offset(int rows) { return stop_offset(rows) + 1; }
-std::size_t layers_offset(const runtime::GridShape& grid) {
-  return seconds_offset(grid.g_data) + static_cast<std::size_t>(grid.g_data > 1 ? grid.ranks() : 0);
-}
-
-constexpr std::size_t directions = 3;
-
-}  // namespace
-
 Trainer::Trainer(const RankContext& context, const RankPlan& plan, models::FilteredSamples& samples,
                  const Parts& parts)
     : context_(&context),
@@ -42,6 +20,9 @@ Trainer::Trainer(const RankContext& context, const RankPlan& plan, models::Filte
       options_(plan.options),
       samples_(&samples),
       parts_(parts),
+      agreement_(plan.options.grid),
+      split_timing_(plan, parts.stage),
+      fault_(context, plan, parts.stage, parts.gradients),
       loss_scale_(plan.options.loss_scale),
       bad_steps_(plan.options.bad_steps) {
   parts_.gradients.when_reduced([this](std::size_t chunk) { parts_.optimizer.reduced(chunk); });
@@ -130,42 +111,6 @@ void Trainer::end_run() {
   parts_.checkpointer->finish(rollback_ ? std::nullopt : std::optional(step_), hooks_.done);
 }
 
-bool Trainer::inject_fault() {
-  using Kind = TrainerOptions::Fault::Kind;
-  const auto& fault = options_.fault;
-  if (!fault || fault->rank != plan_->rank || fault->step != step_) return false;
-  switch (fault->kind) {
-    case Kind::throws:
-      fail(ErrorCode::internal, "fault injected at step {}", step_);
-    case Kind::hangs:
-      return true;
-    case Kind::overflow:
-      parts_.gradients.spoil(std::numeric_limits<float>::infinity());
-      return false;
-    case Kind::nan:
-      parts_.gradients.spoil(std::numeric_limits<float>::quiet_NaN());
-      return false;
-    case Kind::spike:
-      loss_fault_ = 1000;
-      return false;
-    case Kind::slow:
-      parts_.stage.timer().slow_down(fault->times);
-      return false;
-    case Kind::damage:  // injected before the replica check that should find it
-      return false;
-    case Kind::stream:
-      context_->compute.launch([](runtime::ComputePool&) {
-        for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
-      });
-      return false;
-    case Kind::file:
-      if (!context_->tiers.lose_next_request())
-        fail(ErrorCode::usage, "RANVIER_FAULT needs states in files; add `offload` infinity-nvme `nvme` DIR");
-      return false;
-  }
-  return false;
-}
-
 void Trainer::begin_step() {
   if (step_ >= options_.steps) return finish();
   // Runs after evaluation and sample of the previous step were reported.
@@ -175,12 +120,11 @@ void Trainer::begin_step() {
   began_ = context_->trace.now();
   phases_missing_ = 2;
   pass_seconds_before_ = pass_seconds();
-  ++steps_run_;
-  if (times_layers()) (void)parts_.stage.timer().take();
+  split_timing_.begin_step();
   parts_.optimizer.begin(adamw_of_step(1.0));
   const std::int64_t row_samples = options_.batch_size / options_.grid.g_data;
   parts_.gradients.start(microbatches_of(options_), [this] { phase_done(); });
-  if (inject_fault()) return;
+  if (fault_.before_passes(step_)) return;
   const std::int64_t losses = samples_->losses(next_sample_, options_.batch_size);
   has_losses_ = losses > 0;
   parts_.stage.run({.step = step_,
@@ -191,7 +135,7 @@ void Trainer::begin_step() {
                     .loss_factor = models::mean_factor(losses),
                     .loss_scale = static_cast<float>(loss_scale_.scale)},
                    [this](double loss) {
-                     row_loss_ = loss * std::exchange(loss_fault_, 1);
+                     row_loss_ = loss * fault_.loss_factor(step_);
                      passes_done_ = context_->trace.now();
                      phase_done();
                    });
@@ -199,34 +143,28 @@ void Trainer::begin_step() {
 
 void Trainer::phase_done() {
   if (--phases_missing_ > 0) return;
-  if (times_layers()) layer_steps_.push_back(parts_.stage.timer().take());
-  const std::size_t layers_at = layers_offset(options_.grid);
-  const std::size_t layers = tells_layers() ? plan_->architecture->layers.size() : 0;
-  agreed_.assign(layers_at + layers * directions, 0.0);
+  split_timing_.end_step();
+  agreement_.reset(split_timing_.numbers(step_));
   ExactSum squares;
   for (std::size_t u = 0; u < plan_->gives_squares.size(); ++u) {
     if (plan_->gives_squares[u]) squares.add(parts_.gradients.sum_of_squares(u));
   }
-  squares.write(std::span<double, ExactSum::words>(agreed_.data(), ExactSum::words));
-  agreed_[loss_offset + static_cast<std::size_t>(plan_->position.row)] = row_loss_;
-  if (parts_.checkpointer != nullptr)
-    agreed_[checkpoint_offset(options_.grid.g_data)] = parts_.checkpointer->wish(step_);
-  agreed_[stop_offset(options_.grid.g_data)] = stop_requested_ ? 1 : 0;
-  if (options_.grid.g_data > 1)
-    agreed_[seconds_offset(options_.grid.g_data) + static_cast<std::size_t>(plan_->rank)] =
-        pass_seconds() - pass_seconds_before_;
-  if (layers > 0) add_layer_seconds(agreed_.data() + layers_at);
-  parts_.consensus.agree(agreed_, [this] { conclude_step(); });
+  squares.write(agreement_.squares());
+  agreement_.losses()[static_cast<std::size_t>(plan_->position.row)] = row_loss_;
+  if (parts_.checkpointer != nullptr) agreement_.checkpoint() = parts_.checkpointer->wish(step_);
+  agreement_.stop() = stop_requested_ ? 1 : 0;
+  if (const std::span<double> seconds = agreement_.pass_seconds(); !seconds.empty())
+    seconds[static_cast<std::size_t>(plan_->rank)] = pass_seconds() - pass_seconds_before_;
+  if (const std::span<double> seconds = agreement_.layer_seconds(); !seconds.empty()) split_timing_.add_to(seconds);
+  parts_.consensus.agree(agreement_.numbers(), [this] { conclude_step(); });
 }
 
 void Trainer::conclude_step() {
   context_->trace.add(SpanKind::wait, Trace::Lane::loop, passes_done_, context_->trace.now(),
                       static_cast<int>(step_));
   StepResult result{.step = step_, .has_losses = has_losses_, .loss_scale = loss_scale_.scale};
-  const double squares = ExactSum::read(std::span<const double, ExactSum::words>(agreed_.data(), ExactSum::words));
-  for (int row = 0; row < options_.grid.g_data; ++row) {
-    result.loss += agreed_[loss_offset + static_cast<std::size_t>(row)];
-  }
+  const double squares = ExactSum::read(agreement_.squares());
+  for (const double loss : agreement_.losses()) result.loss += loss;
   result.gradient_norm = std::sqrt(squares) / loss_scale_.scale;
   result.learning_rate = learning_rate(options_.learning_rate, step_);
   const bool finite = std::isfinite(result.gradient_norm);
@@ -256,11 +194,10 @@ void Trainer::conclude_step() {
     rollback_->left_out = without.left_out();
   }
   next_sample_ += options_.batch_size;
-  stopped_early_ = agreed_[stop_offset(options_.grid.g_data)] > 0 && step_ < options_.steps;
-  const auto seconds = agreed_.begin() + static_cast<std::ptrdiff_t>(seconds_offset(options_.grid.g_data));
-  const std::size_t layers_at = layers_offset(options_.grid);
-  result.compute_seconds.assign(seconds, agreed_.begin() + static_cast<std::ptrdiff_t>(layers_at));
-  if (agreed_.size() > layers_at) result.split = advice_of(agreed_.data() + layers_at);
+  stopped_early_ = agreement_.stop() > 0 && step_ < options_.steps;
+  result.compute_seconds.assign(agreement_.pass_seconds().begin(), agreement_.pass_seconds().end());
+  if (const std::span<double> seconds = agreement_.layer_seconds(); !seconds.empty())
+    result.split = split_timing_.advice(seconds);
   const auto due = [&](std::int64_t every) {
     return every > 0 && !rollback_ && (step_ % every == 0 || step_ == options_.steps);
   };
@@ -278,48 +215,9 @@ void Trainer::conclude_step() {
   go_on();
 }
 
-/// The first step warms up.
-bool Trainer::times_layers() const {
-  return options_.grid.g_inter > 1 && steps_run_ > 1 && steps_run_ <= 1 + options_.rebalance_steps;
-}
-
-bool Trainer::tells_layers() const {
-  return times_layers() && (steps_run_ == 1 + options_.rebalance_steps || step_ == options_.steps);
-}
-
 double Trainer::pass_seconds() const {
   const Trace& trace = context_->trace;
   return trace.seconds(SpanKind::forward) + trace.seconds(SpanKind::backward) + trace.seconds(SpanKind::weights);
-}
-
-/// Adds the median layer times of the timed steps, so that outliers do not count.
-void Trainer::add_layer_seconds(double* to) {
-  std::size_t place = 0;  // among the rank's layers
-  for (const models::LayerRange& slice : plan_->layers) {
-    double* of_layer = to + slice.begin * directions;
-    for (std::size_t l = slice.begin; l < slice.end; ++l, ++place) {
-      for (double LayerSeconds::* const direction :
-           {&LayerSeconds::forward, &LayerSeconds::backward, &LayerSeconds::weights}) {
-        std::vector<double> seconds;
-        for (const auto& step : layer_steps_) seconds.push_back(step[place].*direction);
-        *of_layer++ = runtime::lower_median(std::move(seconds)) / options_.grid.g_data;
-      }
-    }
-  }
-  layer_steps_.clear();
-  const auto& fault = options_.fault;
-  const bool slow = fault && fault->kind == TrainerOptions::Fault::Kind::slow && fault->rank == plan_->rank;
-  if (!slow) parts_.stage.stop_timer();
-}
-
-SplitAdvice Trainer::advice_of(const double* agreed) const {
-  const models::Architecture& architecture = *plan_->architecture;
-  std::vector<LayerSeconds> seconds;
-  for (std::size_t l = 0; l < architecture.layers.size(); ++l, agreed += directions)
-    seconds.push_back({.forward = agreed[0], .backward = agreed[1], .weights = agreed[2]});
-  const SliceMap map = slice_map(options_);
-  return advise_split(seconds, kinds_of_layers(architecture),
-                      slice_layers(architecture, map, options_.layers_per_stage), map, microbatches_of(options_));
 }
 
 /// Runs a replica check before `next`, so that only checked states are saved.
@@ -334,10 +232,7 @@ void Trainer::check_replicas() {
   const auto check = [this] {
     parts_.replicas->run(step_, [this](const ReplicaReport& report) { checked(report); });
   };
-  const auto& fault = options_.fault;
-  const bool damages = fault && fault->kind == TrainerOptions::Fault::Kind::damage && fault->rank == plan_->rank &&
-                       fault->step <= step_ && !std::exchange(damage_done_, true);
-  if (damages) return parts_.replicas->damage(fault->array, check);
+  if (const auto damaged = fault_.damage(step_)) return parts_.replicas->damage(*damaged, check);
   check();
 }
 
@@ -380,9 +275,9 @@ void Trainer::roll_back(std::int64_t newest_step) {
                        .bad_in_a_row = bad.in_a_row};
 }
 
-int Trainer::checkpoint_series() const {
-  if (agreed_.empty()) return 0;  // before the first step
-  return static_cast<int>(agreed_[checkpoint_offset(options_.grid.g_data)]);
+int Trainer::checkpoint_series() {
+  if (agreement_.numbers().empty()) return 0;  // before the first step
+  return static_cast<int>(agreement_.checkpoint());
 }
 
 void Trainer::trace_since_began(SpanKind kind) {

@@ -12,8 +12,11 @@
 #include "actors/checkpoint/checkpointer.hpp"
 #include "actors/rank/bad_steps.hpp"
 #include "actors/rank/evaluation.hpp"
+#include "actors/rank/fault_injection.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/rank/sample_writer.hpp"
+#include "actors/rank/split_timing.hpp"
+#include "actors/rank/step_agreement.hpp"
 #include "actors/replicas/replica_check.hpp"
 #include "actors/schedule/stage_split.hpp"
 #include "models/core/filtered_samples.hpp"
@@ -91,23 +94,15 @@ class Trainer final : public Actor {
 
  private:
   void begin_step();
-  /// Applies this rank's injected fault, if due; returns whether the step stops here.
-  [[nodiscard]] bool inject_fault();
-  /// Returns whether the layers of this step are timed.
-  [[nodiscard]] bool times_layers() const;
-  /// Returns whether ranks exchange layer times at the end of this step.
-  [[nodiscard]] bool tells_layers() const;
   /// Total compute time of passes so far.
   [[nodiscard]] double pass_seconds() const;
-  void add_layer_seconds(double* to);
-  [[nodiscard]] SplitAdvice advice_of(const double* agreed) const;
   void finish();
   /// Calls `then` when all optimizer steps are stored; one at a time.
   void when_stored(runtime::Handler then);
   /// Ends the run after the last step is stored.
   void end_run();
   /// Series of the checkpoint that all ranks agreed to take at this step; 0: none.
-  [[nodiscard]] int checkpoint_series() const;
+  [[nodiscard]] int checkpoint_series();
   /// Handler that an optimizer step calls when it is stored.
   [[nodiscard]] runtime::Handler stepped();
   void phase_done();
@@ -139,6 +134,9 @@ class Trainer final : public Actor {
   Parts parts_;
 
   TrainerHooks hooks_;
+  StepAgreement agreement_;
+  SplitTiming split_timing_;
+  FaultInjection fault_;
   LossScale loss_scale_;
   BadSteps bad_steps_;
   std::optional<Rollback> rollback_;
@@ -149,21 +147,16 @@ class Trainer final : public Actor {
   int phases_missing_ = 0;  // unfinished phases of the batch: passes, gradients
   double row_loss_ = 0;
   bool has_losses_ = true;   // the batch has losses
-  double loss_fault_ = 1;    // factor of the loss, for injected faults
   int optimizing_ = 0;       // steps whose states are not all stored
   runtime::Handler stored_;  // called when `optimizing_` becomes 0
   runtime::Duration passes_done_;
   runtime::Duration began_;          // start of the step, evaluation or sample
   bool evaluation_follows_ = false;  // evaluation after this step is outstanding; saved in checkpoints
   bool sample_follows_ = false;      // sample after this step is outstanding; saved in checkpoints
-  bool damage_done_ = false;         // the injected fault was applied
   bool compared_ = false;            // the states after this step have passed a replica check
   double pass_seconds_before_ = 0;   // pass_seconds() at the start of the step
-  std::int64_t steps_run_ = 0;       // steps of this process, current one included
-  std::vector<double> agreed_;
   bool stop_requested_ = false;
   bool stopped_early_ = false;
-  std::vector<std::vector<LayerSeconds>> layer_steps_;  // layer times of each timed step
 };
 
 }  // namespace ranvier::actors
