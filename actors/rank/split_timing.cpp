@@ -39,8 +39,7 @@ void SplitTiming::add_to(std::span<double> numbers) {
       for (std::size_t d = 0; d < directions.size(); ++d) {
         std::vector<double> seconds;
         for (const auto& step : timed_) seconds.push_back(step[place].*directions[d]);
-        numbers[l * directions.size() + d] =
-            runtime::lower_median(std::move(seconds)) / plan_->options.grid.g_data;
+        numbers[l * directions.size() + d] = runtime::lower_median(std::move(seconds)) / plan_->options.grid.g_data;
       }
     }
   }

@@ -13,7 +13,8 @@ namespace ranvier::actors {
 class StepAgreement {
  public:
   explicit StepAgreement(runtime::GridShape grid) noexcept
-      : rows_(static_cast<std::size_t>(grid.g_data)), timed_ranks_(rows_ > 1 ? static_cast<std::size_t>(grid.ranks()) : 0) {}
+      : rows_(static_cast<std::size_t>(grid.g_data)),
+        timed_ranks_(rows_ > 1 ? static_cast<std::size_t>(grid.ranks()) : 0) {}
 
   /// Sets all numbers to zero. `layer_seconds`: how many layer times follow; 0: they are not exchanged.
   void reset(std::size_t layer_seconds) { numbers_.assign(layers_at() + layer_seconds, 0.0); }
@@ -21,7 +22,9 @@ class StepAgreement {
   [[nodiscard]] std::vector<double>& numbers() noexcept { return numbers_; }
 
   /// Σ gradient².
-  [[nodiscard]] std::span<double, ExactSum::words> squares() { return std::span(numbers_).first<ExactSum::words>(); }
+  [[nodiscard]] std::span<double, ExactSum::words> squares() {
+    return std::span(numbers_).first<ExactSum::words>();
+  }
   /// Loss by row.
   [[nodiscard]] std::span<double> losses() { return std::span(numbers_).subspan(ExactSum::words, rows_); }
   /// Rank 0's checkpoint request: number of a series; 0: none.

@@ -223,9 +223,8 @@ std::string answer_line(const actors::TrainerOptions& options, const std::vector
   std::size_t copy = 0;
   for (const actors::RankPlan& stage : stages) {
     std::size_t bytes = 0;
-    for (const offload::TierRegion& region : stage.optimizer.states.regions) {
-      bytes += stage.tiers.items()[region.index].bytes;
-    }
+    for (const actors::ShardRecords& states : stage.optimizer.states.states)
+      bytes += states.layout().region_bytes();
     copy = std::max(copy, bytes);
   }
   const std::string spare = fmt::format("{} per rank in the {} tier", runtime::format_bytes(copy),
