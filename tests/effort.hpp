@@ -20,7 +20,11 @@ inline int effort(int usual, int all, int under_sanitizers) {
 class Share {
  public:
   explicit Share(int one_of) noexcept : one_of_(long_run() ? 1 : one_of) {}
-  Share(int one_of, int one_of_under_sanitizers) : Share(test::sanitized ? one_of_under_sanitizers : one_of) {}
+  /// ThreadSanitizer gets a third of the cases of other sanitizers.
+  Share(int one_of, int one_of_under_sanitizers)
+      : Share(test::finds_races ? 3 * one_of_under_sanitizers
+              : test::sanitized ? one_of_under_sanitizers
+                                : one_of) {}
 
   /// Whether the next combination is selected.
   [[nodiscard]] bool takes() {

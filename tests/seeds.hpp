@@ -12,6 +12,12 @@ inline constexpr bool sanitized = true;
 #else
 inline constexpr bool sanitized = false;
 #endif
+/// Whether it is ThreadSanitizer, for which values and sizes hardly matter.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool finds_races = true;
+#else
+inline constexpr bool finds_races = false;
+#endif
 
 /// Seeds of a test that runs with many: first, first + 1, … `count` of them, with a sanitizer an eighth if there are
 /// many; or only the seed of `<program> --seed=N`, to repeat a failure.

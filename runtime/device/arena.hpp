@@ -55,8 +55,8 @@ class MemoryPlan {
   std::vector<MemoryItem> items_;
 };
 
-/// Message on a plan beyond the device's free budget, with both sizes, the plan's table and a newline at the end. None if
-/// the plan fits.
+/// Message on a plan beyond the device's free budget, with both sizes, the plan's table and a newline at the end. None
+/// if the plan fits.
 [[nodiscard]] std::optional<std::string> device_memory_lack(const Device& device, const MemoryPlan& plan);
 
 class Arena {

@@ -46,7 +46,7 @@ TEST_CASE_FIXTURE(Fixture, "a GPU number that this machine lacks is refused with
 }
 
 TEST_CASE_FIXTURE(Fixture, "a GPU with too little memory is refused with the memory that the run needs") {
-  const Outcome outcome = train(1, "memory=1100000000", {"--hidden", "256", "--layers", "60"});
+  const Outcome outcome = train(1, "memory=1500000000", {"--hidden", "256", "--layers", "60"});
   INFO(outcome.output);
   CHECK(outcome.status == 71);
   CHECK(count(outcome.output, "the plan needs ") == 1);
