@@ -162,7 +162,7 @@ bool same_result(const Reduction& reduction, const std::vector<Units>& some, con
 
 TEST_CASE("a reduction in slices of every finest piece gives the bits of the reduction at once") {
   int two_hops = 0;
-  const auto all_seeds = seeds(600);
+  const auto all_seeds = seeds(static_cast<std::uint64_t>(tests::effort(600, 600, 240)));
   for (const std::uint64_t seed : all_seeds) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
