@@ -16,7 +16,6 @@
 #include "apps/train/rank_watch.hpp"
 #include "apps/train/resume_point.hpp"
 #include "apps/train/step_clock.hpp"
-#include "apps/train/step_meter.hpp"
 #include "apps/train/totals.hpp"
 #include "apps/view/event_file.hpp"
 #include "apps/view/series.hpp"
