@@ -161,9 +161,7 @@ TEST_CASE_FIXTURE(Programs, "an adapter of a BERT gives the same evaluation next
                                                   join(flags, {"--data", text, "--eval-only", "--validation-split",
                                                                "0.2", "--sequence-length", "16", "--threads", "1"}),
                                                   limit));
-    const auto loss = outcome.output.find("validation loss ");
-    REQUIRE(loss != std::string::npos);
-    return outcome.output.substr(loss, std::string("validation loss 0.0000").size());
+    return validation_of(outcome).substr(0, std::string_view("validation loss 0.0000").size());
   };
   const std::string merged = evaluated({"--init-from", file("merged")});
   CHECK(evaluated({"--init-from", base, "--init-adapter", adapter}) == merged);

@@ -16,9 +16,7 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Fixture : SmallText {
-  Fixture() {
-    require_status(0, run(1, small_run(text, {"--save", model, "--steps", "30", "--learning-rate", "1e-2"}), 120s));
-  }
+  Fixture() { ends_well(1, {"--save", model, "--steps", "30", "--learning-rate", "1e-2"}, 120s); }
 
   [[nodiscard]] Generated generate(const std::string& flags) const {
     return run_generator(RANVIER_GENERATOR, flags, folder);

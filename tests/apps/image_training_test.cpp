@@ -67,12 +67,7 @@ TEST_CASE_FIXTURE(Images,
     // The saved model, with its config.json.
     const Outcome again =
         require_status(0, start(1, {"--init-from", file("saved"), "--eval-only", "--validation-split", "0.25"}));
-    const auto of = [](const Outcome& one) {
-      const auto place = one.output.find("validation loss ");
-      return place == std::string::npos ? std::string("none")
-                                        : one.output.substr(place, one.output.find("  over", place) - place);
-    };
-    CHECK(of(again) == of(outcome));
+    CHECK(validation_of(again) == validation_of(outcome));
     // Without it the sizes follow from the tensors.
     std::filesystem::remove(file("saved") + "/config.json");
     CHECK(start(1, {"--init-from", file("saved"), "--steps", "1"}).status == 0);
