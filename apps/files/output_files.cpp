@@ -1,7 +1,6 @@
 #include "apps/files/output_files.hpp"
 
 #include "apps/files/disk_retry.hpp"
-#include "apps/program/flag_names.hpp"
 #include "models/families/adapter_files.hpp"
 #include "models/text/mixed_source.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
@@ -244,15 +243,10 @@ std::string trace_path(const std::string& path, std::int64_t step) {
   return beside.replace_extension(fmt::format(".from-{}{}", step, extension)).string();
 }
 
-std::string write_trace(const std::string& path, std::span<const std::string> events, runtime::Duration patience) {
+void write_trace(const std::string& path, std::span<const std::string> events, runtime::Duration patience) {
   std::size_t bytes = 0;
   for (const std::string& rank : events) bytes += rank.size();
-  try {
-    runtime::write_trace_file(path, events, DiskRetry(patience, "the trace takes", bytes));
-  } catch (const Error& error) {
-    return message_of(error);
-  }
-  return {};
+  runtime::write_trace_file(path, events, DiskRetry(patience, "the trace takes", bytes));
 }
 
 }  // namespace ranvier::apps

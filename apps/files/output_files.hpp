@@ -41,9 +41,7 @@ void check_space(const std::string& save, std::size_t bytes);
 /// after step 500.
 [[nodiscard]] std::string trace_path(const std::string& path, std::int64_t step);
 
-/// Writes the events, one text per rank. On a full disk it waits up to `patience` for space. Returns the error; empty
-/// if the file was written.
-[[nodiscard]] std::string write_trace(const std::string& path, std::span<const std::string> events,
-                                      runtime::Duration patience);
+/// Writes the events, one text per rank. On a full disk it waits up to `patience` for space. Throws ErrorCode::io.
+void write_trace(const std::string& path, std::span<const std::string> events, runtime::Duration patience);
 
 }  // namespace ranvier::apps

@@ -2,14 +2,12 @@
 
 #include "actors/base/gather.hpp"
 #include "apps/files/output_files.hpp"
-#include "apps/program/flag_names.hpp"
 #include "models/families/adapter_files.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/device/arena.hpp"
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -133,26 +131,13 @@ WeightSaving::WeightSaving(const RankRun& run, runtime::Device& host, actors::Ra
 void WeightSaving::start(runtime::Handler done) {
   done_ = std::move(done);
   if (!run_.speaks()) return run_.transport.receive(0, prepared_tag, {&prepared_, 1}, [this] { open(); });
-  on_thread([this] { target_.prepare(0); },
-            [this](const std::string& failure) {
-              if (!failure.empty()) lose(failure);
-              for (int rank = 1; rank < run_.session.ranks(); ++rank)
-                run_.transport.send(rank, prepared_tag, {&prepared_, 1}, [] {});
-              open();
-            });
-}
-
-void WeightSaving::on_thread(std::function<void()> work, std::function<void(const std::string&)> done) {
-  const auto failure = std::make_shared<std::string>();
-  files_.write(
-      [work = std::move(work), failure] {
-        try {
-          work();
-        } catch (const std::exception& error) {
-          *failure = message_of(error);
-        }
-      },
-      [failure, done = std::move(done)] { done(*failure); });
+  files_.attempt([this] { target_.prepare(0); },
+                 [this](const std::string& failure) {
+                   if (!failure.empty()) lose(failure);
+                   for (int rank = 1; rank < run_.session.ranks(); ++rank)
+                     run_.transport.send(rank, prepared_tag, {&prepared_, 1}, [] {});
+                   open();
+                 });
 }
 
 void WeightSaving::open() {
@@ -185,11 +170,11 @@ void WeightSaving::commit(const std::vector<std::string>& blocks) {
     if (const std::string failure = blocks[rank].substr(sizeof shares[rank].bytes); !failure.empty())
       lose(fmt::format("{}: {}", describe_rank(run_.options, static_cast<int>(rank)), failure));
   }
-  on_thread([this, shares = std::move(shares)] { std::ignore = target_.commit(0, {}, shares); },
-            [this](const std::string& failure) {
-              if (!failure.empty()) fail(ErrorCode::io, "{}", failure);
-              done_();
-            });
+  files_.attempt([this, shares = std::move(shares)] { std::ignore = target_.commit(0, {}, shares); },
+                 [this](const std::string& failure) {
+                   if (!failure.empty()) fail(ErrorCode::io, "{}", failure);
+                   done_();
+                 });
 }
 
 void WeightSaving::lose(const std::string& failure) const {

@@ -46,8 +46,6 @@ class WeightSaving {
   void next();
   void closed(const actors::CheckpointShare& share);
   void commit(const std::vector<std::string>& blocks);
-  /// Rank 0: runs `work` on its writer thread, then `done` on the loop with the error text (empty: none).
-  void on_thread(std::function<void()> work, std::function<void(const std::string& failure)> done);
   [[noreturn]] void lose(const std::string& failure) const;
 
   const RankRun& run_;

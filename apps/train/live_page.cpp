@@ -5,6 +5,7 @@
 #include "apps/view/serve_address.hpp"
 #include "runtime/base/error.hpp"
 
+#include <boost/json/object.hpp>
 #include <fmt/format.h>
 
 #include <array>
@@ -15,6 +16,7 @@
 namespace ranvier::apps {
 namespace {
 
+namespace json = boost::json;
 using namespace std::chrono_literals;
 
 ServeAddress address_of(const std::string& serve) {
@@ -73,23 +75,22 @@ LiveRun::About about_run(const TrainOptions& options, const Job& job, const JobP
                        .grid = plan.trainer.grid,
                        .options = resolved(options)};
   for (const actors::RankPlan& stage : plan.stages) {
-    LiveRun::Stage one;
-    for (const models::LayerRange& slice : stage.layers) {
-      if (!one.layers.empty()) one.layers += ", ";
-      one.layers += layer_names(architecture, slice);
-    }
+    std::string layers;
+    for (const models::LayerRange& slice : stage.layers)
+      layers += (layers.empty() ? "" : ", ") + layer_names(architecture, slice);
+    json::object planned;
     using runtime::MemorySpace;
     for (const MemorySpace space :
          {MemorySpace::device, MemorySpace::pinned, MemorySpace::host, MemorySpace::nvme}) {
       if (space != MemorySpace::device && stage.memory.bytes(space) == 0) continue;
-      LiveRun::Stage::Bytes kinds;
+      json::object kinds;
       for (int k = 0; k < runtime::memory_kinds; ++k) {
         const auto kind = static_cast<runtime::MemoryKind>(k);
-        kinds.emplace_back(runtime::to_string(kind), stage.memory.bytes(space, kind));
+        kinds[runtime::to_string(kind)] = stage.memory.bytes(space, kind);
       }
-      one.planned_bytes.emplace_back(runtime::to_string(space), std::move(kinds));
+      planned[runtime::to_string(space)] = std::move(kinds);
     }
-    about.stages.push_back(std::move(one));
+    about.stages.push_back(json::object{{"layers", std::move(layers)}, {"planned_bytes", std::move(planned)}});
   }
   return about;
 }

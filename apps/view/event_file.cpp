@@ -155,11 +155,11 @@ EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {
   if (step > 0) write(restart_event(now, step + 1));
 }
 
-void EventFile::configuration(const std::vector<std::pair<std::string, std::string>>& flags) {
+void EventFile::configuration(const json::object& flags) {
   std::string table = "|flag|value|\n|---|---|\n";
-  for (const auto& [name, value] : flags) {
-    table += fmt::format("|{}|{}|\n", name, escaped(value, {{'|', "\\|"}, {'\n', " "}}));  // a row is one line
-  }
+  for (const auto& [name, value] : flags)
+    table += fmt::format("|{}|{}|\n", std::string_view(name),
+                         escaped(text_of(flags, name), {{'|', "\\|"}, {'\n', " "}}));  // a row is one line
   write(text_event(wall_time_now(), 0, "configuration", table));
 }
 

@@ -6,6 +6,8 @@
 
 #include "runtime/files/record_file.hpp"
 
+#include <boost/json/object.hpp>
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -40,7 +42,8 @@ class EventFile {
 
   /// Adds a line of --metrics.
   void take(std::string_view record);
-  void configuration(const std::vector<std::pair<std::string, std::string>>& flags);
+  /// Adds flags and their values, which are texts.
+  void configuration(const boost::json::object& flags);
   [[nodiscard]] runtime::RecordFile& file() noexcept { return *file_; }
 
  private:

@@ -290,9 +290,10 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser 512 ranks and a million st
   apps::LiveRun::About about{
       .model = "made up", .item = "token", .steps = 2 * steps, .grid = {stages, rows}, .stages = {}, .options = {}};
   for (int stage = 0; stage < stages; ++stage)
-    about.stages.push_back({"h." + std::to_string(stage),
-                            {{"device", {{"parameters", 1 << 20}, {"optimizer", 0}}},
-                             {"host", {{"parameters", 0}, {"optimizer", 4 << 20}}}}});
+    about.stages.push_back(json::parse(
+        fmt::format(R"({{"layers":"h.{}","planned_bytes":{{"device":{{"parameters":1048576,"optimizer":0}},)"
+                    R"("host":{{"parameters":0,"optimizer":4194304}}}}}})",
+                    stage)));
   run.begin(about);
   run.set_phase("training");
   for (std::int64_t step = 1; step <= steps; ++step)
