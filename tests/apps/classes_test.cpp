@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto limit = 120s;
 
-struct Classes {
+struct Classes : InFolder {
   Classes() {
     std::string lines;
     for (int n = 0; n < 60; ++n) {
@@ -29,7 +29,6 @@ struct Classes {
     data = folder.write("texts.jsonl", lines).string();
   }
 
-  [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
   [[nodiscard]] Outcome start(int ranks, Flags more) const {
     return run(ranks,
                small_run(data, join({"--label-field", "kind", "--learning-rate", "1e-2", "--steps", "6"}, more)),
@@ -42,7 +41,6 @@ struct Classes {
     check_has(outcome.output, {words});
   }
 
-  TemporaryFolder folder;
   std::string data;
 };
 

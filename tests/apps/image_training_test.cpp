@@ -8,9 +8,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-struct Images {
-  TemporaryFolder folder;
-  std::string cifar = (folder.path() / "cifar").string();
+struct Images : InFolder {
+  std::string cifar = file("cifar");
 
   /// Two files of images whose shade is their class.
   Images() {
@@ -24,8 +23,6 @@ struct Images {
       std::ofstream(cifar + name, std::ios::binary) << content;
     }
   }
-
-  [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
 
   [[nodiscard]] Outcome start(int ranks, const Flags& more) const {
     Flags flags = more;

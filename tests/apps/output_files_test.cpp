@@ -17,13 +17,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Fixture {
-  TemporaryFolder folder;
+struct Fixture : InFolder {
   apps::TrainOptions options;
 
   Fixture() { options.data.data = folder.write("text.txt", "text").string(); }
-
-  [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
 
   void check_refused(std::initializer_list<std::string_view> words) const {
     check_usage_error(words, [&] { check_outputs(options); });

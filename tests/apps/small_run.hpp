@@ -18,11 +18,9 @@ namespace ranvier::tests {
 /// About 8 KiB of random words.
 [[nodiscard]] std::string small_text();
 /// A folder with small_text() in the file `text`.
-struct SmallText {
-  TemporaryFolder folder;
+struct SmallText : InFolder {
   std::string text = folder.write("text.txt", small_text()).string();
 
-  [[nodiscard]] std::string file(std::string_view name) const { return (folder.path() / name).string(); }
   [[nodiscard]] std::string make_folder(std::string_view name) const {
     std::filesystem::create_directory(folder.path() / name);
     return file(name);
