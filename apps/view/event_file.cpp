@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <chrono>
@@ -86,14 +85,7 @@ double wall_time_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-}  // namespace
-
-std::uint32_t crc32c(std::string_view bytes) noexcept {
-  std::uint32_t value = ~0u;
-  for (const char byte : bytes) value = value >> 8 ^ crc_table[(value ^ static_cast<unsigned char>(byte)) & 0xff];
-  return ~value;
-}
-
+/// The record with its length and checksums.
 std::string framed(std::string_view record) {
   const auto masked = [](std::string_view bytes) {
     const std::uint32_t crc = crc32c(bytes);
@@ -107,10 +99,12 @@ std::string framed(std::string_view record) {
   return frame;
 }
 
+// Messages of event.proto. `wall_time`: seconds since 1970.
 std::string version_event(double wall_time) {
   return event(wall_time, 0).text(event_version, "brain.Event:2").bytes();
 }
 
+/// Makes TensorBoard drop earlier values of `step` and later steps.
 std::string restart_event(double wall_time, std::int64_t step) {
   constexpr std::uint64_t start = 1;  // SessionLog.SessionStatus
   return event(wall_time, step).message(event_session, Message().number(1, start)).bytes();
@@ -124,6 +118,7 @@ std::string scalars_event(double wall_time, std::int64_t step,
   return event(wall_time, step).message(event_summary, summary).bytes();
 }
 
+/// Markdown for TensorBoard's text tab.
 std::string text_event(double wall_time, std::int64_t step, std::string_view tag, std::string_view markdown) {
   constexpr std::uint64_t string_type = 7;  // DataType.DT_STRING
   constexpr int tensor_type = 1, tensor_shape = 2, tensor_string = 8, shape_dimension = 2, dimension_size = 1;
@@ -134,6 +129,14 @@ std::string text_event(double wall_time, std::int64_t step, std::string_view tag
   const Message value =
       Message().text(value_tag, tag).message(value_tensor, tensor).message(value_metadata, metadata);
   return event(wall_time, step).message(event_summary, Message().message(summary_value, value)).bytes();
+}
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) noexcept {
+  std::uint32_t value = ~0u;
+  for (const char byte : bytes) value = value >> 8 ^ crc_table[(value ^ static_cast<unsigned char>(byte)) & 0xff];
+  return ~value;
 }
 
 EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {
