@@ -123,6 +123,15 @@ models::CompanionFiles saved_beside(const TrainOptions& options, const Job& job,
   return beside;
 }
 
+/// Weights in folders, without paths; only the last save of a run is retried.
+WeightTarget::Options saved_weights(const RankRun& run, const std::string& base) {
+  return {.layout = saved_layout(run.options, run.job),
+          .beside = saved_beside(run.options, run.job, base),
+          .last_retry = DiskRetry(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
+          .adapters = run.options.model.adapts(),
+          .untrained = run.job.untrained};
+}
+
 WeightTarget::Options final_weights(const RankRun& run, const std::string& job, const std::string& base) {
   const std::string& save = run.options.run.save;
   const auto config = config_path(save);
@@ -131,15 +140,10 @@ WeightTarget::Options final_weights(const RankRun& run, const std::string& job, 
   const std::filesystem::path partial =
       config ? models::partial_path(place, "weights", job)
              : models::partial_path(place.parent_path(), place.filename().string(), job);
-  WeightTarget::Options options{
-      .layout = saved_layout(run.options, run.job),
-      .beside = config || run.options.model.adapts() ? saved_beside(run.options, run.job, base)
-                                                     : models::CompanionFiles(),
-      .retry = DiskRetry(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
-      .last_retry = nullptr,
-      .kind = config ? Kind::folder : Kind::file,
-      .adapters = run.options.model.adapts(),
-      .untrained = run.job.untrained};
+  WeightTarget::Options options = saved_weights(run, base);
+  if (!config && !options.adapters) options.beside.clear();
+  options.retry = options.last_retry;
+  if (!config) options.kind = Kind::file;
   options.place = [place](std::int64_t) { return place; };
   options.partial = [partial](std::int64_t) { return partial; };
   return options;
@@ -164,14 +168,7 @@ std::filesystem::path weights_folder(const std::string& save, std::int64_t step)
 }
 
 WeightTarget::Options weights_of_steps(const RankRun& run, const std::string& job, const std::string& base) {
-  WeightTarget::Options options{
-      .layout = saved_layout(run.options, run.job),
-      .beside = saved_beside(run.options, run.job, base),
-      .retry = nullptr,
-      .last_retry = DiskRetry(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
-      .kind = Kind::folder,
-      .adapters = run.options.model.adapts(),
-      .untrained = run.job.untrained};
+  WeightTarget::Options options = saved_weights(run, base);
   options.place = [&run](std::int64_t step) { return weights_folder(run.options.run.save, step); };
   options.partial = [&run, job](std::int64_t step) {
     const std::filesystem::path place = weights_folder(run.options.run.save, step);

@@ -161,13 +161,16 @@ struct AskedOptions {
   bool dry_run = false;
 };
 
-/// Defaults of flags that depend on the device or the checkpoint (apps/train/run_defaults.hpp).
+/// Values for flags that the user did not give: the checkpoint's on resume, otherwise the device's default.
 struct RunDefaults {
   runtime::DType precision = runtime::DType::f32;
   std::string precision_reason;  ///< for the startup output, as in "default of this GPU"; empty: no line
   /// Values that the checkpoint recorded; keys without dashes.
   std::map<std::string, std::string> recorded;
 };
+/// Chosen by all ranks from their own flags, before the others are resolved; the same on all. If GPUs differ, all
+/// support the precision. An unreadable file is ignored: the code that needs it reports flag and remedy.
+[[nodiscard]] RunDefaults run_defaults(runtime::MpiSession& session, const std::vector<GivenFlag>& given);
 
 /// Throws ErrorCode::usage, naming flag and value, for an invalid value.
 [[nodiscard]] AskedOptions asked_options(const std::vector<GivenFlag>& flags);

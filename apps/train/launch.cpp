@@ -11,7 +11,6 @@
 #include "apps/program/print_error.hpp"
 #include "apps/train/live_page.hpp"
 #include "apps/train/run.hpp"
-#include "apps/train/run_defaults.hpp"
 #include "runtime/base/console.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/liveness/thread_watchdog.hpp"

@@ -2,7 +2,6 @@
 
 #include "actors/watch/reporter.hpp"
 #include "apps/train/report.hpp"
-#include "apps/view/serve_address.hpp"
 #include "runtime/base/error.hpp"
 
 #include <boost/json/object.hpp>
@@ -19,12 +18,6 @@ namespace {
 namespace json = boost::json;
 using namespace std::chrono_literals;
 
-ServeAddress address_of(const std::string& serve) {
-  const auto address = parse_serve_address(serve);
-  if (!address) reject("--serve is invalid: {}; use PORT or ADDRESS:PORT", serve);
-  return *address;
-}
-
 std::string url_of(const ServeAddress& where, std::uint16_t port, const std::string& token) {
   std::string host = where.address;
   if (host == "0.0.0.0" || host == "::") {
@@ -38,11 +31,13 @@ std::string url_of(const ServeAddress& where, std::uint16_t port, const std::str
 
 }  // namespace
 
-LivePage::LivePage(const std::string& serve)
-    : token_(address_of(serve).is_local() ? std::string() : random_token()),
-      server_("--serve " + serve, {.address = address_of(serve).address, .port = address_of(serve).port},
+LivePage::LivePage(const std::string& serve) : LivePage(serve, parse_serve_address(serve).value()) {}
+
+LivePage::LivePage(const std::string& serve, const ServeAddress& where)
+    : token_(where.is_local() ? std::string() : random_token()),
+      server_("--serve " + serve, {.address = where.address, .port = where.port},
               [this](const PageRequest& request) { return answer_about(run_, token_, request); }),
-      url_(url_of(address_of(serve), server_.port(), token_)) {}
+      url_(url_of(where, server_.port(), token_)) {}
 
 void LivePage::end(bool stopped) {
   tell([&] { run_.end(stopped); }, 5s);
