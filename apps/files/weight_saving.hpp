@@ -5,7 +5,6 @@
 #include "actors/checkpoint/checkpointer.hpp"
 #include "actors/rank/rank.hpp"
 #include "actors/states/unit_states.hpp"
-#include "apps/files/disk_retry.hpp"
 #include "apps/job/background_writer.hpp"
 #include "apps/job/rank_run.hpp"
 #include "models/weights/partial_weights.hpp"

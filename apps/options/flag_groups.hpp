@@ -62,6 +62,12 @@ void resolve_tiers(TrainOptions& options);
 /// Paths separated by commas, as in --nvme.
 [[nodiscard]] std::string paths_text(std::span<const std::filesystem::path> paths);
 
+/// Adds the concern "Stopping and resuming", bound to `options`, which outlives the table.
+void declare_checkpoints(TrainTable& table, CheckpointOptions& options);
+
+/// Resolves defaults. Throws ErrorCode::usage if a required flag is missing, or if --resume-with names an unknown flag.
+void resolve_checkpoints(CheckpointOptions& options);
+
 /// Adds flags for the pipeline schedule to the concern "Batch".
 void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer);
 

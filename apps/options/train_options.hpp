@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"
-#include "apps/options/checkpoint_flags.hpp"
+#include "apps/options/option_effects.hpp"
 #include "apps/program/device_flag.hpp"
 #include "apps/program/manual.hpp"
 #include "apps/program/options.hpp"
@@ -13,6 +13,7 @@
 #include "models/tokenizers/added_tokens.hpp"
 #include "models/weights/weight_layout.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -108,6 +109,22 @@ struct DeviceOptions {
   bool cuda_graphs = true;                  ///< replay blocks as CUDA graphs; runtime/device/graph_cache_cuda.hpp
   std::optional<std::size_t> memory_bytes;  ///< budget; none: the machine's memory
   int threads = 0;                          ///< compute threads; 0: this rank's share of the node's cores
+};
+
+/// --checkpoint, --resume and --time-limit.
+struct CheckpointOptions {
+  std::string folder;                              ///< empty: no checkpoints
+  std::int64_t every_steps = 0;                    ///< steps between checkpoints; 0: every_time applies
+  std::optional<std::chrono::seconds> every_time;  ///< time between checkpoints; none: every_steps applies
+  int keep = 3;                                    ///< newest checkpoints that are kept
+  std::int64_t archive_every = 0;               ///< checkpoints at multiples of this step are never pruned; 0: none
+  std::optional<std::size_t> bytes_per_second;  ///< largest write rate per rank and second; none: unlimited
+  std::string resume = "none";                  ///< none, auto, or the path of a checkpoint or its folder
+  std::vector<std::string> resume_with;         ///< flags that may differ from the checkpoint, without dashes
+  std::optional<std::chrono::seconds> time_limit;   ///< counted from the start of the process; none: unlimited
+  std::optional<std::chrono::seconds> stop_before;  ///< margin before time_limit; none only without a limit
+
+  [[nodiscard]] bool resumes() const noexcept { return resume != "none"; }
 };
 
 enum class Request { train, dry_run, info };

@@ -1,7 +1,6 @@
 #include "apps/train/training.hpp"
 
 #include "actors/base/gather.hpp"
-#include "apps/files/disk_retry.hpp"
 #include "apps/files/metrics_file.hpp"
 #include "apps/files/output_files.hpp"
 #include "apps/files/weight_source.hpp"

@@ -1,6 +1,6 @@
 #include "apps/view/live_run.hpp"
 
-#include "apps/view/run_json.hpp"
+#include "apps/view/page.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>

@@ -1,4 +1,4 @@
-#include "apps/view/run_json.hpp"
+#include "apps/view/page.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>

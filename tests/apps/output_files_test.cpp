@@ -1,6 +1,5 @@
 #include "apps/files/output_files.hpp"
 
-#include "apps/files/disk_retry.hpp"
 #include "tests/apps/printed_errors.hpp"
 #include "tests/test.hpp"
 
