@@ -135,8 +135,8 @@ TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is 
                                  "1", "--weight-decay", "0"});
   CHECK(tuned(1, evaluates) == found);
   CHECK(tuned(1, goes_on).substr(0, 20) == found.substr(0, 20));
-  REQUIRE(run_generator(RANVIER_CHECKPOINT, "export " + file("kept") + " --merge -o " + file("merged"), folder)
-              .status == 0);
+  require_success(
+      run_generator(RANVIER_CHECKPOINT, "export " + file("kept") + " --merge -o " + file("merged"), folder));
   const Outcome merged =
       run(1,
           {"--init-from", file("merged"), "--data", data, "--label-field", "kind", "--sequence-length", "16",

@@ -85,9 +85,7 @@ struct OfWords : InFolder {
 TEST_CASE_FIXTURE(Fixture,
                   "a trained model generates the same text on any number of threads, and others with other seeds") {
   const std::string flags = "--weights " + model + " --prompt 'node axon ' --tokens 40";
-  const Generated one = generate(flags + " --threads 1");
-  INFO(one.report);
-  REQUIRE(one.status == 0);
+  const Generated one = require_success(generate(flags + " --threads 1"));
   CHECK(one.text.size() == 10 + 40 + 1);
   CHECK(one.text.starts_with("node axon "));
   check_has(one.report, {"tokens/s", "the context of 16 was full"});
@@ -101,9 +99,7 @@ TEST_CASE_FIXTURE(Fixture,
 TEST_CASE_FIXTURE(OfWords, "the tokenizer next to the weights is used, and several texts are drawn") {
   const std::string flags =
       "--weights " + file("model") + " --temperature 1 --top-k 0 --tokens 30 --prompt 'the 中 '";
-  const Generated two = generate(flags + " --num-samples 2 --threads 1");
-  INFO(two.report);
-  REQUIRE(two.status == 0);
+  const Generated two = require_success(generate(flags + " --num-samples 2 --threads 1"));
   const std::string separator = "\n---------------\n";
   const auto cut = two.text.find(separator);
   REQUIRE(cut != std::string::npos);
@@ -205,9 +201,7 @@ TEST_CASE_FIXTURE(OfWords, "training from a folder with a tokenizer saves a fold
 TEST_CASE_FIXTURE(OfWords, "the tokenizer's start tokens precede a prompt, once, unless disabled") {
   const std::string flags = "--weights " + file("model") + " --tokens 1 --threads 1";
   const auto tokens = [&](const std::string& more) {
-    const Generated generated = generate(flags + more);
-    INFO(generated.report);
-    REQUIRE(generated.status == 0);
+    const Generated generated = require_success(generate(flags + more));
     const auto begin = generated.report.find("prompt: ") + 8;
     return std::stoi(generated.report.substr(begin));
   };

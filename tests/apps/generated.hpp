@@ -22,4 +22,11 @@ struct Generated {
   return {status, text, folder.read("report.txt")};
 }
 
+/// Requires a successful end; a failure prints the report.
+inline Generated require_success(Generated generated) {
+  INFO(generated.report);
+  REQUIRE(generated.status == 0);
+  return generated;
+}
+
 }  // namespace ranvier::tests
