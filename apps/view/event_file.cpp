@@ -4,6 +4,7 @@
 #include "apps/view/history.hpp"
 #include "runtime/base/error.hpp"
 
+#include <boost/crc.hpp>
 #include <fmt/format.h>
 
 #include <array>
@@ -18,16 +19,6 @@ namespace ranvier::apps {
 namespace {
 
 namespace json = boost::json;
-
-constexpr auto crc_table = [] {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < table.size(); ++i) {
-    std::uint32_t value = i;
-    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? 0x82f63b78u : 0);
-    table[i] = value;
-  }
-  return table;
-}();
 
 template <typename T>
 void append_little_endian(std::string& text, T value) {
@@ -133,10 +124,10 @@ std::string text_event(double wall_time, std::int64_t step, std::string_view tag
 
 }  // namespace
 
-std::uint32_t crc32c(std::string_view bytes) noexcept {
-  std::uint32_t value = ~0u;
-  for (const char byte : bytes) value = value >> 8 ^ crc_table[(value ^ static_cast<unsigned char>(byte)) & 0xff];
-  return ~value;
+std::uint32_t crc32c(std::string_view bytes) {
+  boost::crc_optimal<32, 0x1edc6f41, 0xffffffff, 0xffffffff, true, true> crc;
+  crc.process_bytes(bytes.data(), bytes.size());
+  return crc.checksum();
 }
 
 EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {

@@ -19,7 +19,7 @@
 namespace ranvier::apps {
 
 /// CRC-32C (Castagnoli), RFC 3720.
-[[nodiscard]] std::uint32_t crc32c(std::string_view bytes) noexcept;
+[[nodiscard]] std::uint32_t crc32c(std::string_view bytes);
 /// A new event file in a folder with a run's records and configuration.
 class EventFile {
  public:
