@@ -1,5 +1,5 @@
-// Page of --serve and of reports: page.html with page.js, embedded at build time, and the data of a run as JSON, as the
-// page reads them from a server or from a report's file. Pure functions, callable from any thread.
+// Page of --serve and of reports: page.html with page.js, embedded at build time. Also the data of a run as JSON, which
+// the page reads from a server or from a report's file. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/view/history.hpp"
