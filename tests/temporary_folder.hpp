@@ -50,6 +50,8 @@ class TemporaryFolder {
 /// For TEST_CASE_FIXTURE.
 struct InFolder {
   TemporaryFolder folder;
+
+  [[nodiscard]] std::string file(std::string_view name) const { return (folder.path() / name).string(); }
 };
 
 /// Changes one byte of a file in place: fast enough to do it for every byte.

@@ -1,13 +1,30 @@
-// Words in a program's output, a message or a file.
+// Output of a shell command; words in an output, a message or a file.
 #pragma once
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cstdio>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 
 namespace ranvier::tests {
+
+struct CommandOutput {
+  int status = -1;   ///< as of wait()
+  std::string text;  ///< stdout
+};
+[[nodiscard]] inline CommandOutput output_of_command(const std::string& command) {
+  std::FILE* const pipe = ::popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  CommandOutput output;
+  std::array<char, 4096> some;
+  while (const std::size_t bytes = std::fread(some.data(), 1, some.size(), pipe))
+    output.text.append(some.data(), bytes);
+  output.status = ::pclose(pipe);
+  return output;
+}
 
 [[nodiscard]] inline bool has(std::string_view text, std::string_view words) {
   return text.find(words) != std::string_view::npos;

@@ -45,13 +45,6 @@ std::string add_tokenizer(const std::string& tokenizer, models::CompanionFiles& 
   }
 }
 
-/// Type of a unit's weights in the checkpoint.
-runtime::DType dtype_of(const offload::Manifest& manifest, const models::UnitSpec& unit) {
-  const auto array = std::ranges::find_if(
-      manifest.arrays, [&](const auto& each) { return each.unit == unit.name && each.name == "weights"; });
-  return array->dtype;  // exists: saved_model() checked it
-}
-
 void write_units(const models::WeightLayout& layout, const fs::path& partial,
                  std::span<const models::UnitSpec> units, const models::UnitSource& read) {
   models::WeightWriter writer(layout, partial);
@@ -145,7 +138,7 @@ CheckpointToolResult export_weights(const CheckpointToolOptions& options) {
               [&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
                 read(unit, begin, out);
                 if (first && !unit.trained)
-                  models::restore_values(*first, unit, begin, out, dtype_of(reader.manifest(), unit));
+                  models::restore_values(*first, unit, begin, out, reader.find(unit.name, "weights")->dtype);
                 if (merge) merge->add(unit, begin, out);
               });
   partial.commit(beside);

@@ -1,18 +1,20 @@
 #include "apps/files/output_files.hpp"
 
-#include "apps/files/disk_retry.hpp"
-#include "apps/program/flag_names.hpp"
 #include "models/families/adapter_files.hpp"
 #include "models/text/mixed_source.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/partial_weights.hpp"
 #include "models/weights/safetensors.hpp"
+#include "runtime/base/console.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/files/atomic_file.hpp"
 #include "runtime/trace/trace.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 namespace ranvier::apps {
@@ -236,6 +238,30 @@ void check_space(const std::string& save, std::size_t bytes) {
        runtime::format_bytes(bytes - free));
 }
 
+bool DiskRetry::operator()(const std::filesystem::path& path, int error) {
+  using namespace std::chrono_literals;
+  constexpr auto pause = 200ms;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - refused_ > 5 * pause) waiting_since_.reset();  // a write succeeded meanwhile
+  refused_ = now;
+  std::error_code failed;
+  if (!path.parent_path().empty()) std::filesystem::create_directories(path.parent_path(), failed);
+  if (!waiting_since_) {
+    waiting_since_ = now;
+    runtime::print_stderr(
+        fmt::format("ranvier: warning: cannot write {}: {}; {} {}, {} are free; {} within {:g} s (--timeout), or "
+                    "the file is not saved\n",
+                    path.string(), std::strerror(error), what_, runtime::format_bytes(bytes_),
+                    runtime::format_bytes(runtime::free_bytes_beside(path)),
+                    error == ENOSPC || error == EDQUOT ? "free space" : "fix the cause",
+                    std::chrono::duration<double>(patience_).count()));
+  }
+  if (now - *waiting_since_ >= patience_) return false;
+  std::this_thread::sleep_for(std::min<runtime::Duration>(pause, patience_));
+  refused_ = std::chrono::steady_clock::now();
+  return true;
+}
+
 std::string trace_path(const std::string& path, std::int64_t step) {
   std::error_code unknown;
   if (step == 0 || !fs::is_regular_file(path, unknown)) return path;
@@ -244,15 +270,10 @@ std::string trace_path(const std::string& path, std::int64_t step) {
   return beside.replace_extension(fmt::format(".from-{}{}", step, extension)).string();
 }
 
-std::string write_trace(const std::string& path, std::span<const std::string> events, runtime::Duration patience) {
+void write_trace(const std::string& path, std::span<const std::string> events, runtime::Duration patience) {
   std::size_t bytes = 0;
   for (const std::string& rank : events) bytes += rank.size();
-  try {
-    runtime::write_trace_file(path, events, DiskRetry(patience, "the trace takes", bytes));
-  } catch (const Error& error) {
-    return message_of(error);
-  }
-  return {};
+  runtime::write_trace_file(path, events, DiskRetry(patience, "the trace takes", bytes));
 }
 
 }  // namespace ranvier::apps

@@ -1,16 +1,18 @@
 // Checks of a run's outputs before training: no conflicts with each other or with inputs, writable, enough disk space.
-// Also the file of --trace, with spans of all ranks for Chrome or Perfetto. Rank 0.
+// Also the retries of a save, and the file of --trace, with spans of all ranks for Chrome or Perfetto. Rank 0.
 #pragma once
 
 #include "apps/options/train_options.hpp"
 #include "runtime/base/clock.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace ranvier::apps {
 
@@ -37,13 +39,31 @@ void prepare_outputs(const TrainOptions& options);
 /// Throws ErrorCode::io, with needed and free space, if `bytes` of weights do not fit next to existing files.
 void check_space(const std::string& save, std::size_t bytes);
 
+/// Retries a save for a while if the disk is full or the folder is missing. Prints a warning once per wait. Callable
+/// from any thread, one at a time.
+class DiskRetry {
+ public:
+  /// `patience`: longest duration of a wait. `what` and `bytes`: the saved object and its size, for the warning: "the
+  /// weights take".
+  DiskRetry(runtime::Duration patience, std::string what, std::uint64_t bytes)
+      : patience_(patience), what_(std::move(what)), bytes_(bytes) {}
+
+  /// Callback for AtomicFile::Retry: creates the parent folder of `path`, sleeps, and returns whether to try again.
+  [[nodiscard]] bool operator()(const std::filesystem::path& path, int error);
+
+ private:
+  runtime::Duration patience_;
+  std::string what_;
+  std::uint64_t bytes_;
+  std::optional<std::chrono::steady_clock::time_point> waiting_since_;
+  std::chrono::steady_clock::time_point refused_{};  // time of the last failure
+};
+
 /// Path of the trace: `path`, or trace.from-500.json next to it if an earlier run wrote trace.json and this run resumes
 /// after step 500.
 [[nodiscard]] std::string trace_path(const std::string& path, std::int64_t step);
 
-/// Writes the events, one text per rank. On a full disk it waits up to `patience` for space. Returns the error; empty
-/// if the file was written.
-[[nodiscard]] std::string write_trace(const std::string& path, std::span<const std::string> events,
-                                      runtime::Duration patience);
+/// Writes the events, one text per rank. On a full disk it waits up to `patience` for space. Throws ErrorCode::io.
+void write_trace(const std::string& path, std::span<const std::string> events, runtime::Duration patience);
 
 }  // namespace ranvier::apps

@@ -5,7 +5,6 @@
 #include "models/families/bert.hpp"
 #include "models/families/model.hpp"
 #include "models/images/image_data.hpp"
-#include "models/ops/cross_entropy.hpp"
 #include "models/text/bytes_per_token.hpp"
 #include "models/text/masked_source.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"

@@ -11,12 +11,86 @@
 #include <cstring>
 #include <exception>
 #include <limits>
-#include <memory>
 #include <numeric>
 #include <tuple>
 #include <utility>
 
 namespace ranvier::apps {
+
+WeightTarget::WeightTarget(runtime::EventLoop& loop, runtime::Device& host, const actors::UnitStates& units,
+                           Options options)
+    : units_(units), options_(std::move(options)), files_(loop, host) {}
+
+WeightTarget::~WeightTarget() { files_.finish(); }
+
+void WeightTarget::attempt(std::function<void()> work, runtime::Handler done) {
+  files_.write(
+      [this, work = std::move(work)] {
+        if (!failure_.empty()) return;
+        try {
+          work();
+        } catch (const std::exception& error) {
+          failure_ = message_of(error);
+        }
+      },
+      std::move(done));
+}
+
+void WeightTarget::prepare(std::int64_t step) {
+  partial_.reset();
+  partial_.emplace(options_.place(step), options_.kind, options_.partial(step), options_.layout, options_.retry);
+}
+
+void WeightTarget::open(std::int64_t step, runtime::Handler opened) {
+  failure_.clear();
+  attempt([this, step] { writer_.emplace(options_.layout, options_.partial(step), options_.retry); },
+          std::move(opened));
+}
+
+void WeightTarget::put(const actors::StatePiece& piece, std::size_t, std::span<const std::byte> blocks,
+                       std::uint64_t, runtime::Handler done) {
+  attempt(
+      [this, piece, blocks] {
+        const actors::UnitState& state = units_.all()[piece.unit];
+        const models::UnitSpec& unit = options_.adapters ? models::in_peft_names(*state.spec) : *state.spec;
+        const bool restores = options_.untrained && !state.trained();
+        if (piece.dtype == runtime::DType::f32 && !restores)
+          return writer_->put(unit, piece.begin, {reinterpret_cast<const float*>(blocks.data()), piece.count});
+        runtime::with_float_type(piece.dtype, [&](auto type) {
+          const auto* const elements = reinterpret_cast<const decltype(type)*>(blocks.data());
+          std::vector<float> values(piece.count);
+          std::transform(elements, elements + piece.count, values.begin(),
+                         [](auto element) { return runtime::to_float(element); });
+          if (restores)
+            models::restore_values(*options_.untrained, unit, piece.begin, values, state.parameters.dtype);
+          writer_->put(unit, piece.begin, values);
+        });
+      },
+      std::move(done));
+}
+
+void WeightTarget::close(std::function<void(actors::CheckpointShare)> done) {
+  attempt([this] { writer_->close(); },
+          [this, done = std::move(done)] {
+            actors::CheckpointShare share{.failure = failure_, .bytes = 0, .data = {}};
+            if (writer_) share.bytes = writer_->bytes();
+            writer_.reset();
+            done(std::move(share));
+          });
+}
+
+std::string WeightTarget::commit(std::int64_t step, std::span<const actors::StateScalar>,
+                                 std::span<const actors::CheckpointShare> shares) {
+  std::uint64_t bytes = 0;
+  for (const actors::CheckpointShare& share : shares) bytes += share.bytes;
+  expect(bytes == options_.layout.value_bytes(), "{}: ranks wrote {} bytes instead of {}",
+         options_.place(step).string(), bytes, options_.layout.value_bytes());
+  partial_->commit(options_.beside);
+  partial_.reset();
+  return {};
+}
+
+void WeightTarget::discard(std::int64_t) noexcept { partial_.reset(); }
 
 namespace {
 
@@ -49,6 +123,15 @@ models::CompanionFiles saved_beside(const TrainOptions& options, const Job& job,
   return beside;
 }
 
+/// Weights in folders, without paths; only the last save of a run is retried.
+WeightTarget::Options saved_weights(const RankRun& run, const std::string& base) {
+  return {.layout = saved_layout(run.options, run.job),
+          .beside = saved_beside(run.options, run.job, base),
+          .last_retry = DiskRetry(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
+          .adapters = run.options.model.adapts(),
+          .untrained = run.job.untrained};
+}
+
 WeightTarget::Options final_weights(const RankRun& run, const std::string& job, const std::string& base) {
   const std::string& save = run.options.run.save;
   const auto config = config_path(save);
@@ -57,15 +140,10 @@ WeightTarget::Options final_weights(const RankRun& run, const std::string& job, 
   const std::filesystem::path partial =
       config ? models::partial_path(place, "weights", job)
              : models::partial_path(place.parent_path(), place.filename().string(), job);
-  WeightTarget::Options options{
-      .layout = saved_layout(run.options, run.job),
-      .beside = config || run.options.model.adapts() ? saved_beside(run.options, run.job, base)
-                                                     : models::CompanionFiles(),
-      .retry = DiskRetry(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
-      .last_retry = nullptr,
-      .kind = config ? Kind::folder : Kind::file,
-      .adapters = run.options.model.adapts(),
-      .untrained = run.job.untrained};
+  WeightTarget::Options options = saved_weights(run, base);
+  if (!config && !options.adapters) options.beside.clear();
+  options.retry = options.last_retry;
+  if (!config) options.kind = Kind::file;
   options.place = [place](std::int64_t) { return place; };
   options.partial = [partial](std::int64_t) { return partial; };
   return options;
@@ -90,14 +168,7 @@ std::filesystem::path weights_folder(const std::string& save, std::int64_t step)
 }
 
 WeightTarget::Options weights_of_steps(const RankRun& run, const std::string& job, const std::string& base) {
-  WeightTarget::Options options{
-      .layout = saved_layout(run.options, run.job),
-      .beside = saved_beside(run.options, run.job, base),
-      .retry = nullptr,
-      .last_retry = DiskRetry(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
-      .kind = Kind::folder,
-      .adapters = run.options.model.adapts(),
-      .untrained = run.job.untrained};
+  WeightTarget::Options options = saved_weights(run, base);
   options.place = [&run](std::int64_t step) { return weights_folder(run.options.run.save, step); };
   options.partial = [&run, job](std::int64_t step) {
     const std::filesystem::path place = weights_folder(run.options.run.save, step);
@@ -133,26 +204,13 @@ WeightSaving::WeightSaving(const RankRun& run, runtime::Device& host, actors::Ra
 void WeightSaving::start(runtime::Handler done) {
   done_ = std::move(done);
   if (!run_.speaks()) return run_.transport.receive(0, prepared_tag, {&prepared_, 1}, [this] { open(); });
-  on_thread([this] { target_.prepare(0); },
-            [this](const std::string& failure) {
-              if (!failure.empty()) lose(failure);
-              for (int rank = 1; rank < run_.session.ranks(); ++rank)
-                run_.transport.send(rank, prepared_tag, {&prepared_, 1}, [] {});
-              open();
-            });
-}
-
-void WeightSaving::on_thread(std::function<void()> work, std::function<void(const std::string&)> done) {
-  const auto failure = std::make_shared<std::string>();
-  files_.write(
-      [work = std::move(work), failure] {
-        try {
-          work();
-        } catch (const std::exception& error) {
-          *failure = message_of(error);
-        }
-      },
-      [failure, done = std::move(done)] { done(*failure); });
+  files_.attempt([this] { target_.prepare(0); },
+                 [this](const std::string& failure) {
+                   if (!failure.empty()) lose(failure);
+                   for (int rank = 1; rank < run_.session.ranks(); ++rank)
+                     run_.transport.send(rank, prepared_tag, {&prepared_, 1}, [] {});
+                   open();
+                 });
 }
 
 void WeightSaving::open() {
@@ -185,11 +243,11 @@ void WeightSaving::commit(const std::vector<std::string>& blocks) {
     if (const std::string failure = blocks[rank].substr(sizeof shares[rank].bytes); !failure.empty())
       lose(fmt::format("{}: {}", describe_rank(run_.options, static_cast<int>(rank)), failure));
   }
-  on_thread([this, shares = std::move(shares)] { std::ignore = target_.commit(0, {}, shares); },
-            [this](const std::string& failure) {
-              if (!failure.empty()) fail(ErrorCode::io, "{}", failure);
-              done_();
-            });
+  files_.attempt([this, shares = std::move(shares)] { std::ignore = target_.commit(0, {}, shares); },
+                 [this](const std::string& failure) {
+                   if (!failure.empty()) fail(ErrorCode::io, "{}", failure);
+                   done_();
+                 });
 }
 
 void WeightSaving::lose(const std::string& failure) const {

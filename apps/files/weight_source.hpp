@@ -1,9 +1,9 @@
 // Initial weights of a run. Callable from any thread.
 #pragma once
 
-#include "actors/rank/rank.hpp"
 #include "apps/options/train_options.hpp"
 #include "models/core/architecture.hpp"
+#include "models/core/unit.hpp"
 #include "models/weights/safetensors.hpp"
 
 #include <memory>

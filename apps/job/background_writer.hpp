@@ -1,12 +1,15 @@
 // Writes files on a host stream, so that a slow disk never blocks the loop. Loop thread only.
 #pragma once
 
+#include "apps/program/flag_names.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/liveness/time_limits.hpp"
 #include "runtime/loop/event_loop.hpp"
 
+#include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 namespace ranvier::apps {
@@ -23,6 +26,20 @@ class BackgroundWriter {
     constexpr runtime::WorkName name{
         .part = "run", .text = "a write to a file of the run", .patience = runtime::output_patience};
     loop_.after_work(*stream_, name, std::move(done));
+  }
+
+  /// The same, but an exception in `what` does not fail the device: `done` gets its text; empty: none.
+  void attempt(std::function<void()> what, std::function<void(const std::string& failure)> done) {
+    const auto failure = std::make_shared<std::string>();
+    write(
+        [what = std::move(what), failure] {
+          try {
+            what();
+          } catch (const std::exception& error) {
+            *failure = message_of(error);
+          }
+        },
+        [failure, done = std::move(done)] { done(*failure); });
   }
 
   /// Blocks until all writes are done.

@@ -1,6 +1,6 @@
 #include "apps/memory/saved_column.hpp"
 
-#include "apps/options/shard_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/value_from.hpp>

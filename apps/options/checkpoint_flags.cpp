@@ -1,6 +1,4 @@
-#include "apps/options/checkpoint_flags.hpp"
-
-#include "apps/options/train_options.hpp"
+#include "apps/options/flag_groups.hpp"
 #include "runtime/base/names.hpp"
 
 #include <fmt/ranges.h>

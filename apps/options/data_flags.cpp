@@ -65,13 +65,13 @@ void check_eval_only(const TrainOptions& options) {
   if (run.init_from.empty()) reject("--eval-only needs weights; add --init-from PATH");
   if (!run.save.empty())
     reject("--save {} has no effect with --eval-only, which changes no weights; remove --save", run.save);
+  const std::int64_t samples = options.trainer.sample.every;
   for (const auto& [flag, value] : {std::pair{"--checkpoint", options.checkpoint.folder},
-                                    {"--resume", options.checkpoint.resumes() ? options.checkpoint.resume : ""}}) {
+                                    {"--resume", options.checkpoint.resumes() ? options.checkpoint.resume : ""},
+                                    {"--sample-every", samples > 0 ? fmt::format("{}", samples) : ""}}) {
     if (!value.empty())
       reject("{0} {1} has no effect with --eval-only, which trains no steps; remove {0}", flag, value);
   }
-  if (const std::int64_t every = options.trainer.sample.every; every > 0)
-    reject("--sample-every {} has no effect with --eval-only, which trains no steps; remove --sample-every", every);
 }
 
 }  // namespace
@@ -332,17 +332,15 @@ void check_purpose(const TrainOptions& options) {
       reject("--documents pad is for BERT and RoBERTa, but --model is {}; use --documents mask", model.name);
     return;
   }
-  const char* const purpose = classifies ? "classifies" : "fills masks";
-  if (const std::int64_t every = options.trainer.sample.every; every > 0)
-    reject("--sample-every {} needs a causal language model, but --model {} {}; remove --sample-every", every,
-           model.name, purpose);
-  if (!options.data.hellaswag.empty())
-    reject("--hellaswag {} needs a causal language model, but --model {} {}; remove --hellaswag",
-           options.data.hellaswag, model.name, purpose);
+  const std::int64_t samples = options.trainer.sample.every;
+  for (const auto& [flag, value] : {std::pair{"--sample-every", samples > 0 ? fmt::format("{}", samples) : ""},
+                                    {"--hellaswag", options.data.hellaswag},
+                                    {"--prompt-field", classifies ? "" : options.data.prompt_field}}) {
+    if (!value.empty())
+      reject("{0} {1} needs a causal language model, but --model {2} {3}; remove {0}", flag, value, model.name,
+             classifies ? "classifies" : "fills masks");
+  }
   if (classifies) return;
-  if (const std::string& prompts = options.data.prompt_field; !prompts.empty())
-    reject("--prompt-field {} needs a causal language model, but --model {} fills masks; remove --prompt-field",
-           prompts, model.name);
   const int vocab_size = model.size(models::Size::vocab_size);
   if (options.data.mask_token && *options.data.mask_token >= vocab_size)
     reject("--mask-token {} is not below the vocabulary size, {}; use a smaller id or raise --vocab-size",

@@ -1,4 +1,4 @@
-#include "apps/options/shard_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 
 #include "collectives/plans/link_file.hpp"
 #include "collectives/plans/topology.hpp"

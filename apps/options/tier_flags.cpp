@@ -1,4 +1,4 @@
-#include "apps/options/tier_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 
 #include "actors/rank/rank_plan.hpp"
 

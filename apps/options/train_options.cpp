@@ -4,8 +4,6 @@
 #include "apps/options/collectives_choice.hpp"
 #include "apps/options/flag_groups.hpp"
 #include "apps/options/initial_weights.hpp"
-#include "apps/options/shard_flags.hpp"
-#include "apps/options/tier_flags.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"
-#include "apps/options/checkpoint_flags.hpp"
+#include "apps/options/option_effects.hpp"
 #include "apps/program/device_flag.hpp"
 #include "apps/program/manual.hpp"
 #include "apps/program/options.hpp"
@@ -13,6 +13,7 @@
 #include "models/tokenizers/added_tokens.hpp"
 #include "models/weights/weight_layout.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -110,6 +111,22 @@ struct DeviceOptions {
   int threads = 0;                          ///< compute threads; 0: this rank's share of the node's cores
 };
 
+/// --checkpoint, --resume and --time-limit.
+struct CheckpointOptions {
+  std::string folder;                              ///< empty: no checkpoints
+  std::int64_t every_steps = 0;                    ///< steps between checkpoints; 0: every_time applies
+  std::optional<std::chrono::seconds> every_time;  ///< time between checkpoints; none: every_steps applies
+  int keep = 3;                                    ///< newest checkpoints that are kept
+  std::int64_t archive_every = 0;               ///< checkpoints at multiples of this step are never pruned; 0: none
+  std::optional<std::size_t> bytes_per_second;  ///< largest write rate per rank and second; none: unlimited
+  std::string resume = "none";                  ///< none, auto, or the path of a checkpoint or its folder
+  std::vector<std::string> resume_with;         ///< flags that may differ from the checkpoint, without dashes
+  std::optional<std::chrono::seconds> time_limit;   ///< counted from the start of the process; none: unlimited
+  std::optional<std::chrono::seconds> stop_before;  ///< margin before time_limit; none only without a limit
+
+  [[nodiscard]] bool resumes() const noexcept { return resume != "none"; }
+};
+
 enum class Request { train, dry_run, info };
 
 struct RunOptions {
@@ -161,13 +178,16 @@ struct AskedOptions {
   bool dry_run = false;
 };
 
-/// Defaults of flags that depend on the device or the checkpoint (apps/train/run_defaults.hpp).
+/// Values for flags that the user did not give: the checkpoint's on resume, otherwise the device's default.
 struct RunDefaults {
   runtime::DType precision = runtime::DType::f32;
   std::string precision_reason;  ///< for the startup output, as in "default of this GPU"; empty: no line
   /// Values that the checkpoint recorded; keys without dashes.
   std::map<std::string, std::string> recorded;
 };
+/// Chosen by all ranks from their own flags, before the others are resolved; the same on all. If GPUs differ, all
+/// support the precision. An unreadable file is ignored: the code that needs it reports flag and remedy.
+[[nodiscard]] RunDefaults run_defaults(runtime::MpiSession& session, const std::vector<GivenFlag>& given);
 
 /// Throws ErrorCode::usage, naming flag and value, for an invalid value.
 [[nodiscard]] AskedOptions asked_options(const std::vector<GivenFlag>& flags);

@@ -2,7 +2,7 @@
 
 #include "actors/states/algorithm_choice.hpp"
 #include "apps/memory/shard_table.hpp"
-#include "apps/options/shard_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 #include "collectives/nccl/nccl_steps.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/simulation/phantom_device.hpp"

@@ -1,7 +1,7 @@
 #include "apps/plan/ranking.hpp"
 
 #include "apps/memory/job_plan.hpp"
-#include "apps/options/shard_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 #include "apps/plan/rows.hpp"
 #include "apps/program/flag_names.hpp"
 #include "runtime/base/error.hpp"

@@ -1,8 +1,7 @@
 #include "apps/plan/search_space.hpp"
 
 #include "actors/schedule/slice_balance.hpp"
-#include "apps/options/shard_flags.hpp"
-#include "apps/options/tier_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 #include "collectives/plans/shard.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"

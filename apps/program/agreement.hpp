@@ -45,6 +45,14 @@ void on_all_ranks(runtime::MpiSession& session, Work&& work) {
                        first / codes == session.rank() ? error : std::nullopt};
 }
 
+/// Runs `work` on rank 0, while the others wait. Throws as on_all_ranks() does.
+template <typename Work>
+void on_rank_0(runtime::MpiSession& session, Work&& work) {
+  on_all_ranks(session, [&] {
+    if (session.rank() == 0) work();
+  });
+}
+
 /// Returns the text of rank 0 on all ranks. Collective.
 [[nodiscard]] inline std::string broadcast_text(runtime::MpiSession& session, const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));

@@ -2,7 +2,6 @@
 
 #include "actors/watch/reporter.hpp"
 #include "apps/view/page.hpp"
-#include "apps/view/run_json.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/trace/trace.hpp"
 

@@ -2,11 +2,9 @@
 #include "apps/program/flag_names.hpp"
 #include "apps/program/print_error.hpp"
 #include "apps/tokenize/tokenize_run.hpp"
-#include "runtime/base/error.hpp"
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -2,7 +2,6 @@
 
 #include "runtime/host/cores.hpp"
 
-#include <algorithm>
 #include <filesystem>
 
 namespace ranvier::apps {

@@ -11,7 +11,6 @@
 #include "apps/program/print_error.hpp"
 #include "apps/train/live_page.hpp"
 #include "apps/train/run.hpp"
-#include "apps/train/run_defaults.hpp"
 #include "runtime/base/console.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/liveness/thread_watchdog.hpp"
@@ -113,9 +112,7 @@ void go_back(TrainOptions& options, const Run& run) {
 
 void open_page(MpiSession& session, const TrainOptions& options, std::optional<LivePage>& page) {
   if (options.run.serve.empty() || options.run.request != Request::train) return;
-  on_all_ranks(session, [&] {
-    if (session.rank() == 0) page.emplace(options.run.serve);
-  });
+  on_rank_0(session, [&] { page.emplace(options.run.serve); });
   if (!page) return;
   fmt::print("page: {}\n\n", page->url());
   std::fflush(stdout);
@@ -205,9 +202,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     });
     on_all_ranks(*session, [&] { check_world(*session, options); });
     watch->does("checks its outputs", runtime::output_patience);
-    on_all_ranks(*session, [&] {
-      if (session->rank() == 0) check_outputs(options);
-    });
+    on_rank_0(*session, [&] { check_outputs(options); });
     open_page(*session, options, page);
     if (options.run.request == Request::train)
       handle_signals(*session, *watch, options, page ? &*page : nullptr, signals);

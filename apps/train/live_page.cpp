@@ -2,9 +2,9 @@
 
 #include "actors/watch/reporter.hpp"
 #include "apps/train/report.hpp"
-#include "apps/view/serve_address.hpp"
 #include "runtime/base/error.hpp"
 
+#include <boost/json/object.hpp>
 #include <fmt/format.h>
 
 #include <array>
@@ -15,13 +15,8 @@
 namespace ranvier::apps {
 namespace {
 
+namespace json = boost::json;
 using namespace std::chrono_literals;
-
-ServeAddress address_of(const std::string& serve) {
-  const auto address = parse_serve_address(serve);
-  if (!address) reject("--serve is invalid: {}; use PORT or ADDRESS:PORT", serve);
-  return *address;
-}
 
 std::string url_of(const ServeAddress& where, std::uint16_t port, const std::string& token) {
   std::string host = where.address;
@@ -36,11 +31,13 @@ std::string url_of(const ServeAddress& where, std::uint16_t port, const std::str
 
 }  // namespace
 
-LivePage::LivePage(const std::string& serve)
-    : token_(address_of(serve).is_local() ? std::string() : random_token()),
-      server_("--serve " + serve, {.address = address_of(serve).address, .port = address_of(serve).port},
+LivePage::LivePage(const std::string& serve) : LivePage(serve, parse_serve_address(serve).value()) {}
+
+LivePage::LivePage(const std::string& serve, const ServeAddress& where)
+    : token_(where.is_local() ? std::string() : random_token()),
+      server_("--serve " + serve, {.address = where.address, .port = where.port},
               [this](const PageRequest& request) { return answer_about(run_, token_, request); }),
-      url_(url_of(address_of(serve), server_.port(), token_)) {}
+      url_(url_of(where, server_.port(), token_)) {}
 
 void LivePage::end(bool stopped) {
   tell([&] { run_.end(stopped); }, 5s);
@@ -73,23 +70,22 @@ LiveRun::About about_run(const TrainOptions& options, const Job& job, const JobP
                        .grid = plan.trainer.grid,
                        .options = resolved(options)};
   for (const actors::RankPlan& stage : plan.stages) {
-    LiveRun::Stage one;
-    for (const models::LayerRange& slice : stage.layers) {
-      if (!one.layers.empty()) one.layers += ", ";
-      one.layers += layer_names(architecture, slice);
-    }
+    std::string layers;
+    for (const models::LayerRange& slice : stage.layers)
+      layers += (layers.empty() ? "" : ", ") + layer_names(architecture, slice);
+    json::object planned;
     using runtime::MemorySpace;
     for (const MemorySpace space :
          {MemorySpace::device, MemorySpace::pinned, MemorySpace::host, MemorySpace::nvme}) {
       if (space != MemorySpace::device && stage.memory.bytes(space) == 0) continue;
-      LiveRun::Stage::Bytes kinds;
+      json::object kinds;
       for (int k = 0; k < runtime::memory_kinds; ++k) {
         const auto kind = static_cast<runtime::MemoryKind>(k);
-        kinds.emplace_back(runtime::to_string(kind), stage.memory.bytes(space, kind));
+        kinds[runtime::to_string(kind)] = stage.memory.bytes(space, kind);
       }
-      one.planned_bytes.emplace_back(runtime::to_string(space), std::move(kinds));
+      planned[runtime::to_string(space)] = std::move(kinds);
     }
-    about.stages.push_back(std::move(one));
+    about.stages.push_back(json::object{{"layers", std::move(layers)}, {"planned_bytes", std::move(planned)}});
   }
   return about;
 }

@@ -6,6 +6,7 @@
 #include "apps/options/train_options.hpp"
 #include "apps/view/live_run.hpp"
 #include "apps/view/page_server.hpp"
+#include "apps/view/serve_address.hpp"
 
 #include <chrono>
 #include <functional>
@@ -15,7 +16,7 @@ namespace ranvier::apps {
 
 class LivePage {
  public:
-  /// `serve`: value of --serve. Throws Error like PageServer.
+  /// `serve`: valid value of --serve. Throws Error like PageServer.
   explicit LivePage(const std::string& serve);
 
   // Publish how the run ended; block until open pages have loaded it, at most a few seconds. Return at once if no page
@@ -28,6 +29,7 @@ class LivePage {
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
 
  private:
+  LivePage(const std::string& serve, const ServeAddress& where);
   void tell(const std::function<void()>& what, std::chrono::milliseconds patience);
 
   LiveRun run_{[this] { server_.wake(); }};

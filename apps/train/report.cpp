@@ -3,7 +3,7 @@
 #include "actors/predict/operation_count.hpp"
 #include "actors/watch/reporter.hpp"
 #include "apps/memory/job_plan.hpp"
-#include "apps/options/tier_flags.hpp"
+#include "apps/options/flag_groups.hpp"
 #include "apps/program/text_table.hpp"
 
 #include <fmt/format.h>

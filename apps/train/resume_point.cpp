@@ -32,20 +32,15 @@ ResumePoint::ResumePoint(const RankRun& run) : run_(run) {
   place_.init_from = run.options.run.init_from;
   if (options.folder.empty() && !options.resumes()) return;
   if (!options.folder.empty()) prepare_folder();
-  on_all_ranks(run.session, [&] {
-    if (!run_.speaks()) return;
+  on_rank_0(run.session, [&] {
     describe_run();
     if (run_.job.untrained) place_.init_content = base_content_ = content_of_weights(run_.job.untrained->path());
   });
   if (options.resumes()) {
-    on_all_ranks(run.session, [&] {
-      if (run_.speaks()) candidates_ = candidates();
-    });
+    on_rank_0(run.session, [&] { candidates_ = candidates(); });
     find();
   }
-  on_all_ranks(run.session, [&] {
-    if (run_.speaks()) name_training();
-  });
+  on_rank_0(run.session, [&] { name_training(); });
 }
 
 void ResumePoint::name_training() {
@@ -67,8 +62,7 @@ void ResumePoint::prepare_folder() {
   const CheckpointOptions& options = run_.options.checkpoint;
   const fs::path folder = options.folder;
   offload::CheckpointFolder& mine = folder_.emplace(folder);
-  on_all_ranks(run_.session, [&] {
-    if (!run_.speaks()) return;
+  on_rank_0(run_.session, [&] {
     lock_folder();
     if (!mine.lock_refused().empty()) remarks_.push_back("warning: " + mine.lock_refused());
     if (mine.leftovers() > 0)
@@ -161,8 +155,7 @@ void ResumePoint::find() {
              "--checkpoint-every or use --bad-steps skip",
              options.folder, rollback->newest_step);
       });
-    on_all_ranks(run_.session, [&] {
-      if (!run_.speaks()) return;
+    on_rank_0(run_.session, [&] {
       if (passed_over_ > 0)
         fail(ErrorCode::data,
              "--resume auto: none of the {} checkpoints in {} is complete{}; restore a checkpoint, or move all of "
@@ -232,9 +225,7 @@ bool ResumePoint::pass_over(const std::optional<Error>& damage) {
   reader_.reset();
   drop_newest();
   find();
-  on_all_ranks(run_.session, [&] {
-    if (run_.speaks()) name_training();
-  });
+  on_rank_0(run_.session, [&] { name_training(); });
   return true;
 }
 
@@ -271,8 +262,7 @@ void ResumePoint::compare_base() {
 }
 
 void ResumePoint::compare_options() {
-  on_all_ranks(run_.session, [&] {
-    if (!run_.speaks()) return;
+  on_rank_0(run_.session, [&] {
     const auto* saved = object_of(reader_->manifest().about, "options");
     if (saved == nullptr) return;
     const auto changes = changed_options(*saved, options_, models::learns_positions(run_.options.model.sizes));

@@ -10,7 +10,6 @@
 #include "apps/program/flag_names.hpp"
 #include "apps/train/live_page.hpp"
 #include "apps/train/report.hpp"
-#include "apps/train/run_summary.hpp"
 #include "models/core/run_layers.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "models/weights/partial_weights.hpp"
@@ -44,8 +43,8 @@ void check_shared(const RankRun& run) {
     }
     std::filesystem::path path;
   } removed{run.speaks() ? probe : std::filesystem::path()};
-  on_all_ranks(run.session, [&] {
-    if (run.speaks() && !std::ofstream(probe))
+  on_rank_0(run.session, [&] {
+    if (!std::ofstream(probe))
       fail(ErrorCode::io, "--save cannot be written: {}; use a folder with write access", save);
   });
   on_all_ranks(run.session, [&] {
@@ -112,9 +111,7 @@ int Run::execute() {
   run_.watch.does("looks for a checkpoint to resume from");
   resume_point_.emplace(run_);
   if (resume_point_->place().checkpoint.empty() && !options_.trainer.rollback)
-    on_all_ranks(run_.session, [&] {
-      if (run_.speaks()) check_replaced(options_);
-    });
+    on_rank_0(run_.session, [&] { check_replaced(options_); });
   print_remarks();
   keep_algorithms();
   keep_kernels();
@@ -129,8 +126,8 @@ int Run::execute() {
   run_.watch.does("chooses kernels and collectives");
   choose();
   const bool trains = plan_.trainer.steps > 0;
-  on_all_ranks(run_.session, [&] {
-    if (run_.speaks() && trains) profile_ = profile_of_run(options_, profile_search_path(), plan_.trainer.threads);
+  on_rank_0(run_.session, [&] {
+    if (trains) profile_ = profile_of_run(options_, profile_search_path(), plan_.trainer.threads);
   });
   if (trains) measure_peak();
   run_.watch.does("allocates its memory and files");
@@ -145,7 +142,7 @@ int Run::execute() {
   if (trains) peak_.measure(run_.session, rank.context().compute, plan_.trainer.precision.compute);
   run_.watch.does("connects its devices");
   nccl_->connect();
-  print_files(run_, rank);
+  print_files();
   watch_time_limit();
   training_->execute({.measured = peak_.best(), .data_sheet = data_sheet_});
   const bool stopped_early = rank.trainer().stopped_early();
@@ -154,11 +151,11 @@ int Run::execute() {
     const bool wished = run_.session.largest(rank.trainer().stop_pending() ? 1 : 0) == 1;
     if (!wished) rollback_ = rank.trainer().rollback();
     took_checkpoints_ = run_.session.largest(training_->took_checkpoints() ? 1 : 0) == 1;
-    print_trace(*training_);  // rank 0 has it
+    print_trace();  // rank 0 has it
     training_->finish_outputs();
     return stopped_exit_code;  // unless this process resumes
   }
-  if (run_.speaks()) print_summary(run_, plan_.trainer, *training_, *nccl_, profile_);
+  if (run_.speaks()) print_summary();
   training_->finish_outputs();
   return stopped_early ? stopped_exit_code : EXIT_SUCCESS;
 }
@@ -281,9 +278,9 @@ void Run::measure_peak() {
 
 void Run::check_files() {
   check_shared(run_);
-  on_all_ranks(run_.session, [&] {  // files of states have already allocated their space
-    const std::string& save = options_.run.save;
-    if (run_.speaks() && !save.empty()) check_space(save, saved_bytes(options_, run_.job));
+  const std::string& save = options_.run.save;
+  on_rank_0(run_.session, [&] {  // files of states have already allocated their space
+    if (!save.empty()) check_space(save, saved_bytes(options_, run_.job));
   });
   check_checkpoint_space();
 }
@@ -293,8 +290,7 @@ void Run::check_checkpoint_space() {
       static_cast<std::uint64_t>(run_.session.sum(static_cast<long long>(training_->checkpoint_bytes())));
   const std::string& folder = options_.checkpoint.folder;
   if (folder.empty()) return;
-  on_all_ranks(run_.session, [&] {
-    if (!run_.speaks()) return;
+  on_rank_0(run_.session, [&] {
     const std::size_t free = runtime::free_bytes_beside(std::filesystem::path(folder) / "lock");
     const int keep = options_.checkpoint.keep;
     fmt::print("checkpoints: {} each in {} ({} free); the newest {} are kept\n", runtime::format_bytes(bytes),

@@ -59,6 +59,15 @@ class Run {
 
  private:
   void print_plan() const;
+  /// Called by all ranks. Prints where states are stored in files, and the leftovers that were deleted there.
+  void print_files();
+  /// Prints the final summary: bottleneck, tables, totals, prediction and output paths. Rank 0, after training.
+  void print_summary();
+  void print_totals();
+  void print_gpu();
+  void print_prediction();
+  /// Prints the path of the trace, if one was written. Rank 0.
+  void print_trace() const;
   /// Prints the fit check of a dry run; true on all ranks if the job fits.
   [[nodiscard]] bool print_fit() const;
   [[nodiscard]] std::string advice(JobCapacity capacity) const;

@@ -4,8 +4,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 namespace ranvier::apps {
 
 void StepClock::start(std::int64_t done, Clock::time_point now) {

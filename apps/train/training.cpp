@@ -1,7 +1,6 @@
 #include "apps/train/training.hpp"
 
 #include "actors/base/gather.hpp"
-#include "apps/files/disk_retry.hpp"
 #include "apps/files/metrics_file.hpp"
 #include "apps/files/output_files.hpp"
 #include "apps/files/weight_source.hpp"
@@ -134,27 +133,24 @@ void Training::make_reporter() {
                                 .grid = plan_.trainer.grid,
                                 .passes = actors::microbatches_of(plan_.trainer) * plan_.trainer.chunks_per_rank,
                                 .lines_every = run_.options.run.quiet ? 0 : run_.options.run.log_every,
-                                .configuration = configuration_json(),
+                                .configuration = boost::json::serialize(configuration()),
                                 .wording = with_flags,
                                 .records = records()},
       rank_->plan().memory, open_metrics(run_.options, resume_point_.place()));
 }
 
-std::string Training::configuration_json() const {
+boost::json::object Training::configuration() const {
   boost::json::object flags;
   for (const ResolvedOption& option : resolved(run_.options))
     if (!option.value.empty()) flags[option.name] = actors::printable(option.value);
-  return boost::json::serialize(flags);
+  return flags;
 }
 
 std::function<void(std::string_view)> Training::records() {
   const std::string& folder = run_.options.run.tensorboard;
   if (!folder.empty()) {
     event_file_.emplace(folder, resume_point_.place().step);
-    std::vector<std::pair<std::string, std::string>> flags;
-    for (const ResolvedOption& option : resolved(run_.options))
-      if (!option.value.empty()) flags.emplace_back(option.name, actors::printable(option.value));
-    event_file_->configuration(flags);
+    event_file_->configuration(configuration());
   }
   if (run_.live == nullptr && !event_file_) return nullptr;
   return [this](std::string_view record) {
@@ -357,16 +353,14 @@ void Training::collect_trace() {
       run_.transport, rank_->context().trace.chrome_events(spans), [this](std::vector<std::string> events) {
         if (!run_.speaks()) return run_.loop.stop();
         const std::string path = trace_path(run_.options.run.trace, resume_point_.place().step);
-        const auto failure = std::make_shared<std::string>();
-        files_.write([this, path, failure,
-                      events = std::move(events)] { *failure = write_trace(path, events, run_.timeout()); },
-                     [this, path, failure] {
-                       if (failure->empty())
-                         trace_ = path;
-                       else
-                         run_.missing.push_back("trace: " + *failure);
-                       run_.loop.stop();
-                     });
+        files_.attempt([this, path, events = std::move(events)] { write_trace(path, events, run_.timeout()); },
+                       [this, path](const std::string& failure) {
+                         if (failure.empty())
+                           trace_ = path;
+                         else
+                           run_.missing.push_back("trace: " + failure);
+                         run_.loop.stop();
+                       });
       });
 }
 

@@ -16,7 +16,6 @@
 #include "apps/train/rank_watch.hpp"
 #include "apps/train/resume_point.hpp"
 #include "apps/train/step_clock.hpp"
-#include "apps/train/step_meter.hpp"
 #include "apps/train/totals.hpp"
 #include "apps/view/event_file.hpp"
 #include "apps/view/series.hpp"
@@ -80,8 +79,8 @@ class Training {
   void make_reporter();
   /// Second sink of records besides --metrics; may be null.
   [[nodiscard]] std::function<void(std::string_view)> records();
-  /// All flags with their values.
-  [[nodiscard]] std::string configuration_json() const;
+  /// All flags with their values as texts.
+  [[nodiscard]] boost::json::object configuration() const;
   [[nodiscard]] RankWatch::Options watching(const actors::Watchdog& watchdog);
   /// Starts the saves of --save-every.
   void save_weights_of_steps();

@@ -4,9 +4,9 @@
 #include "apps/view/history.hpp"
 #include "runtime/base/error.hpp"
 
+#include <boost/crc.hpp>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <chrono>
@@ -19,16 +19,6 @@ namespace ranvier::apps {
 namespace {
 
 namespace json = boost::json;
-
-constexpr auto crc_table = [] {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < table.size(); ++i) {
-    std::uint32_t value = i;
-    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? 0x82f63b78u : 0);
-    table[i] = value;
-  }
-  return table;
-}();
 
 template <typename T>
 void append_little_endian(std::string& text, T value) {
@@ -86,14 +76,7 @@ double wall_time_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-}  // namespace
-
-std::uint32_t crc32c(std::string_view bytes) noexcept {
-  std::uint32_t value = ~0u;
-  for (const char byte : bytes) value = value >> 8 ^ crc_table[(value ^ static_cast<unsigned char>(byte)) & 0xff];
-  return ~value;
-}
-
+/// The record with its length and checksums.
 std::string framed(std::string_view record) {
   const auto masked = [](std::string_view bytes) {
     const std::uint32_t crc = crc32c(bytes);
@@ -107,10 +90,12 @@ std::string framed(std::string_view record) {
   return frame;
 }
 
+// Messages of event.proto. `wall_time`: seconds since 1970.
 std::string version_event(double wall_time) {
   return event(wall_time, 0).text(event_version, "brain.Event:2").bytes();
 }
 
+/// Makes TensorBoard drop earlier values of `step` and later steps.
 std::string restart_event(double wall_time, std::int64_t step) {
   constexpr std::uint64_t start = 1;  // SessionLog.SessionStatus
   return event(wall_time, step).message(event_session, Message().number(1, start)).bytes();
@@ -124,6 +109,7 @@ std::string scalars_event(double wall_time, std::int64_t step,
   return event(wall_time, step).message(event_summary, summary).bytes();
 }
 
+/// Markdown for TensorBoard's text tab.
 std::string text_event(double wall_time, std::int64_t step, std::string_view tag, std::string_view markdown) {
   constexpr std::uint64_t string_type = 7;  // DataType.DT_STRING
   constexpr int tensor_type = 1, tensor_shape = 2, tensor_string = 8, shape_dimension = 2, dimension_size = 1;
@@ -134,6 +120,14 @@ std::string text_event(double wall_time, std::int64_t step, std::string_view tag
   const Message value =
       Message().text(value_tag, tag).message(value_tensor, tensor).message(value_metadata, metadata);
   return event(wall_time, step).message(event_summary, Message().message(summary_value, value)).bytes();
+}
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+  boost::crc_optimal<32, 0x1edc6f41, 0xffffffff, 0xffffffff, true, true> crc;
+  crc.process_bytes(bytes.data(), bytes.size());
+  return crc.checksum();
 }
 
 EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {
@@ -155,11 +149,11 @@ EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {
   if (step > 0) write(restart_event(now, step + 1));
 }
 
-void EventFile::configuration(const std::vector<std::pair<std::string, std::string>>& flags) {
+void EventFile::configuration(const json::object& flags) {
   std::string table = "|flag|value|\n|---|---|\n";
-  for (const auto& [name, value] : flags) {
-    table += fmt::format("|{}|{}|\n", name, escaped(value, {{'|', "\\|"}, {'\n', " "}}));  // a row is one line
-  }
+  for (const auto& [name, value] : flags)
+    table += fmt::format("|{}|{}|\n", std::string_view(name),
+                         escaped(text_of(flags, name), {{'|', "\\|"}, {'\n', " "}}));  // a row is one line
   write(text_event(wall_time_now(), 0, "configuration", table));
 }
 

@@ -6,6 +6,8 @@
 
 #include "runtime/files/record_file.hpp"
 
+#include <boost/json/object.hpp>
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -17,20 +19,7 @@
 namespace ranvier::apps {
 
 /// CRC-32C (Castagnoli), RFC 3720.
-[[nodiscard]] std::uint32_t crc32c(std::string_view bytes) noexcept;
-/// The record with its length and checksums.
-[[nodiscard]] std::string framed(std::string_view record);
-
-// Messages of event.proto. `wall_time`: seconds since 1970.
-[[nodiscard]] std::string version_event(double wall_time);
-/// Makes TensorBoard drop earlier values of `step` and later steps.
-[[nodiscard]] std::string restart_event(double wall_time, std::int64_t step);
-[[nodiscard]] std::string scalars_event(double wall_time, std::int64_t step,
-                                        const std::vector<std::pair<std::string, double>>& values);
-/// Markdown for TensorBoard's text tab.
-[[nodiscard]] std::string text_event(double wall_time, std::int64_t step, std::string_view tag,
-                                     std::string_view markdown);
-
+[[nodiscard]] std::uint32_t crc32c(std::string_view bytes);
 /// A new event file in a folder with a run's records and configuration.
 class EventFile {
  public:
@@ -40,7 +29,8 @@ class EventFile {
 
   /// Adds a line of --metrics.
   void take(std::string_view record);
-  void configuration(const std::vector<std::pair<std::string, std::string>>& flags);
+  /// Adds flags and their values, which are texts.
+  void configuration(const boost::json::object& flags);
   [[nodiscard]] runtime::RecordFile& file() noexcept { return *file_; }
 
  private:

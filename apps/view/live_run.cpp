@@ -1,6 +1,6 @@
 #include "apps/view/live_run.hpp"
 
-#include "apps/view/run_json.hpp"
+#include "apps/view/page.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
@@ -32,20 +32,11 @@ LiveRun::Text shared(std::string text) { return std::make_shared<const std::stri
 }  // namespace
 
 void LiveRun::begin(About about) {
-  json::array stages, options;
-  for (const Stage& stage : about.stages) {
-    json::object planned;
-    for (const auto& [space, kinds] : stage.planned_bytes) {
-      json::object of_space;
-      for (const auto& [kind, bytes] : kinds) of_space[kind] = bytes;
-      planned[space] = std::move(of_space);
-    }
-    stages.push_back(json::object{{"layers", stage.layers}, {"planned_bytes", std::move(planned)}});
-  }
+  json::array options;
   for (const ResolvedOption& option : about.options)
     if (!option.value.empty()) options.push_back(json::array{option.concern, option.name, option.value});
   const json::object all{{"model", about.model},         {"item", about.item},        {"steps", about.steps},
-                         {"stages", about.grid.g_inter}, {"rows", about.grid.g_data}, {"layers", std::move(stages)},
+                         {"stages", about.grid.g_inter}, {"rows", about.grid.g_data}, {"layers", about.stages},
                          {"options", std::move(options)}};
   Text text = shared(json::serialize(all));
   {

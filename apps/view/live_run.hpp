@@ -7,6 +7,8 @@
 #include "apps/view/rank_summary.hpp"
 #include "runtime/base/grid.hpp"
 
+#include <boost/json/array.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -26,19 +28,14 @@ class LiveRun {
   using Clock = std::chrono::steady_clock;
   using Text = std::shared_ptr<const std::string>;
 
-  struct Stage {
-    std::string layers;  ///< "embedding … h.1"
-    using Bytes = std::vector<std::pair<std::string, std::size_t>>;
-    /// Planned bytes per rank by memory space (device, pinned, host, nvme) and kind. A space is allocated at once,
-    /// before the first step.
-    std::vector<std::pair<std::string, Bytes>> planned_bytes;
-  };
   struct About {
     std::string model;           ///< "gpt 4 × 256, 4 heads: 3.26M parameters"
     std::string item = "token";  ///< unit of throughput
     std::int64_t steps = 0;
     runtime::GridShape grid;
-    std::vector<Stage> stages = {};
+    /// By stage: layers ("embedding … h.1"), and planned_bytes per rank by memory space (device, pinned, host, nvme) and
+    /// kind. A space is allocated at once, before the first step.
+    boost::json::array stages = {};
     std::vector<ResolvedOption> options;
   };
 

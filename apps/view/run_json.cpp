@@ -1,13 +1,13 @@
-#include "apps/view/run_json.hpp"
+#include "apps/view/page.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstring>
-#include <iterator>
 #include <limits>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -19,12 +19,12 @@ namespace json = boost::json;
 constexpr std::size_t max_listed_evaluations = 400;
 
 /// Six digits are enough for a plot and keep the text short.
-void append_number(std::string& text, double value) {
-  if (std::isfinite(value)) {
-    fmt::format_to(std::back_inserter(text), "{:.6g}", value);
-  } else {
-    text += "null";
-  }
+std::string number_text(double value) { return std::isfinite(value) ? fmt::format("{:.6g}", value) : "null"; }
+
+/// "[1,2]" from the texts of the items.
+template <typename Items, typename Text>
+std::string list_text(const Items& items, const Text& text) {
+  return fmt::format("[{}]", fmt::join(items | std::views::transform(text), ","));
 }
 
 }  // namespace
@@ -69,19 +69,13 @@ json::object status_json(const History& history) {
 }
 
 std::string series_json(const std::vector<StepBin>& all) {
-  std::string text = "{\"step\":[";
-  for (std::size_t i = 0; i < all.size(); ++i)
-    fmt::format_to(std::back_inserter(text), "{}{}", i ? "," : "", all[i].last);
-  text += ']';
+  std::string text = "{\"step\":" + list_text(all, &StepBin::last);
   for (std::size_t f = 0; f < figure_count; ++f) {
     const auto list = [&](std::string_view suffix, const auto& of) {
-      fmt::format_to(std::back_inserter(text), ",\"{}{}\":[", figure_names[f], suffix);
-      for (std::size_t i = 0; i < all.size(); ++i) {
-        if (i > 0) text += ',';
-        const BinnedValue& value = all[i].values[f];
-        append_number(text, value.count > 0 ? of(value) : std::numeric_limits<double>::quiet_NaN());
-      }
-      text += ']';
+      text += fmt::format(",\"{}{}\":{}", figure_names[f], suffix, list_text(all, [&](const StepBin& bin) {
+                            const BinnedValue& value = bin.values[f];
+                            return value.count > 0 ? number_text(of(value)) : "null";
+                          }));
     };
     list("", [](const BinnedValue& value) { return value.mean; });
     const auto metric = static_cast<Metric>(f);
@@ -93,42 +87,31 @@ std::string series_json(const std::vector<StepBin>& all) {
 }
 
 std::string ranks_json(const RankSnapshot& now, const RankSnapshot& before) {
-  std::string text = fmt::format("{{\"step\":{},\"step_ms\":", now.step);
-  append_number(text, now.step_ms);
-  text += ",\"seconds\":";
-  append_number(text, now.at_seconds);
-  text += ",\"since_seconds\":";
-  append_number(text, before.ranks.empty() ? std::numeric_limits<double>::quiet_NaN() : before.at_seconds);
-  text += ",\"kinds\":[";
-  for (int k = 0; k < runtime::span_kinds; ++k)
-    fmt::format_to(std::back_inserter(text), "{}\"{}\"", k ? "," : "",
-                   runtime::to_string(static_cast<runtime::SpanKind>(k)));
-  text += "],\"ranks\":[";
-  for (std::size_t r = 0; r < now.ranks.size(); ++r) {
+  const auto kind_text = [](int kind) {
+    return fmt::format("\"{}\"", runtime::to_string(static_cast<runtime::SpanKind>(kind)));
+  };
+  const auto rank_text = [&](std::size_t r) {
     const auto& [rank, spans] = now.ranks[r];
     const std::string waits(rank.waits.data(), ::strnlen(rank.waits.data(), rank.waits.size()));
-    fmt::format_to(std::back_inserter(text),
-                   R"({}{{"step":{},"waits":{},"device_bytes":{},"resident_bytes":{},"bytes_intra":{:.0f},)"
-                   R"("bytes_inter":{:.0f},"seconds":[)",
-                   r ? "," : "", rank.step, json::serialize(json::string_view(waits)), rank.device_bytes,
-                   rank.resident_bytes, rank.bytes_intra, rank.bytes_inter);
-    for (std::size_t k = 0; k < rank.seconds.size(); ++k) {
-      if (k > 0) text += ',';
-      append_number(text, rank.seconds[k]);
-    }
-    text += ']';
-    if (r < before.ranks.size()) {
-      const RankSummary& earlier = before.ranks[r].summary;
-      fmt::format_to(std::back_inserter(text), R"(,"intra_since":{:.0f},"inter_since":{:.0f})",
-                     rank.bytes_intra - earlier.bytes_intra, rank.bytes_inter - earlier.bytes_inter);
-    }
-    text += ",\"spans\":[";
-    for (std::size_t s = 0; s < spans.size(); ++s)
-      fmt::format_to(std::back_inserter(text), "{}[{},{},{},{:.5g},{:.4g}]", s ? "," : "", spans[s].kind,
-                     spans[s].lane, spans[s].index, spans[s].begin_ms, spans[s].length_ms);
-    text += "]}";
-  }
-  return text + "]}";
+    std::string since;
+    if (r < before.ranks.size())
+      since = fmt::format(R"(,"intra_since":{:.0f},"inter_since":{:.0f})",
+                          rank.bytes_intra - before.ranks[r].summary.bytes_intra,
+                          rank.bytes_inter - before.ranks[r].summary.bytes_inter);
+    return fmt::format(R"({{"step":{},"waits":{},"device_bytes":{},"resident_bytes":{},"bytes_intra":{:.0f},)"
+                       R"("bytes_inter":{:.0f},"seconds":{}{},"spans":{}}})",
+                       rank.step, json::serialize(json::string_view(waits)), rank.device_bytes, rank.resident_bytes,
+                       rank.bytes_intra, rank.bytes_inter, list_text(rank.seconds, number_text), since,
+                       list_text(spans, [](const SummarySpan& span) {
+                         return fmt::format("[{},{},{},{:.5g},{:.4g}]", span.kind, span.lane, span.index,
+                                            span.begin_ms, span.length_ms);
+                       }));
+  };
+  return fmt::format(R"({{"step":{},"step_ms":{},"seconds":{},"since_seconds":{},"kinds":{},"ranks":{}}})",
+                     now.step, number_text(now.step_ms), number_text(now.at_seconds),
+                     before.ranks.empty() ? "null" : number_text(before.at_seconds),
+                     list_text(std::views::iota(0, runtime::span_kinds), kind_text),
+                     list_text(std::views::iota(std::size_t{0}, now.ranks.size()), rank_text));
 }
 
 }  // namespace ranvier::apps

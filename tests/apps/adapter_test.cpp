@@ -19,17 +19,12 @@ struct Programs : SmallText {
   void check_run(int ranks, const Flags& flags) const { require_status(0, run(ranks, flags, limit)); }
   /// Runs ranvier-checkpoint; a shell splits the arguments.
   void check_tool(const std::string& arguments) const {
-    const Generated outcome = run_generator(RANVIER_CHECKPOINT, arguments, folder);
-    INFO(outcome.report);
-    REQUIRE(outcome.status == 0);
+    require_success(run_generator(RANVIER_CHECKPOINT, arguments, folder));
   }
 
   [[nodiscard]] std::string drawn(const std::string& flags) const {
-    const Generated generated =
-        run_generator(RANVIER_GENERATOR, flags + " --temperature 0 --tokens 40 --prompt The", folder);
-    INFO(generated.report);
-    REQUIRE(generated.status == 0);
-    return generated.text;
+    const std::string all = flags + " --temperature 0 --tokens 40 --prompt The";
+    return require_success(run_generator(RANVIER_GENERATOR, all, folder)).text;
   }
 
   std::string base = file("base"), adapter = file("adapter");
@@ -161,9 +156,7 @@ TEST_CASE_FIXTURE(Programs, "an adapter of a BERT gives the same evaluation next
                                                   join(flags, {"--data", text, "--eval-only", "--validation-split",
                                                                "0.2", "--sequence-length", "16", "--threads", "1"}),
                                                   limit));
-    const auto loss = outcome.output.find("validation loss ");
-    REQUIRE(loss != std::string::npos);
-    return outcome.output.substr(loss, std::string("validation loss 0.0000").size());
+    return validation_of(outcome).substr(0, std::string_view("validation loss 0.0000").size());
   };
   const std::string merged = evaluated({"--init-from", file("merged")});
   CHECK(evaluated({"--init-from", base, "--init-adapter", adapter}) == merged);

@@ -8,12 +8,10 @@ using namespace std::chrono_literals;
 
 TEST_CASE_FIXTURE(SmallText, "a step whose gradients are NaN is skipped on all ranks, and reported") {
   const std::string metrics = file("metrics.jsonl");
-  check_has(
-      require_status(
-          0, run(2, small_run(text, {"--g-inter", "2", "--clip", "0", "--bad-steps", "skip", "--metrics", metrics}),
-                 60s, {{"RANVIER_FAULT", "1:2:nan"}}))
-          .output,
-      {"step 2/4  bad step: gradient norm is nan at loss "});
+  check_has(ends_well(2, {"--g-inter", "2", "--clip", "0", "--bad-steps", "skip", "--metrics", metrics}, 60s,
+                      {{"RANVIER_FAULT", "1:2:nan"}})
+                .output,
+            {"step 2/4  bad step: gradient norm is nan at loss "});
   const std::string lines = read_file(metrics);
   CHECK(lines_of(lines).size() == 5);
   check_has(lines, {R"({"bad_step":2,"reason":"gradient norm","action":"skip",)"});
@@ -23,13 +21,11 @@ TEST_CASE_FIXTURE(SmallText, "a step whose gradients are NaN is skipped on all r
 
 TEST_CASE_FIXTURE(SmallText, "a bit flip in a state on any tier is detected, and ends the job") {
   const std::string metrics = file("metrics.jsonl");
-  const Outcome outcome =
+  const Outcome outcome = require_failure(
       run(3,
           small_run(text, {"--g-data", "3", "--batch-size", "6", "--offload", "infinity-nvme", "--nvme", file(""),
                            "--precision", "bf16", "--check-every", "2", "--metrics", metrics}),
-          60s, {{"RANVIER_FAULT", "1:3:flip-m"}});
-  INFO(outcome.output);
-  CHECK(outcome.status != 0);
+          60s, {{"RANVIER_FAULT", "1:3:flip-m"}}));
   check_has(outcome.output, {"step 2/4  replica check: compared ",
                              "error: step 4: replica mismatch: rank 1 (stage 0, row 1) differs from ranks 0, 2 in ",
                              " of the m of wte; test the memory"});
@@ -40,12 +36,11 @@ TEST_CASE_FIXTURE(SmallText, "a bit flip in a state on any tier is detected, and
 TEST_CASE_FIXTURE(SmallText,
                   "a bad step is rolled back to the last checkpoint in the same job, without its samples") {
   const std::string metrics = file("metrics.jsonl");
-  const Outcome outcome = require_status(
-      0, run(2,
-             small_run(text, {"--g-inter", "2", "--steps", "8", "--bad-steps", "rollback", "--checkpoint",
-                              file("kept"), "--checkpoint-every", "2", "--check-every", "3", "--metrics", metrics,
-                              "--trace", file("trace.json")}),
-             60s, {{"RANVIER_FAULT", "1:5:nan"}}));
+  const Outcome outcome = ends_well(
+      2,
+      {"--g-inter", "2", "--steps", "8", "--bad-steps", "rollback", "--checkpoint", file("kept"),
+       "--checkpoint-every", "2", "--check-every", "3", "--metrics", metrics, "--trace", file("trace.json")},
+      60s, {{"RANVIER_FAULT", "1:5:nan"}});
   // One of the steps that were rolled back, and one of the following ones.
   check_has(outcome.output, {"trace: " + file("trace.json"), "trace: " + file("trace.from-")});
   check_has(read_file(file("trace.json")), {"traceEvents"});
@@ -60,11 +55,10 @@ TEST_CASE_FIXTURE(SmallText,
 
   // Before a run has its own checkpoint, it rolls back to the one that it resumed from.
   const Outcome later =
-      require_status(0, run(2,
-                            small_run(text, {"--g-inter", "2", "--steps", "10", "--resume-with",
-                                             "steps,warmup-steps", "--bad-steps", "rollback", "--resume",
-                                             file("kept"), "--checkpoint", file("others"), "--metrics", metrics}),
-                            60s, {{"RANVIER_FAULT", "1:10:nan"}}));
+      ends_well(2,
+                {"--g-inter", "2", "--steps", "10", "--resume-with", "steps,warmup-steps", "--bad-steps",
+                 "rollback", "--resume", file("kept"), "--checkpoint", file("others"), "--metrics", metrics},
+                60s, {{"RANVIER_FAULT", "1:10:nan"}});
   const std::string resumed = "resumed from " + file("kept") + "/step-00000008";
   check_has(later.output, {resumed});
   CHECK(later.output.find(resumed) != later.output.rfind(resumed));

@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto limit = 120s;
 
-struct Classes {
+struct Classes : InFolder {
   Classes() {
     std::string lines;
     for (int n = 0; n < 60; ++n) {
@@ -29,7 +29,6 @@ struct Classes {
     data = folder.write("texts.jsonl", lines).string();
   }
 
-  [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
   [[nodiscard]] Outcome start(int ranks, Flags more) const {
     return run(ranks,
                small_run(data, join({"--label-field", "kind", "--learning-rate", "1e-2", "--steps", "6"}, more)),
@@ -42,7 +41,6 @@ struct Classes {
     check_has(outcome.output, {words});
   }
 
-  TemporaryFolder folder;
   std::string data;
 };
 
@@ -84,15 +82,9 @@ TEST_CASE_FIXTURE(Classes,
   const Outcome tuned =
       require_status(0, trained(file("masks"), {"--steps", "3", "--learning-rate", "1e-2", "--validation-split",
                                                 "0.2", "--save", file("tuned")}));
-  const auto validation = [](const Outcome& outcome) {
-    const auto place = outcome.output.find("validation loss ");
-    REQUIRE(place != std::string::npos);
-    const auto end = outcome.output.find("  over ", place);
-    REQUIRE(outcome.output.substr(place, end - place).find("  accuracy ") != std::string::npos);
-    return outcome.output.substr(place, end - place);
-  };
+  check_has(validation_of(tuned), {"  accuracy "});
   const Outcome evaluated = require_status(0, trained(file("tuned"), {"--eval-only", "--validation-split", "0.2"}));
-  CHECK(validation(evaluated) == validation(tuned));
+  CHECK(validation_of(evaluated) == validation_of(tuned));
   refused(trained(file("masks"), {"--eval-only"}), 64, "needs a classification head");
   refused(trained(file("tuned"), {"--classes", "4", "--steps", "1"}), 64,
           "--classes 4 does not match --init-from " + file("tuned") + ", which has 3");
@@ -111,14 +103,11 @@ TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is 
                                                                "--vocab-size", "257", "--save", file("masks")}),
                                               limit));
   const auto tuned = [&](int ranks, Flags more) {
-    const Outcome outcome = require_status(
+    return validation_of(require_status(
         0, run(ranks,
                join(more, {"--init-from", file("masks"), "--data", data, "--label-field", "kind",
                            "--sequence-length", "16", "--threads", "1", "--validation-split", "0.2"}),
-               limit));
-    const auto place = outcome.output.find("validation loss ");
-    REQUIRE(place != std::string::npos);
-    return outcome.output.substr(place, outcome.output.find("  over ", place) - place);
+               limit)));
   };
   const Flags adapted{"--lora-rank", "2", "--learning-rate", "1e-1", "--steps", "4", "--batch-size", "8"};
   const auto saved = [&](const std::string& name, Flags more) {
@@ -146,8 +135,8 @@ TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is 
                                  "1", "--weight-decay", "0"});
   CHECK(tuned(1, evaluates) == found);
   CHECK(tuned(1, goes_on).substr(0, 20) == found.substr(0, 20));
-  REQUIRE(run_generator(RANVIER_CHECKPOINT, "export " + file("kept") + " --merge -o " + file("merged"), folder)
-              .status == 0);
+  require_success(
+      run_generator(RANVIER_CHECKPOINT, "export " + file("kept") + " --merge -o " + file("merged"), folder));
   const Outcome merged =
       run(1,
           {"--init-from", file("merged"), "--data", data, "--label-field", "kind", "--sequence-length", "16",

@@ -23,7 +23,7 @@ struct Fixture : SmallText {
     const std::string weights = file("weights.safetensors");
     Flags flags = join({"--metrics", metrics, "--save", weights}, more);
     std::filesystem::remove(metrics);
-    require_status(0, run(ranks, small_run(text, flags), 60s));
+    ends_well(ranks, flags, 60s);
     Result result{metric(metrics, "loss"), metric(metrics, "grad_norm"), read_file(weights)};
     REQUIRE(result.losses.size() == 4);
     for (const std::string& share : metric(metrics, "mfu")) {
@@ -219,7 +219,7 @@ TEST_CASE_FIXTURE(Fixture, "a shorter last microbatch is weighted by its samples
 
 TEST_CASE_FIXTURE(Fixture, "weights saved by one grid start another") {
   const std::string weights = file("start.safetensors");
-  require_status(0, run(4, small_run(text, {"--g-inter", "2", "--save", weights}), 30s));
+  ends_well(4, {"--g-inter", "2", "--save", weights}, 30s);
   const Result expected = train(1, {"--init-from", weights});
   check_same(expected, 3, {"--init-from", weights, "--g-inter", "3"});
   CHECK(expected.losses != train(1).losses);
@@ -274,25 +274,22 @@ TEST_CASE_FIXTURE(Fixture, "tiles do not change losses except for rounding, and 
 TEST_CASE_FIXTURE(Fixture,
                   "weights are converted from tiles to undivided matrices and back without changing a bit") {
   const std::string trained = file("trained.safetensors"), kept = file("kept.safetensors");
-  const auto ends_well = [&](int ranks, const Flags& flags) {
-    require_status(0, run(ranks, small_run(text, flags), 30s));
-  };
   const auto same_tensors = [&] { check_same_tensors(trained, kept); };
   const Flags tiles{"--tile", "4", "--shard", "zero3", "--g-data", "2", "--g-inter", "2"};
   const Flags still{"--learning-rate", "0", "--steps", "1"};  // the weights do not change
   for (const bool tiles_first : {true, false}) {
     CAPTURE(tiles_first);
-    ends_well(tiles_first ? 4 : 1, join(tiles_first ? tiles : Flags{}, {"--save", trained}));
+    ends_well(tiles_first ? 4 : 1, join(tiles_first ? tiles : Flags{}, {"--save", trained}), 30s);
     ends_well(tiles_first ? 1 : 4,
-              join(tiles_first ? still : join(tiles, still), {"--init-from", trained, "--save", kept}));
+              join(tiles_first ? still : join(tiles, still), {"--init-from", trained, "--save", kept}), 30s);
     same_tensors();
     const Result whole = train(1, {"--init-from", trained}),
                  tiled = train(1, {"--init-from", trained, "--tile", "2"});
     check_close(whole.losses, tiled.losses);
   }
   // The initial values of a run.
-  ends_well(1, join(still, {"--save", trained}));
-  ends_well(4, join(join(tiles, still), {"--save", kept}));
+  ends_well(1, join(still, {"--save", trained}), 30s);
+  ends_well(4, join(join(tiles, still), {"--save", kept}), 30s);
   same_tensors();
 }
 
@@ -307,8 +304,7 @@ TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and ha
   const Flags flags{"--precision", "fp16", "--g-inter", "2", "--metrics", metrics, "--loss-scale", "1024"};
   for (int rank = 0; rank < 4; ++rank) {
     std::filesystem::remove(metrics);
-    require_status(
-        0, run(4, small_run(text, flags), 30s, {{"RANVIER_FAULT", std::to_string(rank) + ":2:fp16-overflow"}}));
+    ends_well(4, flags, 30s, {{"RANVIER_FAULT", std::to_string(rank) + ":2:fp16-overflow"}});
     CHECK(metric(metrics, "skipped") == std::vector<std::string>{"false", "true", "false", "false"});
     const auto scales = metric(metrics, "loss_scale");
     CHECK(std::stod(scales.back()) == 512);
@@ -361,18 +357,14 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as requested") {
   const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors"),
                     again = file("again.jsonl");
   check_has(
-      require_status(
-          0,
-          run(4, small_run(text, {"--g-inter", "2", "--eval-every", "1", "--metrics", metrics, "--save", weights}),
-              20s))
-          .output,
+      ends_well(4, {"--g-inter", "2", "--eval-every", "1", "--metrics", metrics, "--save", weights}, 20s).output,
       {"data: 1 file, 1 document, ", "validation loss", " per token, "});
   const auto losses = metric(metrics, "validation_loss"), samples = metric(metrics, "validation_samples");
   REQUIRE(losses.size() == 4);
   // Only the weights, on another grid and with batches of another size: the same samples, the same mean.
   const Flags flags{"--init-from",       weights, "--validation-split", "0.1", "--batch-size", "9",
                     "--microbatch-size", "2",     "--metrics",          again, "--eval-only"};
-  const Outcome alone = require_status(0, run(3, small_run(text, flags), 20s));
+  const Outcome alone = ends_well(3, flags, 20s);
   check_has(alone.output, {"evaluation  validation loss "});
   check_lacks(alone.output, {"\nstep "});
   REQUIRE(metric(again, "validation_loss").size() == 1);
@@ -389,11 +381,11 @@ TEST_CASE_FIXTURE(Fixture, "a model generates text and answers questions during 
           .string();
   const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors");
   std::filesystem::remove(metrics);
-  const Outcome outcome = require_status(
-      0, run(2,
-             small_run(text, {"--g-inter", "2", "--metrics", metrics, "--save", weights, "--hellaswag", questions,
-                              "--sample-every", "3", "--sample-prompt", "\"node\" ", "--sample-tokens", "4"}),
-             20s));
+  const Outcome outcome =
+      ends_well(2,
+                {"--g-inter", "2", "--metrics", metrics, "--save", weights, "--hellaswag", questions,
+                 "--sample-every", "3", "--sample-prompt", "\"node\" ", "--sample-tokens", "4"},
+                20s);
   check_has(outcome.output,
             {"step 3/4  sample:\n\"node\" ", "step 4/4  sample:\n\"node\" ", "step 4/4  HellaSwag "});
   CHECK(metric(metrics, "loss") == quiet.losses);
@@ -438,9 +430,7 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
   const std::string trace = file("trace.json");
-  require_status(
-      0, run(4, small_run(text, {"--g-inter", "2", "--trace", trace, "--eval-every", "2", "--sample-every", "4"}),
-             20s));
+  ends_well(4, {"--g-inter", "2", "--trace", trace, "--eval-every", "2", "--sample-every", "4"}, 20s);
   const std::string events = read_file(trace);
   check_has(events, {"traceEvents"});
   check_has(events, {"forward", "backward", "send", "receive", "wait", "reduce", "optimizer", "\"step 4\"",
@@ -450,8 +440,7 @@ TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
 TEST_CASE_FIXTURE(Fixture, "bytes that a rank reads from its own files are separate from bytes over links") {
   const std::string trace = file("trace.json");
   const auto traced = [&](int ranks, const Flags& more) {
-    const Outcome outcome = require_status(
-        0, run(ranks, small_run(text, join({"--trace", trace, "--nvme", folder.path().string()}, more)), 30s));
+    const Outcome outcome = ends_well(ranks, join({"--trace", trace, "--nvme", folder.path().string()}, more), 30s);
     return std::pair(outcome.output, read_file(trace));
   };
   const auto [said, alone] = traced(1, {"--offload", "infinity-nvme"});

@@ -16,11 +16,8 @@ TEST_CASE_FIXTURE(SmallText,
   for (const auto& [ranks, faulty] : {std::pair{1, 0}, {2, 1}, {4, 2}}) {
     Flags flags{"--steps", "100", "--timeout", "2"};
     if (ranks > 1) flags.insert(flags.end(), {"--g-inter", "2"});
-    const Outcome outcome =
-        run(ranks, small_run(text, flags), 40s, {{"RANVIER_FAULT", std::to_string(faulty) + ":3:stream"}});
-    INFO(outcome.output);
-    CHECK_FALSE(outcome.timed_out);
-    CHECK(outcome.status != 0);
+    const Outcome outcome = require_failure(
+        run(ranks, small_run(text, flags), 40s, {{"RANVIER_FAULT", std::to_string(faulty) + ":3:stream"}}));
     check_has(outcome.output,
               {"rank " + std::to_string(faulty) + " (stage ",
                "stands still: pipeline: the forward pass of microbatch 0", "stream 'compute', unfinished for"});
@@ -77,8 +74,7 @@ TEST_CASE_FIXTURE(SmallText,
   for (const char* fault : {"", "1:1:slow-load:3"}) {
     const std::string metrics = file(*fault == '\0' ? "usual" : "slow");
     const Outcome outcome =
-        require_status(0, run(2, small_run(text, {"--metrics", metrics, "--g-inter", "2", "--timeout", "1"}), 100s,
-                              {{"RANVIER_FAULT", fault}}));
+        ends_well(2, {"--metrics", metrics, "--g-inter", "2", "--timeout", "1"}, 100s, {{"RANVIER_FAULT", fault}});
     if (*fault != '\0') CHECK(outcome.seconds > 10);  // longer than any wait without progress may last
     losses.push_back(metric(metrics, "loss"));
   }
@@ -92,7 +88,7 @@ TEST_CASE_FIXTURE(SmallText,
   REQUIRE(run(1, small_run(text, flags), 40s).status == 0);
   Flags more = flags;
   more[1] = "2";
-  require_status(0, run(1, small_run(text, more), 60s, {{"RANVIER_FAULT", "0:1:slow-load:1"}}));
+  ends_well(1, more, 60s, {{"RANVIER_FAULT", "0:1:slow-load:1"}});
 }
 
 TEST_CASE_FIXTURE(SmallText,
@@ -135,12 +131,8 @@ TEST_CASE_FIXTURE(SmallText, "a pipe in place of a file is refused at once") {
                                                {"--tokenizer", pipe},
                                                {"--init-from", pipe},
                                                {"--hellaswag", pipe, "--eval-every", "1"}}) {
-    const Outcome outcome = run(1, small_run(text, flags), 20s);
     CAPTURE(flags[0]);
-    INFO(outcome.output);
-    CHECK_FALSE(outcome.timed_out);
-    CHECK(outcome.status == 74);
-    check_has(outcome.output, {pipe});
+    check_has(require_status(74, run(1, small_run(text, flags), 20s)).output, {pipe});
   }
 }
 

@@ -173,8 +173,8 @@ TEST_CASE("a watched run reports everything as JSON and for Prometheus") {
   CHECK(!run.ranks_wanted());
   LiveRun::About about{
       .model = "a \"model\"\\", .item = "token", .steps = 10, .grid = {2, 1}, .stages = {}, .options = {}};
-  about.stages = {{"wte … h.1", {{"device", {{"parameters", 10}, {"gradients", 20}}}}},
-                  {"h.2", {{"device", {{"parameters", 11}, {"gradients", 21}}}, {"host", {{"optimizer", 40}}}}}};
+  about.stages = {json::parse(R"({"layers":"wte … h.1","planned_bytes":{"device":{"gradients":20}}})"),
+                  json::parse(R"({"layers":"h.2","planned_bytes":{"host":{"optimizer":40}}})")};
   about.options = {{"Grid", "g-inter", "2", false}, {"Run", "empty", "", false}};
   run.begin(about);
   run.set_phase("training");
@@ -193,7 +193,7 @@ TEST_CASE("a watched run reports everything as JSON and for Prometheus") {
   const json::object said = parsed(run.about());
   CHECK(said.at("model") == "a \"model\"\\");
   CHECK(said.at("options").as_array().size() == 1);
-  CHECK(said.at("layers").at(1).at("planned_bytes").at("device").at("gradients") == 21);
+  CHECK(said.at("layers").at(0).at("planned_bytes").at("device").at("gradients") == 20);
   CHECK(said.at("layers").at(1).at("planned_bytes").at("host").at("optimizer") == 40);
   const json::object status = parsed(run.status());
   CHECK(status.at("phase") == "training");

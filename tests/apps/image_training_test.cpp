@@ -8,9 +8,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-struct Images {
-  TemporaryFolder folder;
-  std::string cifar = (folder.path() / "cifar").string();
+struct Images : InFolder {
+  std::string cifar = file("cifar");
 
   /// Two files of images whose shade is their class.
   Images() {
@@ -24,8 +23,6 @@ struct Images {
       std::ofstream(cifar + name, std::ios::binary) << content;
     }
   }
-
-  [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
 
   [[nodiscard]] Outcome start(int ranks, const Flags& more) const {
     Flags flags = more;
@@ -67,12 +64,7 @@ TEST_CASE_FIXTURE(Images,
     // The saved model, with its config.json.
     const Outcome again =
         require_status(0, start(1, {"--init-from", file("saved"), "--eval-only", "--validation-split", "0.25"}));
-    const auto of = [](const Outcome& one) {
-      const auto place = one.output.find("validation loss ");
-      return place == std::string::npos ? std::string("none")
-                                        : one.output.substr(place, one.output.find("  over", place) - place);
-    };
-    CHECK(of(again) == of(outcome));
+    CHECK(validation_of(again) == validation_of(outcome));
     // Without it the sizes follow from the tensors.
     std::filesystem::remove(file("saved") + "/config.json");
     CHECK(start(1, {"--init-from", file("saved"), "--steps", "1"}).status == 0);

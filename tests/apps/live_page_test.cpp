@@ -59,6 +59,10 @@ struct Fixture : SmallText {
     return small_run(text, {"--g-inter", "2", "--g-data", "2", "--steps", "1000000", "--validation-split", "0.1",
                             "--eval-every", "20", "--serve", "0"});
   }
+  static bool has_browser() {
+    if (!Browser::is_there()) MESSAGE("skipped: chromium is not installed");
+    return Browser::is_there();
+  }
   static std::string address(std::uint16_t port) { return "http://127.0.0.1:" + std::to_string(port) + "/"; }
   /// Saves a picture for people to look at.
   static void keep_screenshot(Browser& browser, const std::string& name) {
@@ -142,10 +146,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, during training and after it was stopped") {
-  if (!Browser::is_there()) {
-    MESSAGE("skipped: chromium is not installed");
-    return;
-  }
+  if (!has_browser()) return;
   Job job(4, endless_run());
   const std::uint16_t port = port_of(job);
   Browser browser(file("browser"));
@@ -217,10 +218,7 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, during tr
 
 TEST_CASE_FIXTURE(Fixture,
                   "a page that is open when a job ends has its last values, and shows that the job has finished") {
-  if (!Browser::is_there()) {
-    MESSAGE("skipped: chromium is not installed");
-    return;
-  }
+  if (!has_browser()) return;
   Job job(4, small_run(text, {"--g-inter", "2", "--g-data", "2", "--steps", "40", "--validation-split", "0.1",
                               "--eval-every", "40", "--timeout", "100", "--serve", "0"}));
   const std::uint16_t port = port_of(job);
@@ -241,10 +239,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture, "a page names the rank that made a job fail, and keeps the data received before") {
-  if (!Browser::is_there()) {
-    MESSAGE("skipped: chromium is not installed");
-    return;
-  }
+  if (!has_browser()) return;
   struct Case {
     int signal;
     const char* name;
@@ -279,10 +274,7 @@ TEST_CASE_FIXTURE(Fixture, "a page names the rank that made a job fail, and keep
 }
 
 TEST_CASE_FIXTURE(Fixture, "a page shows in a browser 512 ranks and a million steps") {
-  if (!Browser::is_there()) {
-    MESSAGE("skipped: chromium is not installed");
-    return;
-  }
+  if (!has_browser()) return;
   using namespace ranvier;
   constexpr std::int64_t steps = 1'000'000;
   constexpr int stages = 16, rows = 32, ranks = stages * rows;
@@ -290,9 +282,10 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser 512 ranks and a million st
   apps::LiveRun::About about{
       .model = "made up", .item = "token", .steps = 2 * steps, .grid = {stages, rows}, .stages = {}, .options = {}};
   for (int stage = 0; stage < stages; ++stage)
-    about.stages.push_back({"h." + std::to_string(stage),
-                            {{"device", {{"parameters", 1 << 20}, {"optimizer", 0}}},
-                             {"host", {{"parameters", 0}, {"optimizer", 4 << 20}}}}});
+    about.stages.push_back(json::parse(
+        fmt::format(R"({{"layers":"h.{}","planned_bytes":{{"device":{{"parameters":1048576,"optimizer":0}},)"
+                    R"("host":{{"parameters":0,"optimizer":4194304}}}}}})",
+                    stage)));
   run.begin(about);
   run.set_phase("training");
   for (std::int64_t step = 1; step <= steps; ++step)
@@ -346,10 +339,7 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser 512 ranks and a million st
 }
 
 TEST_CASE_FIXTURE(Fixture, "a report shows several finished runs in a browser, from its file only, and prints") {
-  if (!Browser::is_there()) {
-    MESSAGE("skipped: Chromium is missing");
-    return;
-  }
+  if (!has_browser()) return;
   using namespace ranvier;
   const auto write = [&](const std::string& name, const std::string& content) {
     std::ofstream(file(name)) << content;

@@ -11,8 +11,6 @@
 #include "tests/test.hpp"
 #include "tests/words.hpp"
 
-#include <cstdio>
-
 using namespace ranvier;
 using namespace ranvier::apps;
 using namespace ranvier::tests;
@@ -35,22 +33,8 @@ std::string escaped_dashes(const std::string& name) {
   return out;
 }
 
-struct Output {
-  std::string text;
-  int status = -1;
-};
-
 /// Output of a shell command on both streams.
-Output output_of(const std::string& command) {
-  Output output;
-  std::FILE* const pipe = popen(("{ " + command + " ; } 2>&1").c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::array<char, 4096> block;
-  while (const std::size_t count = std::fread(block.data(), 1, block.size(), pipe))
-    output.text.append(block.data(), count);
-  output.status = pclose(pipe);
-  return output;
-}
+CommandOutput output_of(const std::string& command) { return output_of_command("{ " + command + " ; } 2>&1"); }
 
 bool is_there(const char* program) {
   return output_of(std::string("command -v ") + program + " >/dev/null").status == 0;
@@ -173,7 +157,7 @@ TEST_CASE("bash completes flags, values, commands and paths, also after mpirun")
         "echo ==\n";
   }
   const std::string path = folder.write("driver.bash", driver).string();
-  const Output output = output_of("env -u BASH_ENV bash --norc --noprofile " + path);
+  const CommandOutput output = output_of("env -u BASH_ENV bash --norc --noprofile " + path);
   std::istringstream lines(output.text);
   for (const auto& [words, completed] : cases) {
     INFO("words.front() ", words.front(), ", words.back() ", words.back());
@@ -195,7 +179,7 @@ TEST_CASE("zsh accepts its scripts") {
   const TemporaryFolder folder;
   for (const Manual& manual : all_manuals()) {
     const std::string path = folder.write("_" + manual.program, zsh_completion(manual) + "\n").string();
-    const Output output = output_of("zsh -f -n " + path);
+    const CommandOutput output = output_of("zsh -f -n " + path);
     CHECK(output.status == 0);
     CHECK(output.text == "");
   }
@@ -209,11 +193,11 @@ TEST_CASE("groff prints no warnings about manual pages, and the text of help") {
     const std::string page = man_page(manual) + "\n";
     CHECK(std::all_of(page.begin(), page.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
     const std::string path = folder.write(manual.program + ".1", page).string();
-    const Output warnings = output_of("groff -ww -man -Tutf8 -z -rLL=200n " + path);
+    const CommandOutput warnings = output_of("groff -ww -man -Tutf8 -z -rLL=200n " + path);
     CHECK(warnings.status == 0);
     CHECK(warnings.text == "");
     // Without hyphenation and justification, and as one long line: the words of the help text have the same order.
-    const Output shown = output_of("groff -man -Tutf8 -P-cbou -rLL=900n -rHY=0 " + path);
+    const CommandOutput shown = output_of("groff -man -Tutf8 -P-cbou -rLL=900n -rHY=0 " + path);
     for (const apps::OptionInfo& option : manual.options) {
       CAPTURE(option.name);
       check_has(shown.text, {"--" + option.name});

@@ -50,13 +50,10 @@ TEST_CASE_FIXTURE(Masked,
 }
 
 TEST_CASE_FIXTURE(Masked, "without a mask token a BERT prints the flag that names one") {
-  const Outcome bytes = start(1, {"--vocab-size", "256"});
-  CHECK(bytes.status == 64);
-  check_has(bytes.output, {"--mask-token is missing: all tokens of the model are bytes"});
+  check_has(require_status(64, start(1, {"--vocab-size", "256"})).output,
+            {"--mask-token is missing: all tokens of the model are bytes"});
   const std::string tokens = folder.write("tokens.bin", token_file(std::vector<std::uint16_t>(100, 7))).string();
-  const Outcome none = start(1, {}, tokens);
-  CHECK(none.status == 64);
-  check_has(none.output, {"--mask-token is missing: the data are tokens"});
+  check_has(require_status(64, start(1, {}, tokens)).output, {"--mask-token is missing: the data are tokens"});
   check_has(require_status(0, start(1, {"--mask-token", "5"}, tokens)).output, {"mask token: 5"});
 }
 

@@ -42,12 +42,9 @@ std::vector<Rank> ranks_of(const std::string& output) {
   return ranks;
 }
 
-struct Fixture {
-  TemporaryFolder folder;
-  std::string text = folder.write("text.txt", small_text()).string();
-
+struct Fixture : SmallText {
   [[nodiscard]] std::vector<Rank> train(int ranks, const Flags& more) const {
-    const Outcome outcome = require_status(0, run(ranks, small_run(text, more), 120s));
+    const Outcome outcome = ends_well(ranks, more, 120s);
     std::vector<Rank> result = ranks_of(outcome.output);
     REQUIRE(result.size() == static_cast<std::size_t>(ranks));
     return result;

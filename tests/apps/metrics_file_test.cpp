@@ -11,11 +11,8 @@ using namespace ranvier::tests;
 
 namespace {
 
-struct Fixture {
-  TemporaryFolder folder;
+struct Fixture : InFolder {
   apps::TrainOptions options;
-
-  [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
 };
 
 }  // namespace

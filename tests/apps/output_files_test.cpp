@@ -1,6 +1,5 @@
 #include "apps/files/output_files.hpp"
 
-#include "apps/files/disk_retry.hpp"
 #include "tests/apps/printed_errors.hpp"
 #include "tests/test.hpp"
 
@@ -17,13 +16,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Fixture {
-  TemporaryFolder folder;
+struct Fixture : InFolder {
   apps::TrainOptions options;
 
   Fixture() { options.data.data = folder.write("text.txt", "text").string(); }
-
-  [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
 
   void check_refused(std::initializer_list<std::string_view> words) const {
     check_usage_error(words, [&] { check_outputs(options); });

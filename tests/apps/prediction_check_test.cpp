@@ -1,6 +1,6 @@
 #include "apps/train/prediction_check.hpp"
 
-#include "apps/train/step_meter.hpp"
+#include "apps/train/totals.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/doubles/virtual_time.hpp"
 #include "tests/apps/printed_errors.hpp"

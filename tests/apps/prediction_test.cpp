@@ -40,11 +40,10 @@ std::string column(const std::string& output, const std::string& what, int numbe
 
 TEST_CASE_FIXTURE(Fixture, "a run with a profile ends with its prediction next to the measurements") {
   const std::string metrics = file("metrics.jsonl");
-  const Outcome outcome = require_status(
-      0, run(4,
-             small_run(text, {"--g-inter", "2", "--g-data", "2", "--node-size", "2", "--profile", profile,
-                              "--metrics", metrics, "--validation-split", "0.2", "--eval-every", "2"}),
-             60s));
+  const Outcome outcome = ends_well(4,
+                                    {"--g-inter", "2", "--g-data", "2", "--node-size", "2", "--profile", profile,
+                                     "--metrics", metrics, "--validation-split", "0.2", "--eval-every", "2"},
+                                    60s);
   check_has(outcome.output, {"prediction from profile 'test-cpu' compared with", "\nstage 1 computes "});
   // Sent bytes and memory are planned, and do not depend on the machine.
   for (const char* what : {"sent inside nodes", "sent between nodes", "largest device memory"})
@@ -55,11 +54,10 @@ TEST_CASE_FIXTURE(Fixture, "a run with a profile ends with its prediction next t
 
 TEST_CASE_FIXTURE(Fixture, "bytes read from and written to files of states are predicted exactly") {
   const std::string metrics = file("metrics.jsonl");
-  const Outcome outcome = require_status(
-      0, run(2,
-             small_run(text, {"--g-data", "2", "--shard", "zero3", "--offload", "infinity-nvme", "--nvme",
-                              folder.path().string(), "--profile", profile, "--metrics", metrics}),
-             60s));
+  const Outcome outcome = ends_well(2,
+                                    {"--g-data", "2", "--shard", "zero3", "--offload", "infinity-nvme", "--nvme",
+                                     folder.path().string(), "--profile", profile, "--metrics", metrics},
+                                    60s);
   const auto record = boost::json::parse(lines_of(read_file(metrics)).back()).at("prediction");
   for (const char* what : {"file_bytes_read", "file_bytes_written"}) {
     CHECK(record.at("measured").at(what).as_double() > 0);
@@ -70,8 +68,8 @@ TEST_CASE_FIXTURE(Fixture, "bytes read from and written to files of states are p
 }
 
 TEST_CASE_FIXTURE(Fixture, "a rank that is slowed down is predicted as slow") {
-  const Outcome outcome = require_status(0, run(2, small_run(text, {"--g-inter", "2", "--profile", profile}), 60s,
-                                                {{"RANVIER_FAULT", "1:1:slow:20"}}));
+  const Outcome outcome =
+      ends_well(2, {"--g-inter", "2", "--profile", profile}, 60s, {{"RANVIER_FAULT", "1:1:slow:20"}});
   check_has(outcome.output, {"rank 1 slowed down 20 times (RANVIER_FAULT)\n"});
   const auto busy = [&](const char* stage) { return std::stod(column(outcome.output, stage, 0)); };
   CHECK(busy("stage 1 computes ") > 2 * busy("stage 0 computes "));

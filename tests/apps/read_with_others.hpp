@@ -2,10 +2,9 @@
 #pragma once
 
 #include "tests/test.hpp"
+#include "tests/words.hpp"
 
 #include <sys/wait.h>
-
-#include <cstdio>
 
 namespace ranvier::tests {
 
@@ -16,20 +15,15 @@ inline std::optional<std::string> read_with(const std::string& reader, const std
   const std::string python = named != nullptr                                    ? named
                              : std::filesystem::exists(RANVIER_REFERENCE_PYTHON) ? RANVIER_REFERENCE_PYTHON
                                                                                  : "python3";
-  const std::string command = python + " '" RANVIER_READ_WITH_OTHERS "' " + reader + " '" + path + "' 2>&1";
-  std::FILE* const output = ::popen(command.c_str(), "r");
-  REQUIRE(output != nullptr);
-  std::string text;
-  std::array<char, 4096> some;
-  while (const std::size_t bytes = std::fread(some.data(), 1, some.size(), output)) text.append(some.data(), bytes);
-  const int status = ::pclose(output);
-  if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127)) {
-    MESSAGE("skipped: " << text);
+  const CommandOutput output =
+      output_of_command(python + " '" RANVIER_READ_WITH_OTHERS "' " + reader + " '" + path + "' 2>&1");
+  if (WIFEXITED(output.status) && (WEXITSTATUS(output.status) == 77 || WEXITSTATUS(output.status) == 127)) {
+    MESSAGE("skipped: " << output.text);
     return std::nullopt;
   }
-  INFO(text);
-  REQUIRE(status == 0);
-  return text;
+  INFO(output.text);
+  REQUIRE(output.status == 0);
+  return output.text;
 }
 
 }  // namespace ranvier::tests

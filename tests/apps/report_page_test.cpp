@@ -19,7 +19,7 @@ namespace json = boost::json;
 
 namespace {
 
-struct Fixture {
+struct Fixture : InFolder {
   /// Losses 1 + 9 / step, with 0.5 s per step.
   [[nodiscard]] std::string metrics(const std::string& name, int steps, const std::string& more = {}) const {
     std::string text;
@@ -40,9 +40,6 @@ struct Fixture {
     for (const std::string& argument : arguments) words.push_back(argument.c_str());
     return parse_report_options(static_cast<int>(words.size()), words.data());
   }
-  [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
-
-  TemporaryFolder folder;
 };
 
 std::string value(const std::vector<SummaryRow>& rows, const std::string& name, std::size_t run = 0) {

@@ -58,6 +58,12 @@ std::vector<std::string> metric(const std::string& path, const std::string& key)
   return values;
 }
 
+std::string validation_of(const Outcome& outcome) {
+  const auto begin = outcome.output.find("validation loss ");
+  REQUIRE(begin != std::string::npos);
+  return outcome.output.substr(begin, outcome.output.find("  over ", begin) - begin);
+}
+
 void check_close(const std::vector<std::string>& losses, const std::vector<std::string>& others) {
   REQUIRE(losses.size() == others.size());
   for (std::size_t step = 0; step < losses.size(); ++step) {

@@ -9,14 +9,10 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Family : SmallText {
-  void ends_well(int ranks, const Flags& flags) const {
-    require_status(0, run(ranks, small_run(text, flags), 60s));
-  }
-
   [[nodiscard]] std::vector<std::string> losses(int ranks, const Flags& flags) const {
     const std::string metrics = file("metrics.jsonl");
     std::filesystem::remove(metrics);
-    ends_well(ranks, join(flags, {"--metrics", metrics}));
+    ends_well(ranks, join(flags, {"--metrics", metrics}), 60s);
     return metric(metrics, "loss");
   }
 };
@@ -39,7 +35,7 @@ TEST_CASE_FIXTURE(
     REQUIRE(tiled.size() == 4);
     check_close(whole, tiled);
     // Undivided matrices, which do not change.
-    ends_well(1, join(family, {"--init-from", saved, "--learning-rate", "0", "--steps", "1", "--save", kept}));
+    ends_well(1, join(family, {"--init-from", saved, "--learning-rate", "0", "--steps", "1", "--save", kept}), 60s);
     check_same_tensors(saved, kept);
     CHECK(read_file(kept + "/config.json") == read_file(saved + "/config.json"));
   }

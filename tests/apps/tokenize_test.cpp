@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
 #include <thread>
 
 using namespace ranvier;
@@ -24,37 +23,26 @@ namespace fs = std::filesystem;
 
 using Tokens = std::vector<std::int32_t>;
 
-struct Outcome {
-  int status = 0;
-  std::string output;
-};
-
 struct Fixture {
   TemporaryFolder folder;
   SmallTokenizer small;
   std::string tokenizer = "gpt2:" + folder.write("tokenizer.json", small.tokenizer_json()).string();
 
-  Outcome tokenize(const std::string& arguments, bool overwrite = true) const {
-    const std::string command = "cd " + folder.path().string() + " && " RANVIER_TOKENIZE " " + arguments +
-                                (overwrite ? " --overwrite 2>&1" : " 2>&1");
-    std::FILE* const pipe = ::popen(command.c_str(), "r");
-    REQUIRE(pipe != nullptr);
-    Outcome outcome;
-    for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) outcome.output += static_cast<char>(c);
-    outcome.status = ::pclose(pipe);
-    return outcome;
+  CommandOutput tokenize(const std::string& arguments, bool overwrite = true) const {
+    return output_of_command("cd " + folder.path().string() + " && " RANVIER_TOKENIZE " " + arguments +
+                             (overwrite ? " --overwrite 2>&1" : " 2>&1"));
   }
   void succeeds(const std::string& arguments) const {
-    const Outcome outcome = tokenize(arguments + " --tokenizer " + tokenizer);
-    INFO(outcome.output);
+    const CommandOutput outcome = tokenize(arguments + " --tokenizer " + tokenizer);
+    INFO(outcome.text);
     REQUIRE(outcome.status == 0);
   }
   void refused(const std::string& arguments, const std::string& words) const {
-    const Outcome outcome = tokenize(arguments);
-    INFO(outcome.output);
+    const CommandOutput outcome = tokenize(arguments);
+    INFO(outcome.text);
     CHECK(WEXITSTATUS(outcome.status) >= 64);
-    CHECK(outcome.output.starts_with("ranvier-tokenize: error: "));
-    check_has(outcome.output, {words});
+    CHECK(outcome.text.starts_with("ranvier-tokenize: error: "));
+    check_has(outcome.text, {words});
   }
   /// Starts with a checkpoint every 64 KiB, and kills it after the first one.
   void interrupt(const std::vector<std::string>& arguments) const {
@@ -157,9 +145,8 @@ TEST_CASE_FIXTURE(Fixture, "a token file has the tokens of a training run on the
   CHECK(older_text != older_name);
   succeeds("d --output out --special-tokens none");
   CHECK(tokens_of("out.bin") == older_text);
-  check_has(
-      tokenize("d --output out --special-tokens text --spelled-specials text --tokenizer " + tokenizer).output,
-      {"remove --spelled-specials"});
+  check_has(tokenize("d --output out --special-tokens text --spelled-specials text --tokenizer " + tokenizer).text,
+            {"remove --spelled-specials"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "pieces, threads and checkpoints do not change any token") {
@@ -190,8 +177,8 @@ TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, compressed or not,
     succeeds("a.jsonl b.jsonl.gz none.jsonl c.txt.zst --output out --checkpoint " + std::string(checkpoint));
     CHECK(tokens_of("out.bin") == twice);
   }
-  const Outcome outcome = tokenize("a.jsonl b.jsonl.gz --output out --tokenizer " + tokenizer);
-  check_has(outcome.output, {"4 documents in 2 files of "});
+  const CommandOutput outcome = tokenize("a.jsonl b.jsonl.gz --output out --tokenizer " + tokenizer);
+  check_has(outcome.text, {"4 documents in 2 files of "});
   succeeds("a.jsonl --output out --end-of-text after-each");
   CHECK(tokens_of("out.bin") == expected({"the world", "in the end", ""}));
   folder.write("body.jsonl", "{\"body\": \"the\"}\n");
@@ -213,10 +200,11 @@ TEST_CASE_FIXTURE(Fixture, "an interrupted run on JSON lines resumes between two
   folder.write("a.jsonl.zst", zstd_packed(lines));
   succeeds("a.jsonl.zst --output whole --output-format megatron");
   interrupt({"a.jsonl.zst", "--output", "out", "--output-format", "megatron"});
-  const Outcome again = tokenize("a.jsonl.zst --output out --output-format megatron --tokenizer " + tokenizer);
-  INFO(again.output);
+  const CommandOutput again =
+      tokenize("a.jsonl.zst --output out --output-format megatron --tokenizer " + tokenizer);
+  INFO(again.text);
   CHECK(again.status == 0);
-  check_has(again.output, {"continued an interrupted run after ", "100000 documents in 1 files of "});
+  check_has(again.text, {"continued an interrupted run after ", "100000 documents in 1 files of "});
   CHECK((folder.read("out.bin") == folder.read("whole.bin")));
   CHECK((folder.read("out.idx") == folder.read("whole.idx")));
 }
@@ -230,11 +218,11 @@ TEST_CASE_FIXTURE(Fixture, "files that are not text are refused, and skipped or 
   refused("tokens.bin" + with, "--input-format text if tokens.bin is text");
   folder.write("d/a.txt", "the world \xe4");
   folder.write("d/image.png", "\x89PNG\r\n");
-  const Outcome outcome = tokenize("d" + with);
-  INFO(outcome.output);
+  const CommandOutput outcome = tokenize("d" + with);
+  INFO(outcome.text);
   CHECK(outcome.status == 0);
-  check_has(outcome.output, {"d: skipped 1 file: image.png (an image (PNG))\n",
-                             "d/a.txt: 1 of the 11 bytes examined are not UTF-8, the first at offset 10\n"});
+  check_has(outcome.text, {"d: skipped 1 file: image.png (an image (PNG))\n",
+                           "d/a.txt: 1 of the 11 bytes examined are not UTF-8, the first at offset 10\n"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "existing token files are replaced only with --overwrite") {
@@ -242,10 +230,10 @@ TEST_CASE_FIXTURE(Fixture, "existing token files are replaced only with --overwr
   folder.write("two.txt", "aaaa");
   succeeds("one.txt --output out");
   for (const char* name : {"out", "out.bin"}) {
-    const Outcome outcome = tokenize("two.txt --tokenizer " + tokenizer + " --output " + name, false);
-    INFO(outcome.output);
+    const CommandOutput outcome = tokenize("two.txt --tokenizer " + tokenizer + " --output " + name, false);
+    INFO(outcome.text);
     CHECK(WEXITSTATUS(outcome.status) == 64);
-    check_has(outcome.output, {"out.bin; add --overwrite"});
+    check_has(outcome.text, {"out.bin; add --overwrite"});
   }
   CHECK(tokens_of("out.bin") == expected({"the world"}));
   succeeds("two.txt --output out");  // with --overwrite
@@ -259,9 +247,10 @@ TEST_CASE_FIXTURE(Fixture, "a killed run leaves no file, and ends with the same 
     interrupt({"text.txt", "--output", "out", "--output-format", format});
     CHECK(!fs::exists(folder.path() / "out.bin"));
     CHECK(!fs::exists(folder.path() / "out.idx"));
-    const Outcome again = tokenize("text.txt --output out --output-format " + format + " --tokenizer " + tokenizer);
+    const CommandOutput again =
+        tokenize("text.txt --output out --output-format " + format + " --tokenizer " + tokenizer);
     CHECK(again.status == 0);
-    check_has(again.output, {"continued an interrupted run after "});
+    check_has(again.text, {"continued an interrupted run after "});
     CHECK(folder.read("out.bin") == folder.read("whole.bin"));
     CHECK(folder.read("out.idx") == folder.read("whole.idx"));
     for (const char* name : {"out.bin", "out.idx", "whole.bin", "whole.idx"}) fs::remove(folder.path() / name);
@@ -283,6 +272,6 @@ TEST_CASE_FIXTURE(Fixture, "invalid input is refused by one message that names i
   refused("a.txt --output out --output-format arrow" + with, "one of llmc, megatron");
   refused("a.txt --output out --outptu-format llmc" + with, "did you mean --output-format?");
   CHECK(!fs::exists(folder.path() / "out.bin"));
-  check_has(tokenize("--help").output, {"--output-format"});
+  check_has(tokenize("--help").text, {"--output-format"});
   CHECK(tokenize("--version").status == 0);
 }

@@ -47,13 +47,10 @@ struct Fixture : SmallText {
   }
 
   void check_run(int ranks, Flags more) const {
-    require_status(0, run(ranks, small_run(text, join({"--init-from", base, "--precision", "bf16"}, more)), 120s));
+    ends_well(ranks, join({"--init-from", base, "--precision", "bf16"}, more), 120s);
   }
   std::string exported(const std::string& arguments) const {
-    const Generated outcome = run_generator(RANVIER_CHECKPOINT, "export " + arguments, folder);
-    INFO(outcome.report);
-    REQUIRE(outcome.status == 0);
-    return outcome.text;
+    return require_success(run_generator(RANVIER_CHECKPOINT, "export " + arguments, folder)).text;
   }
 
   /// Checks that tensors of these names equal the base's; the others are fp32 and changed.

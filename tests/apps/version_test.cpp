@@ -5,7 +5,6 @@
 
 #include <sys/wait.h>
 
-#include <cstdio>
 #include <regex>
 
 using namespace ranvier::tests;
@@ -20,15 +19,9 @@ struct Answer {
 Answer ask(const std::string& program, const std::string& flags) {
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-  Answer answer;
-  std::FILE* const output = popen((program + " " + flags).c_str(), "r");
-  REQUIRE(output != nullptr);
-  std::string text;
-  std::array<char, 1024> block;
-  while (const std::size_t count = std::fread(block.data(), 1, block.size(), output))
-    text.append(block.data(), count);
-  answer.status = pclose(output);
-  std::istringstream lines(text);
+  const CommandOutput output = output_of_command(program + " " + flags);
+  Answer answer{output.status, {}};
+  std::istringstream lines(output.text);
   for (std::string line; std::getline(lines, line);) answer.lines.push_back(line);
   return answer;
 }

@@ -1,5 +1,4 @@
-#include "apps/train/run_defaults.hpp"
-
+#include "apps/options/train_options.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/device_flag.hpp"
 #include "apps/view/history.hpp"
