@@ -1,6 +1,6 @@
 #include "models/modules/convolution.hpp"
 
-#include "models/ops/layer_norm.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/matmul.hpp"
 #include "runtime/base/arithmetic.hpp"
 

@@ -1,7 +1,7 @@
 #include "models/modules/linear.hpp"
 
 #include "models/ops/fused_matmul.hpp"
-#include "models/ops/layer_norm.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/matrix_vector.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"

@@ -13,7 +13,7 @@
 #include "models/ops/embedding.hpp"
 #include "models/ops/fused_matmul.hpp"
 #include "models/ops/gelu.hpp"
-#include "models/ops/layer_norm.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/product_choice.hpp"
 #include "runtime/base/philox.hpp"
@@ -130,37 +130,37 @@ class Bench {
   void time_passes(const Model& model) {
     const std::size_t N = model.B * model.T, C = model.H * model.D, V = model.V;
     const auto NC = static_cast<double>(N * C * element_);
-    const LayerNormShape shape{N, C};
+    const NormShape shape{N, C};
     const Buffer x = values(4 * N * C, dtype_), y = values(4 * N * C, dtype_), z = values(N * C, dtype_),
                  w = values(N * C, dtype_), weight = values(C, dtype_), bias = values(C, dtype_);
     const Buffer mean = values(N, DType::f32), rstd = values(N, DType::f32), sums = values(8 * C, DType::f32);
-    const Buffer workspace = device_->allocate(layer_norm_workspace_bytes(shape), runtime::MemorySpace::device);
+    const Buffer workspace = device_->allocate(norm_workspace_bytes(shape), runtime::MemorySpace::device);
     bytes_case(model, "layer_norm_forward with sum", 4 * NC, [&] {
-      layer_norm_forward(*stream_, shape, dtype_,
-                         {.y = y.data(),
-                          .mean = floats(mean),
-                          .rstd = floats(rstd),
-                          .x = x.data(),
-                          .weight = weight.data(),
-                          .bias = bias.data(),
-                          .branch = z.data(),
-                          .sum = w.data()});
+      norm_forward(*stream_, shape, dtype_,
+                   {.y = y.data(),
+                    .mean = floats(mean),
+                    .rstd = floats(rstd),
+                    .x = x.data(),
+                    .weight = weight.data(),
+                    .bias = bias.data(),
+                    .branch = z.data(),
+                    .sum = w.data()});
     });
     bytes_case(model, "layer_norm_again", 2 * NC, [&] {
-      layer_norm_again(*stream_, shape, dtype_, y.data(), floats(mean), floats(rstd), x.data(), weight.data(),
-                       bias.data());
+      norm_again(*stream_, shape, dtype_,
+                 {y.data(), floats(mean), floats(rstd), x.data(), weight.data(), bias.data()});
     });
     bytes_case(model, "layer_norm_backward with residual", 4 * NC, [&] {
-      layer_norm_backward(*stream_, shape, dtype_,
-                          {.dx = y.data(),
-                           .sums = floats(sums),
-                           .dy = z.data(),
-                           .x = x.data(),
-                           .mean = floats(mean),
-                           .rstd = floats(rstd),
-                           .weight = weight.data(),
-                           .residual = w.data(),
-                           .workspace = workspace.data()});
+      norm_backward(*stream_, shape, dtype_,
+                    {.dx = y.data(),
+                     .sums = floats(sums),
+                     .dy = z.data(),
+                     .x = x.data(),
+                     .mean = floats(mean),
+                     .rstd = floats(rstd),
+                     .weight = weight.data(),
+                     .residual = w.data(),
+                     .workspace = workspace.data()});
     });
     bytes_case(model, "gelu_forward", 8 * NC,
                [&] { gelu_forward(*stream_, dtype_, y.data(), x.data(), 4 * N * C); });

@@ -5,7 +5,7 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/gelu.hpp"
-#include "models/ops/layer_norm.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/matrix_vector.hpp"
 #include "runtime/device/cuda_native.hpp"
@@ -37,18 +37,18 @@ TEST_CASE("the last rows of a layer norm of more than 2^32 elements are normaliz
     const TypedArray weight(half, C, 3), bias(half, C, 4);
     TypedArray y(half, values.size()), sum(half, values.size());
     TypedArray mean(DType::f32, near_rows), rstd(DType::f32, near_rows);
-    layer_norm_forward(stream, {near_rows, C}, half,
-                       {y.data(), floats(mean), floats(rstd), values.data(), weight.data(), bias.data(),
-                        branch.data(), sum.data()});
+    norm_forward(stream, {near_rows, C}, half,
+                 {y.data(), floats(mean), floats(rstd), values.data(), weight.data(), bias.data(), branch.data(),
+                  sum.data()});
     const SparseArray far_x(half, rows * C), far_branch(half, rows * C), far_y(half, rows * C),
         far_sum(half, rows * C), far_mean(DType::f32, rows), far_rstd(DType::f32, rows);
     far_x.put_last(values);
     far_branch.put_last(branch);
     {
       const OnlyLastBlocks last(near_rows / 4);
-      layer_norm_forward(stream, {rows, C}, half,
-                         {far_y.data(), far_mean.floats(), far_rstd.floats(), far_x.data(), weight.data(),
-                          bias.data(), far_branch.data(), far_sum.data()});
+      norm_forward(stream, {rows, C}, half,
+                   {far_y.data(), far_mean.floats(), far_rstd.floats(), far_x.data(), weight.data(), bias.data(),
+                    far_branch.data(), far_sum.data()});
     }
     CHECK(far_y.ends_like(y, y.size()));
     CHECK(far_sum.ends_like(sum, sum.size()));
@@ -58,8 +58,9 @@ TEST_CASE("the last rows of a layer norm of more than 2^32 elements are normaliz
     const SparseArray far_again(half, rows * C);
     {
       const OnlyLastBlocks last(near_rows / 4);
-      layer_norm_again(stream, {rows, C}, half, far_again.data(), far_mean.floats(), far_rstd.floats(),
-                       far_sum.data(), weight.data(), bias.data());
+      norm_again(
+          stream, {rows, C}, half,
+          {far_again.data(), far_mean.floats(), far_rstd.floats(), far_sum.data(), weight.data(), bias.data()});
     }
     CHECK(far_again.ends_like(y, y.size()));
   });
@@ -71,19 +72,19 @@ TEST_CASE("the gradients of the last rows of a layer norm of more than 2^32 elem
     const TypedArray x(half, near_rows * C, 1), dy(half, near_rows * C, 2), weight(half, C, 3);
     TypedArray mean(DType::f32, near_rows, 4), rstd(DType::f32, near_rows, 5);
     TypedArray dx(half, x.size()), sums(DType::f32, 2 * C);
-    std::vector<std::byte> workspace(layer_norm_workspace_bytes({near_rows, C}));
-    layer_norm_backward(stream, {near_rows, C}, half,
-                        {.dx = dx.data(),
-                         .sums = floats(sums),
-                         .dy = dy.data(),
-                         .x = x.data(),
-                         .mean = floats(mean),
-                         .rstd = floats(rstd),
-                         .weight = weight.data(),
-                         .workspace = workspace.data()});
+    std::vector<std::byte> workspace(norm_workspace_bytes({near_rows, C}));
+    norm_backward(stream, {near_rows, C}, half,
+                  {.dx = dx.data(),
+                   .sums = floats(sums),
+                   .dy = dy.data(),
+                   .x = x.data(),
+                   .mean = floats(mean),
+                   .rstd = floats(rstd),
+                   .weight = weight.data(),
+                   .workspace = workspace.data()});
     const SparseArray far_x(half, rows * C), far_dy(half, rows * C), far_dx(half, rows * C),
         far_mean(DType::f32, rows), far_rstd(DType::f32, rows),
-        far_workspace(DType::f32, layer_norm_workspace_bytes({rows, C}) / sizeof(float));
+        far_workspace(DType::f32, norm_workspace_bytes({rows, C}) / sizeof(float));
     far_x.put_last(x);
     far_dy.put_last(dy);
     far_mean.put_last(mean);
@@ -91,15 +92,15 @@ TEST_CASE("the gradients of the last rows of a layer norm of more than 2^32 elem
     TypedArray far_sums(DType::f32, 2 * C);
     {
       const OnlyLastBlocks last(blocks);
-      layer_norm_backward(stream, {rows, C}, half,
-                          {.dx = far_dx.data(),
-                           .sums = floats(far_sums),
-                           .dy = far_dy.data(),
-                           .x = far_x.data(),
-                           .mean = far_mean.floats(),
-                           .rstd = far_rstd.floats(),
-                           .weight = weight.data(),
-                           .workspace = far_workspace.data()});
+      norm_backward(stream, {rows, C}, half,
+                    {.dx = far_dx.data(),
+                     .sums = floats(far_sums),
+                     .dy = far_dy.data(),
+                     .x = far_x.data(),
+                     .mean = far_mean.floats(),
+                     .rstd = far_rstd.floats(),
+                     .weight = weight.data(),
+                     .workspace = far_workspace.data()});
     }
     CHECK(far_dx.ends_like(dx, dx.size()));
     constexpr std::size_t columns = blocks * 32;  // summed by the last blocks

@@ -2,7 +2,7 @@
 #include "models/ops/fused_matmul.hpp"
 
 #include "models/ops/gelu.hpp"
-#include "models/ops/layer_norm.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/library_matmul_cuda.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "tests/models/device_copies.hpp"

@@ -1,6 +1,6 @@
 // Operators compared with their definitions in double: a row per operator and shape, in every dtype on every device.
 #include "models/ops/gelu.hpp"
-#include "models/ops/layer_norm.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/matrix_vector.hpp"
 #include "models/ops/patches.hpp"
