@@ -72,35 +72,24 @@ struct ErfForm {
   }
 };
 
-template <template <typename> typename Form>
-void forward(runtime::ComputePool& pool, runtime::DType dtype, void* y, const void* x, std::size_t n) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    auto* const to = static_cast<T*>(y);
-    auto* const from = static_cast<const T*>(x);
-    run_pieces(pool, n / least, [&](int thread, int threads) {
-      const auto share = runtime::share_of(n, thread, threads, 64);
-      simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
-        simd::store(to + i, Form<T>::of(simd::load(from + i, count)).value, count);
-      });
+template <typename Form, typename T>
+void forward(runtime::ComputePool& pool, T* y, const T* x, std::size_t n) {
+  run_pieces(pool, n / least, [&](int thread, int threads) {
+    const auto share = runtime::share_of(n, thread, threads, 64);
+    simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
+      simd::store(y + i, Form::of(simd::load(x + i, count)).value, count);
     });
   });
 }
 
-template <template <typename> typename Form>
-void backward(runtime::ComputePool& pool, runtime::DType dtype, void* d, const void* x, void* y, std::size_t n) {
-  runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    auto* const gradient = static_cast<T*>(d);
-    auto* const from = static_cast<const T*>(x);
-    auto* const values = static_cast<T*>(y);
-    pool.run([&](int thread, int threads) {
-      const auto share = runtime::share_of(n, thread, threads, 64);
-      simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
-        const Gelu gelu = Form<T>::of(simd::load(from + i, count));
-        simd::store(gradient + i, simd::load(gradient + i, count) * gelu.slope, count);
-        if (values != nullptr) simd::store(values + i, gelu.value, count);
-      });
+template <typename Form, typename T>
+void backward(runtime::ComputePool& pool, T* d, const T* x, T* y, std::size_t n) {
+  pool.run([&](int thread, int threads) {
+    const auto share = runtime::share_of(n, thread, threads, 64);
+    simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
+      const Gelu gelu = Form::of(simd::load(x + i, count));
+      simd::store(d + i, simd::load(d + i, count) * gelu.slope, count);
+      if (y != nullptr) simd::store(y + i, gelu.value, count);
     });
   });
 }
@@ -112,8 +101,10 @@ void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, con
   expect_kernel(dtype, "gelu");
   if (ran_on_gpu<gelu_forward_cuda>(stream, dtype, y, x, n, form)) return;
   const runtime::WorkCost cost = memory_cost(runtime::WorkKind::activation, dtype, bytes_of(2 * n, dtype));
-  stream.launch(cost, [=](runtime::ComputePool& pool) {
-    form == GeluForm::tanh ? forward<TanhForm>(pool, dtype, y, x, n) : forward<ErfForm>(pool, dtype, y, x, n);
+  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    const auto run = form == GeluForm::tanh ? forward<TanhForm<T>, T> : forward<ErfForm<T>, T>;
+    run(pool, static_cast<T*>(y), static_cast<const T*>(x), n);
   });
 }
 
@@ -123,9 +114,10 @@ void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, co
   const std::size_t elements = (y != nullptr ? 4 : 3) * n;
   if (ran_on_gpu<gelu_backward_cuda>(stream, dtype, d, x, y, n, form)) return;
   const runtime::WorkCost cost = memory_cost(runtime::WorkKind::activation, dtype, bytes_of(elements, dtype));
-  stream.launch(cost, [=](runtime::ComputePool& pool) {
-    form == GeluForm::tanh ? backward<TanhForm>(pool, dtype, d, x, y, n)
-                           : backward<ErfForm>(pool, dtype, d, x, y, n);
+  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    const auto run = form == GeluForm::tanh ? backward<TanhForm<T>, T> : backward<ErfForm<T>, T>;
+    run(pool, static_cast<T*>(d), static_cast<const T*>(x), static_cast<T*>(y), n);
   });
 }
 

@@ -63,24 +63,25 @@ void rotary(runtime::StreamView stream, const RotaryShape& shape, runtime::DType
       rows * static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(frequencies.channels);
   const std::size_t bytes = bytes_of(2 * turned, dtype) + (positions == nullptr ? 0 : rows * sizeof(std::int32_t));
   if (ran_on_gpu<rotary_cuda>(stream, shape, dtype, x, frequencies, rotation, positions, first_position)) return;
-  stream.launch(memory_cost(runtime::WorkKind::rotary, dtype, bytes), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      const auto B = static_cast<std::size_t>(shape.samples), T_ = static_cast<std::size_t>(shape.positions);
-      const auto D = static_cast<std::size_t>(frequencies.channels);
-      // Split by position, so that all samples share its angles.
-      run_pieces(pool, B * T_, [&](int thread, int threads) {
-        const auto share = runtime::share_of(B * T_, thread, threads);
-        Turn turn(frequencies, rotation);
-        for (std::size_t i = share.begin; i < share.end; ++i) {
-          const std::size_t t = i / B, row = i % B * T_ + t;
-          turn.set(positions != nullptr ? positions[row] : first_position + static_cast<int>(t));
-          T* const head = static_cast<T*>(x) + row * shape.row_channels;
-          for (std::size_t g = 0; g < static_cast<std::size_t>(shape.heads); ++g) turn.turn(head + g * D);
-        }
-      });
-    });
-  });
+  launch_typed(stream, dtype, memory_cost(runtime::WorkKind::rotary, dtype, bytes),
+               [=](runtime::ComputePool& pool, auto type) {
+                 using T = decltype(type);
+                 const auto B = static_cast<std::size_t>(shape.samples),
+                            T_ = static_cast<std::size_t>(shape.positions);
+                 const auto D = static_cast<std::size_t>(frequencies.channels);
+                 // Split by position, so that all samples share its angles.
+                 run_pieces(pool, B * T_, [&](int thread, int threads) {
+                   const auto share = runtime::share_of(B * T_, thread, threads);
+                   Turn turn(frequencies, rotation);
+                   for (std::size_t i = share.begin; i < share.end; ++i) {
+                     const std::size_t t = i / B, row = i % B * T_ + t;
+                     turn.set(positions != nullptr ? positions[row] : first_position + static_cast<int>(t));
+                     T* const head = static_cast<T*>(x) + row * shape.row_channels;
+                     for (std::size_t g = 0; g < static_cast<std::size_t>(shape.heads); ++g)
+                       turn.turn(head + g * D);
+                   }
+                 });
+               });
 }
 
 }  // namespace ranvier::models

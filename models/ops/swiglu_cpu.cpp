@@ -34,17 +34,15 @@ void swiglu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, c
                     std::size_t rows, std::size_t channels) {
   expect_kernel(dtype, "SwiGLU");
   if (ran_on_gpu<swiglu_forward_cuda>(stream, dtype, y, gate_up, rows, channels)) return;
-  stream.launch(cost_of(dtype, 3, rows, channels), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      for_each_row(pool, rows, [&](std::size_t row) {
-        auto* const to = static_cast<T*>(y) + row * channels;
-        const auto* const gate = static_cast<const T*>(gate_up) + row * 2 * channels;
-        const auto* const up = gate + channels;
-        simd::for_lanes(0, channels, [&](std::size_t i, auto count) {
-          const Floats x = simd::load(gate + i, count);
-          simd::store(to + i, x * sigmoid<T>(x).s * simd::load(up + i, count), count);
-        });
+  launch_typed(stream, dtype, cost_of(dtype, 3, rows, channels), [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    for_each_row(pool, rows, [&](std::size_t row) {
+      auto* const to = static_cast<T*>(y) + row * channels;
+      const auto* const gate = static_cast<const T*>(gate_up) + row * 2 * channels;
+      const auto* const up = gate + channels;
+      simd::for_lanes(0, channels, [&](std::size_t i, auto count) {
+        const Floats x = simd::load(gate + i, count);
+        simd::store(to + i, x * sigmoid<T>(x).s * simd::load(up + i, count), count);
       });
     });
   });
@@ -54,26 +52,25 @@ void swiglu_backward(runtime::StreamView stream, runtime::DType dtype, const voi
                      std::size_t rows, std::size_t channels) {
   expect_kernel(dtype, "SwiGLU");
   if (ran_on_gpu<swiglu_backward_cuda>(stream, dtype, d, gate_up, y, rows, channels)) return;
-  stream.launch(cost_of(dtype, y != nullptr ? 6 : 5, rows, channels), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      for_each_row(pool, rows, [&](std::size_t row) {
-        auto* const gradient = static_cast<const T*>(d) + row * channels;
-        auto* const inner = y != nullptr ? static_cast<T*>(y) + row * channels : nullptr;
-        auto* const gate = static_cast<T*>(gate_up) + row * 2 * channels;
-        auto* const up = gate + channels;
-        simd::for_lanes(0, channels, [&](std::size_t i, auto count) {
-          const Floats x = simd::load(gate + i, count), through = simd::load(up + i, count);
-          const Floats dy = simd::load(gradient + i, count);
-          const auto [s, rest] = sigmoid<T>(x);
-          const Floats silu = x * s;
-          simd::store(gate + i, dy * through * (s + silu * rest), count);
-          simd::store(up + i, dy * silu, count);
-          if (inner != nullptr) simd::store(inner + i, silu * through, count);
-        });
-      });
-    });
-  });
+  launch_typed(stream, dtype, cost_of(dtype, y != nullptr ? 6 : 5, rows, channels),
+               [=](runtime::ComputePool& pool, auto type) {
+                 using T = decltype(type);
+                 for_each_row(pool, rows, [&](std::size_t row) {
+                   auto* const gradient = static_cast<const T*>(d) + row * channels;
+                   auto* const inner = y != nullptr ? static_cast<T*>(y) + row * channels : nullptr;
+                   auto* const gate = static_cast<T*>(gate_up) + row * 2 * channels;
+                   auto* const up = gate + channels;
+                   simd::for_lanes(0, channels, [&](std::size_t i, auto count) {
+                     const Floats x = simd::load(gate + i, count), through = simd::load(up + i, count);
+                     const Floats dy = simd::load(gradient + i, count);
+                     const auto [s, rest] = sigmoid<T>(x);
+                     const Floats silu = x * s;
+                     simd::store(gate + i, dy * through * (s + silu * rest), count);
+                     simd::store(up + i, dy * silu, count);
+                     if (inner != nullptr) simd::store(inner + i, silu * through, count);
+                   });
+                 });
+               });
 }
 
 }  // namespace ranvier::models

@@ -26,14 +26,12 @@ void tanh_forward(runtime::StreamView stream, runtime::DType dtype, void* y, con
   expect_kernel(dtype, "tanh");
   if (ran_on_gpu<tanh_forward_cuda>(stream, dtype, y, x, n)) return;
   const runtime::WorkCost cost = memory_cost(runtime::WorkKind::activation, dtype, bytes_of(2 * n, dtype));
-  stream.launch(cost, [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      auto* const to = static_cast<T*>(y);
-      auto* const from = static_cast<const T*>(x);
-      for_each_element(
-          pool, n, [&](std::size_t i) { to[i] = runtime::from_float<T>(std::tanh(runtime::to_float(from[i]))); });
-    });
+  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    auto* const to = static_cast<T*>(y);
+    auto* const from = static_cast<const T*>(x);
+    for_each_element(pool, n,
+                     [&](std::size_t i) { to[i] = runtime::from_float<T>(std::tanh(runtime::to_float(from[i]))); });
   });
 }
 
@@ -41,15 +39,13 @@ void tanh_backward(runtime::StreamView stream, runtime::DType dtype, void* d, co
   expect_kernel(dtype, "tanh");
   if (ran_on_gpu<tanh_backward_cuda>(stream, dtype, d, y, n)) return;
   const runtime::WorkCost cost = memory_cost(runtime::WorkKind::activation, dtype, bytes_of(3 * n, dtype));
-  stream.launch(cost, [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      auto* const gradient = static_cast<T*>(d);
-      auto* const values = static_cast<const T*>(y);
-      for_each_element(pool, n, [&](std::size_t i) {
-        const float value = runtime::to_float(values[i]);
-        gradient[i] = runtime::from_float<T>(runtime::to_float(gradient[i]) * (1 - value * value));
-      });
+  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    auto* const gradient = static_cast<T*>(d);
+    auto* const values = static_cast<const T*>(y);
+    for_each_element(pool, n, [&](std::size_t i) {
+      const float value = runtime::to_float(values[i]);
+      gradient[i] = runtime::from_float<T>(runtime::to_float(gradient[i]) * (1 - value * value));
     });
   });
 }
