@@ -6,8 +6,8 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/gelu.hpp"
-#include "models/ops/norm.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/patches.hpp"
 #include "models/ops/rotary.hpp"
 #include "runtime/base/arithmetic.hpp"
@@ -225,10 +225,14 @@ ProfiledWork attention(DType dtype, const KernelSize& size, int threads) {
   const std::size_t logsumexp = layout.floats(size.rows * static_cast<std::size_t>(shape.heads));
   const std::size_t workspace = layout.take(models::attention_workspace_bytes(shape, dtype, threads));
   return {layout.bytes(), [=](StreamView stream, std::byte* at) {
-            models::attention_forward(stream, shape, dtype, at + out, floats(at + logsumexp), at + qkv, {},
-                                      at + workspace);
-            models::attention_backward(stream, shape, dtype, at + d_qkv, at + d_out, at + qkv, at + out,
-                                       floats(at + logsumexp), {}, at + workspace);
+            const models::AttentionArrays arrays{.qkv = at + qkv,
+                                                 .out = at + out,
+                                                 .logsumexp = floats(at + logsumexp),
+                                                 .d_out = at + d_out,
+                                                 .d_qkv = at + d_qkv,
+                                                 .workspace = at + workspace};
+            models::attention_forward(stream, shape, dtype, arrays);
+            models::attention_backward(stream, shape, dtype, arrays);
           }};
 }
 

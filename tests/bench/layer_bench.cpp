@@ -7,8 +7,8 @@
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/gelu.hpp"
-#include "models/ops/norm.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/ops/norm.hpp"
 #include "models/text/masked_source.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -244,14 +244,15 @@ class Bench {
     const auto logsumexp = values(N * static_cast<std::size_t>(shape.heads), DType::f32);
     const auto scratch =
         device_.allocate(attention_workspace_bytes(shape, dtype_, device_.threads()), runtime::MemorySpace::device);
-    auto* const sums = reinterpret_cast<float*>(logsumexp.data());
+    const AttentionArrays arrays{.qkv = qkv.data(),
+                                 .out = out.data(),
+                                 .logsumexp = reinterpret_cast<float*>(logsumexp.data()),
+                                 .d_out = out.data(),
+                                 .d_qkv = d_qkv.data(),
+                                 .workspace = scratch.data()};
     const Passes passes{
-        .forward = seconds_of_call(
-            [&] { attention_forward(*stream_, shape, dtype_, out.data(), sums, qkv.data(), {}, scratch.data()); }),
-        .backward_input = seconds_of_call([&] {
-          attention_backward(*stream_, shape, dtype_, d_qkv.data(), out.data(), qkv.data(), out.data(), sums, {},
-                             scratch.data());
-        })};
+        .forward = seconds_of_call([&] { attention_forward(*stream_, shape, dtype_, arrays); }),
+        .backward_input = seconds_of_call([&] { attention_backward(*stream_, shape, dtype_, arrays); })};
     report_operation("attention forward", passes.forward, 4 * N * C);
     report_operation("attention backward", passes.backward_input, 8 * N * C);
     return passes;

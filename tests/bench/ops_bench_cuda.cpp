@@ -13,8 +13,8 @@
 #include "models/ops/embedding.hpp"
 #include "models/ops/fused_matmul.hpp"
 #include "models/ops/gelu.hpp"
-#include "models/ops/norm.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/product_choice.hpp"
 #include "runtime/base/philox.hpp"
 #include "runtime/device/device.hpp"
@@ -270,14 +270,15 @@ class Bench {
         device_->allocate(attention_workspace_bytes(shape, dtype_, 1), runtime::MemorySpace::device);
     const double flops = 2.0 * static_cast<double>(NC) * static_cast<double>(model.T);
     const auto both = [&](std::string_view with, const Dropout& dropped) {
-      const auto forward = [&] {
-        attention_forward(*stream_, shape, dtype_, out.data(), floats(logsumexp), qkv.data(), dropped,
-                          workspace.data());
-      };
-      const auto backward = [&] {
-        attention_backward(*stream_, shape, dtype_, d_qkv.data(), d_out.data(), qkv.data(), out.data(),
-                           floats(logsumexp), dropped, workspace.data());
-      };
+      const AttentionArrays arrays{.qkv = qkv.data(),
+                                   .out = out.data(),
+                                   .logsumexp = floats(logsumexp),
+                                   .d_out = d_out.data(),
+                                   .d_qkv = d_qkv.data(),
+                                   .dropout = dropped,
+                                   .workspace = workspace.data()};
+      const auto forward = [&] { attention_forward(*stream_, shape, dtype_, arrays); };
+      const auto backward = [&] { attention_backward(*stream_, shape, dtype_, arrays); };
       if (shape.kernels == AttentionKernels::cudnn) {
         (void)measure_attention(*stream_, [&] {
           forward();

@@ -5,9 +5,9 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/gelu.hpp"
-#include "models/ops/norm.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/matrix_vector.hpp"
+#include "models/ops/norm.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/emulation/machine.hpp"
@@ -266,9 +266,14 @@ TEST_CASE("attention computes the last samples of more than 2^32 elements like a
       const TypedArray qkv(dtype, few * of_qkv, 1), d_out(dtype, few * of_out, 2);
       TypedArray out(dtype, few * of_out), logsumexp(DType::f32, few * T), d_qkv(dtype, few * of_qkv),
           workspace(DType::f32, attention_workspace_bytes(near, dtype, 1) / sizeof(float) + 1);
-      attention_forward(stream, near, dtype, out.data(), floats(logsumexp), qkv.data(), {}, workspace.data());
-      attention_backward(stream, near, dtype, d_qkv.data(), d_out.data(), qkv.data(), out.data(), floats(logsumexp),
-                         {}, workspace.data());
+      const AttentionArrays arrays{.qkv = qkv.data(),
+                                   .out = out.data(),
+                                   .logsumexp = floats(logsumexp),
+                                   .d_out = d_out.data(),
+                                   .d_qkv = d_qkv.data(),
+                                   .workspace = workspace.data()};
+      attention_forward(stream, near, dtype, arrays);
+      attention_backward(stream, near, dtype, arrays);
 
       const SparseArray far_qkv(dtype, many * of_qkv), far_out(dtype, many * of_out),
           far_d_out(dtype, many * of_out), far_d_qkv(dtype, many * of_qkv),
@@ -277,12 +282,16 @@ TEST_CASE("attention computes the last samples of more than 2^32 elements like a
       far_qkv.put_last(qkv);
       far_d_out.put_last(d_out);
       const OnlyLastBlocks last(few);
-      attention_forward(stream, all, dtype, far_out.data(), far_logsumexp.floats(), far_qkv.data(), {},
-                        far_workspace.data());
+      const AttentionArrays far_arrays{.qkv = far_qkv.data(),
+                                       .out = far_out.data(),
+                                       .logsumexp = far_logsumexp.floats(),
+                                       .d_out = far_d_out.data(),
+                                       .d_qkv = far_d_qkv.data(),
+                                       .workspace = far_workspace.data()};
+      attention_forward(stream, all, dtype, far_arrays);
       CHECK(far_out.ends_like(out, out.size()));
       CHECK(far_logsumexp.ends_like(logsumexp, logsumexp.size()));
-      attention_backward(stream, all, dtype, far_d_qkv.data(), far_d_out.data(), far_qkv.data(), far_out.data(),
-                         far_logsumexp.floats(), {}, far_workspace.data());
+      attention_backward(stream, all, dtype, far_arrays);
       CHECK(far_d_qkv.ends_like(d_qkv, of_qkv));  // the last sample's means are over 64 rows, 8 per block
     }
   });
@@ -305,7 +314,7 @@ TEST_CASE("a GPU's plain product supports more rows than a grid has blocks") {
 TEST_CASE("sizes beyond the limits of a GPU's grid are refused with the limit and a remedy") {
   on_one_device([](runtime::StreamView stream) {
     const AttentionShape shape{.samples = 1, .positions = 65535 * 128 + 1, .heads = 1, .channels = 64};
-    CHECK_THROWS_WITH_AS(attention_forward(stream, shape, half, nullptr, nullptr, nullptr, {}, nullptr),
+    CHECK_THROWS_WITH_AS(attention_forward(stream, shape, half, {}),
                          "a GPU kernel supports at most 8388480 rows, not 8388481; use a smaller `sequence_length`",
                          Error);
     CHECK_THROWS_WITH_AS(

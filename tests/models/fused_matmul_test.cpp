@@ -2,8 +2,8 @@
 #include "models/ops/fused_matmul.hpp"
 
 #include "models/ops/gelu.hpp"
-#include "models/ops/norm.hpp"
 #include "models/ops/library_matmul_cuda.hpp"
+#include "models/ops/norm.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
