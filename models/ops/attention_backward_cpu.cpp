@@ -158,9 +158,9 @@ void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units
         const Right<Unit> b{right.data + skip * right.stride, right.stride};
         float* c = to + (j0 + first) * s.padded_D;
         if (diagonal && opens) {
-          tile::product<Units>(count, s.padded_D, n, a, b, tile::Put{c, s.padded_D});
+          tile::product<Units>(count, s.padded_D, n, a, b, tile::put(c, s.padded_D));
         } else {
-          tile::product<Units>(count, s.padded_D, n, a, b, tile::Add{c, s.padded_D});
+          tile::product<Units>(count, s.padded_D, n, a, b, tile::add(c, s.padded_D));
         }
       };
       add(w.d_v, weights, gradient_rows);
@@ -173,9 +173,9 @@ void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units
                               block};
       const std::size_t n = runtime::ceil_divide(count, width);
       if (first == 0 && j0 == needed.begin) {
-        tile::product<Units>(s.D, columns, n, left, right, tile::Put{w.sums, block});
+        tile::product<Units>(s.D, columns, n, left, right, tile::put(w.sums, block));
       } else {
-        tile::product<Units>(s.D, columns - first, n, left, right, tile::Add{w.sums + first, block});
+        tile::product<Units>(s.D, columns - first, n, left, right, tile::add(w.sums + first, block));
       }
     };
     if (diagonal) {

@@ -104,11 +104,11 @@ void forward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units>
       const std::size_t n = runtime::ceil_divide(count, Units::width);
       float* sums = w.sums + first;
       if (first > 0) {
-        tile::product<Units>(s.D, columns - first, n, left, right, tile::Add{sums, block});
+        tile::product<Units>(s.D, columns - first, n, left, right, tile::add(sums, block));
       } else if (j0 > needed.begin) {
-        tile::product<Units>(s.D, columns, n, left, right, tile::ScaleAdd{sums, block, w.factors});
+        tile::product<Units>(s.D, columns, n, left, right, tile::scale_add(sums, block, w.factors));
       } else {
-        tile::product<Units>(s.D, columns, n, left, right, tile::Put{sums, block});
+        tile::product<Units>(s.D, columns, n, left, right, tile::put(sums, block));
       }
     };
     if (kept != nullptr) kept->draw(i0, queries, j0);
