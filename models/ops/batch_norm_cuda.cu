@@ -166,9 +166,8 @@ void batch_norm_statistics_cuda(runtime::StreamView stream, const BatchNormShape
   const cudaStream_t queue = runtime::cuda::native(stream);
   auto* const partial = reinterpret_cast<float*>(workspace);
   const auto finish = [&](float* mean, float* rstd) {
-    runtime::cuda::launch("batch_norm's statistics", queue, {cuda::blocks_of(C, threads), threads}, mean_kernel,
-                          mean, rstd, partial, std::size_t{row_blocks(shape)}, C, static_cast<double>(shape.rows),
-                          shape.epsilon);
+    cuda::launch_each<threads>("batch_norm's statistics", stream, C, mean_kernel, mean, rstd, partial,
+                               std::size_t{row_blocks(shape)}, C, static_cast<double>(shape.rows), shape.epsilon);
   };
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
@@ -182,25 +181,21 @@ void batch_norm_statistics_cuda(runtime::StreamView stream, const BatchNormShape
 
 void batch_norm_fixed_statistics_cuda(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
                                       float* statistics, const void* mean, const void* variance) {
-  if (shape.channels == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("batch_norm_fixed_statistics", runtime::cuda::native(stream),
-                          {cuda::blocks_of(shape.channels, threads), threads}, fixed_kernel<T>, statistics,
-                          static_cast<const T*>(mean), static_cast<const T*>(variance), shape.channels,
-                          shape.epsilon);
+    cuda::launch_each<threads>("batch_norm_fixed_statistics", stream, shape.channels, fixed_kernel<T>, statistics,
+                               static_cast<const T*>(mean), static_cast<const T*>(variance), shape.channels,
+                               shape.epsilon);
   });
 }
 
 void batch_norm_forward_cuda(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype, void* y,
                              const BatchNormValues& values) {
   const std::size_t n = shape.rows * shape.channels;
-  if (n == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("batch_norm_forward", runtime::cuda::native(stream),
-                          {cuda::blocks_of(n, threads), threads}, forward_kernel<T>, static_cast<T*>(y),
-                          Norm<T>(shape, values), n);
+    cuda::launch_each<threads>("batch_norm_forward", stream, n, forward_kernel<T>, static_cast<T*>(y),
+                               Norm<T>(shape, values), n);
   });
 }
 
@@ -215,11 +210,10 @@ void batch_norm_backward_cuda(runtime::StreamView stream, const BatchNormShape& 
     using T = decltype(type);
     const Gradients<T> gradients{Norm<T>(shape, values), static_cast<const T*>(arrays.dy)};
     sum_blocks(queue, shape, partial, gradients);
-    runtime::cuda::launch("batch_norm_backward's sums", queue, {cuda::blocks_of(width, threads), threads},
-                          finish_kernel, arrays.sums, partial, std::size_t{row_blocks(shape)}, width);
-    runtime::cuda::launch("batch_norm_backward", queue, {cuda::blocks_of(n, threads), threads}, backward_kernel<T>,
-                          static_cast<T*>(arrays.dx), static_cast<T*>(arrays.d_addend), arrays.sums, gradients,
-                          part, n);
+    cuda::launch_each<threads>("batch_norm_backward's sums", stream, width, finish_kernel, arrays.sums, partial,
+                               std::size_t{row_blocks(shape)}, width);
+    cuda::launch_each<threads>("batch_norm_backward", stream, n, backward_kernel<T>, static_cast<T*>(arrays.dx),
+                               static_cast<T*>(arrays.d_addend), arrays.sums, gradients, part, n);
   });
 }
 

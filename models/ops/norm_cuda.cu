@@ -360,12 +360,10 @@ void norm_backward_cuda(runtime::StreamView stream, const NormShape& shape, runt
 
 void store_gradient_cuda(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
                          std::size_t n, bool accumulate) {
-  if (n == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("store_gradient", runtime::cuda::native(stream),
-                          {cuda::blocks_of(n, elementwise_threads), elementwise_threads}, store_kernel<T>,
-                          static_cast<T*>(gradient), sums, n, accumulate);
+    cuda::launch_each<elementwise_threads>("store_gradient", stream, n, store_kernel<T>, static_cast<T*>(gradient),
+                                           sums, n, accumulate);
   });
 }
 

@@ -27,8 +27,12 @@ struct PatchShape {
   [[nodiscard]] std::size_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }  ///< P
   [[nodiscard]] std::size_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }    ///< Q
   [[nodiscard]] std::size_t rows() const { return samples * out_height() * out_width(); }
-  [[nodiscard]] std::size_t taps() const { return kernel * kernel; }
-  [[nodiscard]] std::size_t columns() const { return channels * taps(); }
+  [[nodiscard]] constexpr std::size_t taps() const { return kernel * kernel; }
+  [[nodiscard]] constexpr std::size_t columns() const { return channels * taps(); }
+  /// First patch along an axis that contains a pixel; `reach`: the pixel's coordinate plus the padding.
+  [[nodiscard]] constexpr std::size_t first_patch(std::size_t reach) const {
+    return reach < kernel ? 0 : (reach - kernel) / stride + 1;
+  }
 };
 
 /// Throws ErrorCode::internal if the shape has no patches.

@@ -31,7 +31,6 @@ __global__ void __launch_bounds__(threads)
 void read_pixels_cuda(runtime::StreamView stream, std::size_t samples, std::size_t pixels, runtime::DType dtype,
                       void* to, const std::uint8_t* from, const PixelScale& scale) {
   const std::size_t n = samples * pixels * colours;
-  if (n == 0) return;
   Scale constants{};
   for (std::size_t k = 0; k < colours; ++k) {
     constants.mean[k] = scale.mean[k];
@@ -39,8 +38,8 @@ void read_pixels_cuda(runtime::StreamView stream, std::size_t samples, std::size
   }
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("read_pixels", runtime::cuda::native(stream), {cuda::blocks_of(n, threads), threads},
-                          read_kernel<T>, static_cast<T*>(to), from, pixels, constants, n);
+    cuda::launch_each<threads>("read_pixels", stream, n, read_kernel<T>, static_cast<T*>(to), from, pixels,
+                               constants, n);
   });
 }
 
