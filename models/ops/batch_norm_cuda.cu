@@ -92,26 +92,16 @@ __global__ void __launch_bounds__(sum_channels* sum_rows)
   }
 }
 
-__device__ double sum_of_blocks(const float* partial, std::size_t blocks, std::size_t width, std::size_t i) {
+/// means[width] = sums over the blocks, divided by `rows`; with `rstd` they are variances.
+__global__ void __launch_bounds__(threads)
+    mean_kernel(float* means, float* rstd, const float* partial, std::size_t blocks, std::size_t width, double rows,
+                float epsilon) {
+  const std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (i >= width) return;
   double total = 0;
   for (std::size_t block = 0; block < blocks; ++block) total += static_cast<double>(partial[block * width + i]);
-  return total;
-}
-
-__global__ void __launch_bounds__(threads)
-    finish_kernel(float* sums, const float* partial, std::size_t blocks, std::size_t width) {
-  const std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
-  if (i < width) sums[i] = static_cast<float>(sum_of_blocks(partial, blocks, width, i));
-}
-
-/// Means of the sums; with `rstd` they are variances.
-__global__ void __launch_bounds__(threads)
-    mean_kernel(float* mean, float* rstd, const float* partial, std::size_t blocks, std::size_t channels,
-                double rows, float epsilon) {
-  const std::size_t c = std::size_t{blockIdx.x} * threads + threadIdx.x;
-  if (c >= channels) return;
-  mean[c] = static_cast<float>(sum_of_blocks(partial, blocks, channels, c) / rows);
-  if (rstd != nullptr) rstd[c] = __fdiv_rn(1.0f, __fsqrt_rn(mean[c] + epsilon));
+  means[i] = static_cast<float>(total / rows);
+  if (rstd != nullptr) rstd[i] = __fdiv_rn(1.0f, __fsqrt_rn(means[i] + epsilon));
 }
 
 template <typename T>
@@ -210,8 +200,8 @@ void batch_norm_backward_cuda(runtime::StreamView stream, const BatchNormShape& 
     using T = decltype(type);
     const Gradients<T> gradients{Norm<T>(shape, values), static_cast<const T*>(arrays.dy)};
     sum_blocks(queue, shape, partial, gradients);
-    cuda::launch_each<threads>("batch_norm_backward's sums", stream, width, finish_kernel, arrays.sums, partial,
-                               std::size_t{row_blocks(shape)}, width);
+    cuda::launch_each<threads>("batch_norm_backward's sums", stream, width, mean_kernel, arrays.sums, nullptr,
+                               partial, std::size_t{row_blocks(shape)}, width, 1.0, 0.0f);
     cuda::launch_each<threads>("batch_norm_backward", stream, n, backward_kernel<T>, static_cast<T*>(arrays.dx),
                                static_cast<T*>(arrays.d_addend), arrays.sums, gradients, part, n);
   });
