@@ -1,11 +1,11 @@
 #include "apps/bench/kernel_cases.hpp"
 
+#include "models/ops/activation.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/batch_norm.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
-#include "models/ops/gelu.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/norm.hpp"
 #include "models/ops/patches.hpp"

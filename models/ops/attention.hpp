@@ -92,7 +92,7 @@ struct AttentionArrays {
   float* logsumexp = nullptr;      ///< [B, H, T], natural, of the scaled scores, the same for all kernels
   const void* d_out = nullptr;     ///< [B, T, C]
   void* d_qkv = nullptr;           ///< [B, T, (H + 2K)·D]
-  Dropout dropout = {};            ///< of the softmax's weights: element (h·T + i)·T + j of a sample
+  Dropout dropout = {};            ///< weight (i, j) is element (h·T + i)·T + j of a sample
   std::byte* workspace = nullptr;  ///< attention_workspace_bytes()
   AttentionBounds bounds = {};
 };

@@ -1,4 +1,5 @@
-// Conversion between images and rows of patches (im2col), so that a convolution is a matrix multiplication.
+// Layouts of images: from files to layers, and between images and rows of patches (im2col), so that a convolution is a
+// matrix multiplication.
 //
 // Letters: B samples, H × W pixels of an image, C channels, K × K pixels of a patch, P × Q patches of an image. Images
 // are [B, H, W, C]; a patch is a row [C, K, K], as are kernels: [out, C, K, K].
@@ -7,7 +8,9 @@
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace ranvier::models {
 
@@ -47,8 +50,22 @@ void gather_patches(runtime::StreamView stream, const PatchShape& shape, runtime
 void add_patches(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* x,
                  const float* patches);
 
+inline constexpr std::size_t colours = 3;
+
+/// A byte of colour k becomes (byte / 255 - mean[k]) / deviation[k]. Defaults: torchvision's values for ImageNet.
+struct PixelScale {
+  std::array<float, colours> mean{0.485f, 0.456f, 0.406f};
+  std::array<float, colours> deviation{0.229f, 0.224f, 0.225f};
+};
+
+/// Converts `samples` images of `pixels` pixels as they are in files, with a plane per colour: to[B, pixels, 3] from
+/// from[B, 3, pixels].
+void read_pixels(runtime::StreamView stream, std::size_t samples, std::size_t pixels, runtime::DType dtype,
+                 void* to, const std::uint8_t* from, const PixelScale& scale = {});
+
 // GPU kernels.
 decltype(gather_patches) gather_patches_cuda;
 decltype(add_patches) add_patches_cuda;
+decltype(read_pixels) read_pixels_cuda;
 
 }  // namespace ranvier::models

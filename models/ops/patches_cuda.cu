@@ -2,8 +2,6 @@
 #include "models/ops/patches.hpp"
 
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {
 namespace {
@@ -47,6 +45,22 @@ __global__ void __launch_bounds__(threads)
   x[at] = cuda::from_float<T>(total);
 }
 
+/// PixelScale for kernels, which cannot index its std::array.
+struct Scale {
+  float mean[colours];
+  float deviation[colours];
+};
+
+template <typename T>
+__global__ void __launch_bounds__(threads)
+    read_kernel(T* to, const std::uint8_t* from, std::size_t pixels, Scale scale, std::size_t n) {
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (at >= n) return;
+  const std::size_t k = at % colours, pixel = at / colours % pixels, sample = at / colours / pixels;
+  const float value = __fdiv_rn(static_cast<float>(from[(sample * colours + k) * pixels + pixel]), 255.0f);
+  to[at] = cuda::from_float<T>(__fdiv_rn(__fsub_rn(value, scale.mean[k]), scale.deviation[k]));
+}
+
 }  // namespace
 
 void gather_patches_cuda(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* patches,
@@ -66,6 +80,21 @@ void add_patches_cuda(runtime::StreamView stream, const PatchShape& shape, runti
     using T = decltype(type);
     cuda::launch_each<threads>("add_patches", stream, n, add_kernel<T>, static_cast<T*>(x), patches, shape,
                                shape.out_height(), shape.out_width(), n);
+  });
+}
+
+void read_pixels_cuda(runtime::StreamView stream, std::size_t samples, std::size_t pixels, runtime::DType dtype,
+                      void* to, const std::uint8_t* from, const PixelScale& scale) {
+  const std::size_t n = samples * pixels * colours;
+  Scale constants{};
+  for (std::size_t k = 0; k < colours; ++k) {
+    constants.mean[k] = scale.mean[k];
+    constants.deviation[k] = scale.deviation[k];
+  }
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    cuda::launch_each<threads>("read_pixels", stream, n, read_kernel<T>, static_cast<T*>(to), from, pixels,
+                               constants, n);
   });
 }
 

@@ -2,8 +2,6 @@
 #include "models/ops/pooling.hpp"
 
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {
 namespace {

@@ -3,14 +3,28 @@
 #include "models/ops/dispatch.hpp"
 #include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <array>
+#include <cmath>
+#include <numbers>
 
 namespace ranvier::models {
 namespace {
 
 using simd::Floats;
+
+/// Frequency after scaling, in double.
+double scaled(double frequency, const RopeScaling& scaling) {
+  if (scaling.kind == RopeScaling::Kind::linear) return frequency / scaling.factor;
+  const double turns = scaling.original_positions * frequency / (2 * std::numbers::pi);
+  if (turns < scaling.low_frequency_factor) return frequency / scaling.factor;
+  if (turns > scaling.high_frequency_factor) return frequency;
+  const double kept =
+      (turns - scaling.low_frequency_factor) / (scaling.high_frequency_factor - scaling.low_frequency_factor);
+  return (1 - kept) * frequency / scaling.factor + kept * frequency;
+}
 
 /// Rotation of the heads at one position.
 class Turn {
@@ -50,6 +64,19 @@ class Turn {
 };
 
 }  // namespace
+
+RotaryFrequencies rotary_frequencies(int channels, double base, const std::optional<RopeScaling>& scaling) {
+  expect(channels >= 2 && channels % 2 == 0 && channels <= RotaryFrequencies::max_channels,
+         "rotary positions of heads of {} channels: an even number up to {} is possible", channels,
+         RotaryFrequencies::max_channels);
+  RotaryFrequencies frequencies;
+  frequencies.channels = channels;
+  for (int c = 0; c < channels / 2; ++c) {
+    const double frequency = std::pow(base, -2.0 * c / channels);
+    frequencies.of_pair[c] = static_cast<float>(scaling ? scaled(frequency, *scaling) : frequency);
+  }
+  return frequencies;
+}
 
 void rotary(runtime::StreamView stream, const RotaryShape& shape, runtime::DType dtype, void* x,
             const RotaryFrequencies& frequencies, Rotation rotation, const std::int32_t* positions,

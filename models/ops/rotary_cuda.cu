@@ -3,8 +3,6 @@
 
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {
 namespace {

@@ -3,10 +3,10 @@
 //
 //   layer_bench [threads] [operations]     the second word skips the layers and their matrix multiplications
 #include "models/families/model.hpp"
+#include "models/ops/activation.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/embedding.hpp"
-#include "models/ops/gelu.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/norm.hpp"
 #include "models/text/masked_source.hpp"

@@ -6,13 +6,13 @@
 //   ops_bench_cuda [bf16|fp16|fp32] [tiny]
 //
 // tiny: sizes for an emulated GPU, whose figures mean nothing.
+#include "models/ops/activation.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/attention_choice.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/fused_matmul.hpp"
-#include "models/ops/gelu.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/norm.hpp"
 #include "models/ops/product_choice.hpp"

@@ -1,10 +1,10 @@
 // A GPU's kernels on arrays of more than 2^32 elements. A launch has the blocks for all elements, but only the last
 // ones run, and must give the results of the same blocks on small arrays.
+#include "models/ops/activation.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
-#include "models/ops/gelu.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/matrix_vector.hpp"
 #include "models/ops/norm.hpp"
