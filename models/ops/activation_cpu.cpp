@@ -86,7 +86,7 @@ struct ErfForm {
 };
 
 template <typename Form, typename T>
-void forward(runtime::ComputePool& pool, T* y, const T* x, std::size_t n) {
+void gelu_values(runtime::ComputePool& pool, T* y, const T* x, std::size_t n) {
   run_pieces(pool, n / least, [&](int thread, int threads) {
     const auto share = runtime::share_of(n, thread, threads, 64);
     simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
@@ -96,7 +96,7 @@ void forward(runtime::ComputePool& pool, T* y, const T* x, std::size_t n) {
 }
 
 template <typename Form, typename T>
-void backward(runtime::ComputePool& pool, T* d, const T* x, T* y, std::size_t n) {
+void gelu_gradients(runtime::ComputePool& pool, T* d, const T* x, T* y, std::size_t n) {
   pool.run([&](int thread, int threads) {
     const auto share = runtime::share_of(n, thread, threads, 64);
     simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
@@ -129,7 +129,7 @@ void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, con
   if (ran_on_gpu<gelu_forward_cuda>(stream, dtype, y, x, n, form)) return;
   launch_typed(stream, dtype, activation_cost(dtype, 2 * n), [=](runtime::ComputePool& pool, auto type) {
     using T = decltype(type);
-    const auto run = form == GeluForm::tanh ? forward<TanhForm<T>, T> : forward<ErfForm<T>, T>;
+    const auto run = form == GeluForm::tanh ? gelu_values<TanhForm<T>, T> : gelu_values<ErfForm<T>, T>;
     run(pool, static_cast<T*>(y), static_cast<const T*>(x), n);
   });
 }
@@ -141,7 +141,7 @@ void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, co
   const runtime::WorkCost cost = activation_cost(dtype, (y != nullptr ? 4 : 3) * n);
   launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
     using T = decltype(type);
-    const auto run = form == GeluForm::tanh ? backward<TanhForm<T>, T> : backward<ErfForm<T>, T>;
+    const auto run = form == GeluForm::tanh ? gelu_gradients<TanhForm<T>, T> : gelu_gradients<ErfForm<T>, T>;
     run(pool, static_cast<T*>(d), static_cast<const T*>(x), static_cast<T*>(y), n);
   });
 }
