@@ -71,13 +71,13 @@ class Norm {
  private:
   [[nodiscard]] bool is_layer() const { return options_.kind == NormOptions::Kind::layer; }
   [[nodiscard]] NormShape shape(std::size_t rows) const {
-    return {rows,
-            options_.channels,
-            options_.epsilon,
-            options_.kind,
-            options_.groups,
-            options_.x_stride,
-            options_.y_stride};
+    return {.rows = rows,
+            .channels = options_.channels,
+            .epsilon = options_.epsilon,
+            .kind = options_.kind,
+            .groups = options_.groups,
+            .x_stride = options_.x_stride,
+            .y_stride = options_.y_stride};
   }
 
   NormOptions options_;
