@@ -1,13 +1,13 @@
 #include "apps/bench/kernel_cases.hpp"
 
+#include "models/ops/activation.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/batch_norm.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
-#include "models/ops/gelu.hpp"
-#include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/patches.hpp"
 #include "models/ops/rotary.hpp"
 #include "runtime/base/arithmetic.hpp"
@@ -52,32 +52,32 @@ class Layout {
 float* floats(std::byte* at) { return reinterpret_cast<float*>(at); }
 
 ProfiledWork norm(DType dtype, const KernelSize& size) {
-  const models::LayerNormShape shape{.rows = size.rows, .channels = size.channels};
+  const models::NormShape shape{.rows = size.rows, .channels = size.channels};
   Layout layout(dtype);
   const std::size_t n = size.rows * size.channels;
   const std::size_t x = layout.array(n), y = layout.array(n), dy = layout.array(n), dx = layout.array(n);
   const std::size_t weight = layout.array(size.channels), bias = layout.array(size.channels);
   const std::size_t mean = layout.floats(size.rows), rstd = layout.floats(size.rows);
   const std::size_t sums = layout.floats(2 * size.channels);
-  const std::size_t workspace = layout.take(models::layer_norm_workspace_bytes(shape));
+  const std::size_t workspace = layout.take(models::norm_workspace_bytes(shape));
   return {layout.bytes(), [=](StreamView stream, std::byte* at) {
-            models::layer_norm_forward(stream, shape, dtype,
-                                       {.y = at + y,
-                                        .mean = floats(at + mean),
-                                        .rstd = floats(at + rstd),
-                                        .x = at + x,
-                                        .weight = at + weight,
-                                        .bias = at + bias});
-            models::layer_norm_backward(stream, shape, dtype,
-                                        {.dx = at + dx,
-                                         .sums = floats(at + sums),
-                                         .dy = at + dy,
-                                         .x = at + x,
-                                         .mean = floats(at + mean),
-                                         .rstd = floats(at + rstd),
-                                         .weight = at + weight,
-                                         .residual = at + dy,
-                                         .workspace = at + workspace});
+            models::norm_forward(stream, shape, dtype,
+                                 {.y = at + y,
+                                  .mean = floats(at + mean),
+                                  .rstd = floats(at + rstd),
+                                  .x = at + x,
+                                  .weight = at + weight,
+                                  .bias = at + bias});
+            models::norm_backward(stream, shape, dtype,
+                                  {.dx = at + dx,
+                                   .sums = floats(at + sums),
+                                   .dy = at + dy,
+                                   .x = at + x,
+                                   .mean = floats(at + mean),
+                                   .rstd = floats(at + rstd),
+                                   .weight = at + weight,
+                                   .residual = at + dy,
+                                   .workspace = at + workspace});
           }};
 }
 
@@ -225,10 +225,14 @@ ProfiledWork attention(DType dtype, const KernelSize& size, int threads) {
   const std::size_t logsumexp = layout.floats(size.rows * static_cast<std::size_t>(shape.heads));
   const std::size_t workspace = layout.take(models::attention_workspace_bytes(shape, dtype, threads));
   return {layout.bytes(), [=](StreamView stream, std::byte* at) {
-            models::attention_forward(stream, shape, dtype, at + out, floats(at + logsumexp), at + qkv, {},
-                                      at + workspace);
-            models::attention_backward(stream, shape, dtype, at + d_qkv, at + d_out, at + qkv, at + out,
-                                       floats(at + logsumexp), {}, at + workspace);
+            const models::AttentionArrays arrays{.qkv = at + qkv,
+                                                 .out = at + out,
+                                                 .logsumexp = floats(at + logsumexp),
+                                                 .d_out = at + d_out,
+                                                 .d_qkv = at + d_qkv,
+                                                 .workspace = at + workspace};
+            models::attention_forward(stream, shape, dtype, arrays);
+            models::attention_backward(stream, shape, dtype, arrays);
           }};
 }
 

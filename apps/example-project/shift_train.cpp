@@ -4,7 +4,7 @@
 //   mpirun -n 2 build/shift-train --data corpus.txt --g-inter 2 --layers 4 --hidden 64 --sequence-length 64 --steps 200
 #include "ranvier/apps/train/launch.hpp"
 #include "ranvier/models/families/gpt.hpp"
-#include "ranvier/models/ops/gelu.hpp"
+#include "ranvier/models/ops/activation.hpp"
 #include "ranvier/models/ops/matmul.hpp"
 #include "ranvier/models/ops/memory_layout.hpp"
 #include "ranvier/models/text/text_source.hpp"

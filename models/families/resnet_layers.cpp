@@ -5,7 +5,7 @@
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
 #include "models/ops/memory_layout.hpp"
-#include "models/ops/pixels.hpp"
+#include "models/ops/patches.hpp"
 #include "models/ops/pooling.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/kernels/elementwise.hpp"

@@ -1,6 +1,6 @@
 #include "models/modules/batch_norm.hpp"
 
-#include "models/ops/layer_norm.hpp"
+#include "models/ops/norm.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

@@ -3,9 +3,9 @@
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
 #include "models/modules/unit_builder.hpp"
+#include "models/ops/activation.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/memory_layout.hpp"
-#include "models/ops/tanh.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>

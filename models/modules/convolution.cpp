@@ -1,7 +1,7 @@
 #include "models/modules/convolution.hpp"
 
-#include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/ops/norm.hpp"
 #include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>

@@ -3,9 +3,9 @@
 // their logits are computed. Units: the table's, then one with all other parameters.
 #pragma once
 
-#include "models/ops/gelu.hpp"
 #include "models/modules/norm.hpp"
 #include "models/modules/token_table.hpp"
+#include "models/ops/activation.hpp"
 
 #include <memory>
 #include <optional>

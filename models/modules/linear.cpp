@@ -1,8 +1,8 @@
 #include "models/modules/linear.hpp"
 
 #include "models/ops/fused_matmul.hpp"
-#include "models/ops/layer_norm.hpp"
 #include "models/ops/matrix_vector.hpp"
+#include "models/ops/norm.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

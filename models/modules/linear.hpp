@@ -10,7 +10,7 @@
 #include "models/modules/layer_call.hpp"
 #include "models/modules/tiles.hpp"
 #include "models/modules/unit_builder.hpp"
-#include "models/ops/gelu.hpp"
+#include "models/ops/activation.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/memory_layout.hpp"
 

@@ -1,6 +1,6 @@
 #include "models/modules/mlp.hpp"
 
-#include "models/ops/swiglu.hpp"
+#include "models/ops/activation.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>

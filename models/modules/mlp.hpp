@@ -5,7 +5,7 @@
 #pragma once
 
 #include "models/modules/linear.hpp"
-#include "models/ops/gelu.hpp"
+#include "models/ops/activation.hpp"
 #include "models/ops/memory_layout.hpp"
 
 #include <cstddef>

@@ -1,22 +1,9 @@
 #include "models/modules/norm.hpp"
 
-#include "models/ops/layer_norm.hpp"
-#include "models/ops/rms_norm.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 namespace ranvier::models {
-namespace {
-
-LayerNormShape layer_shape(const NormOptions& options, std::size_t rows) {
-  return {rows, options.channels, options.epsilon};
-}
-
-RmsNormShape rms_shape(const NormOptions& options, std::size_t rows) {
-  return {rows, options.channels, options.epsilon, options.groups, options.x_stride, options.y_stride};
-}
-
-}  // namespace
 
 Norm::Norm(UnitBuilder& builder, std::size_t unit, const std::string& name, const NormOptions& options)
     : options_(options), dtype_(options.precision.compute) {
@@ -38,45 +25,32 @@ Norm::Arrays Norm::plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t
   return at;
 }
 
-std::size_t Norm::scratch_bytes(std::size_t rows) const {
-  return is_layer() ? layer_norm_workspace_bytes(layer_shape(options_, rows))
-                    : rms_norm_workspace_bytes(rms_shape(options_, rows));
-}
+std::size_t Norm::scratch_bytes(std::size_t rows) const { return norm_workspace_bytes(shape(rows)); }
 
-std::size_t Norm::parameters() const { return (is_layer() ? 2 : 1) * options_.channels; }
+std::size_t Norm::parameters() const { return shape(0).parameters(); }
 
 void Norm::forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x,
                    const std::byte* branch, std::byte* sum) const {
-  if (is_layer()) {
-    layer_norm_forward(call.stream, layer_shape(options_, rows(call)), dtype_,
-                       {.y = y,
-                        .mean = floats(call.saved + at.mean),
-                        .rstd = floats(call.saved + at.rstd),
-                        .x = x,
-                        .weight = parameter(call, weight_, dtype_),
-                        .bias = parameter(call, bias_, dtype_),
-                        .branch = branch,
-                        .sum = sum});
-  } else {
-    rms_norm_forward(call.stream, rms_shape(options_, rows(call)), dtype_,
-                     {.y = y,
-                      .rstd = floats(call.saved + at.rstd),
-                      .x = x,
-                      .weight = parameter(call, weight_, dtype_),
-                      .branch = branch,
-                      .sum = sum});
-  }
+  norm_forward(call.stream, shape(rows(call)), dtype_,
+               {.y = y,
+                .mean = floats(call.saved + at.mean),
+                .rstd = floats(call.saved + at.rstd),
+                .x = x,
+                .weight = parameter(call, weight_, dtype_),
+                .bias = is_layer() ? parameter(call, bias_, dtype_) : nullptr,
+                .branch = branch,
+                .sum = sum});
 }
 
 void Norm::in_place(const LayerCall& call, const Arrays& at, std::byte* rows_in_place) const {
   expect(!is_layer(), "a LayerNorm in place");
-  RmsNormShape shape = rms_shape(options_, rows(call));
-  shape.x_stride = shape.y_stride;
-  rms_norm_forward(call.stream, shape, dtype_,
-                   {.y = rows_in_place,
-                    .rstd = floats(call.saved + at.rstd),
-                    .x = rows_in_place,
-                    .weight = parameter(call, weight_, dtype_)});
+  NormShape in_place = shape(rows(call));
+  in_place.x_stride = in_place.y_stride;
+  norm_forward(call.stream, in_place, dtype_,
+               {.y = rows_in_place,
+                .rstd = floats(call.saved + at.rstd),
+                .x = rows_in_place,
+                .weight = parameter(call, weight_, dtype_)});
 }
 
 void Norm::keep(const LayerCall& call, const Arrays& at) const {
@@ -90,40 +64,28 @@ void Norm::keep(const LayerCall& call, const Arrays& at) const {
 
 void Norm::backward(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy, const std::byte* x,
                     const std::byte* residual, std::byte* scratch) const {
-  if (is_layer()) {
-    layer_norm_backward(call.stream, layer_shape(options_, rows(call)), dtype_,
-                        {.dx = dx,
-                         .sums = floats(call.deferred + at.sums),
-                         .dy = dy,
-                         .x = x,
-                         .mean = floats(call.saved + at.mean),
-                         .rstd = floats(call.saved + at.rstd),
-                         .weight = call.deferred + at.kept,
-                         .residual = residual,
-                         .workspace = scratch});
-  } else {
-    rms_norm_backward(call.stream, rms_shape(options_, rows(call)), dtype_,
-                      {.dx = dx,
-                       .weight_sums = floats(call.deferred + at.sums),
-                       .dy = dy,
-                       .x = x,
-                       .rstd = floats(call.saved + at.rstd),
-                       .weight = call.deferred + at.kept,
-                       .residual = residual,
-                       .workspace = scratch});
-  }
+  norm_backward(call.stream, shape(rows(call)), dtype_,
+                {.dx = dx,
+                 .sums = floats(call.deferred + at.sums),
+                 .dy = dy,
+                 .x = x,
+                 .mean = floats(call.saved + at.mean),
+                 .rstd = floats(call.saved + at.rstd),
+                 .weight = call.deferred + at.kept,
+                 .residual = residual,
+                 .workspace = scratch});
 }
 
 void Norm::again(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x) const {
   if (at.y) return;
   const std::byte* const weight = call.deferred + at.kept;
-  const float* const rstd = floats(call.saved + at.rstd);
-  if (is_layer()) {
-    layer_norm_again(call.stream, layer_shape(options_, rows(call)), dtype_, y, floats(call.saved + at.mean), rstd,
-                     x, weight, weight + options_.channels * size_of(dtype_));
-  } else {
-    rms_norm_again(call.stream, rms_shape(options_, rows(call)), dtype_, y, rstd, x, weight);
-  }
+  norm_again(call.stream, shape(rows(call)), dtype_,
+             {.y = y,
+              .mean = floats(call.saved + at.mean),
+              .rstd = floats(call.saved + at.rstd),
+              .x = x,
+              .weight = weight,
+              .bias = is_layer() ? weight + options_.channels * size_of(dtype_) : nullptr});
 }
 
 void Norm::store_gradients(const LayerCall& call, const Arrays& at) const {

@@ -6,6 +6,7 @@
 #include "models/modules/layer_call.hpp"
 #include "models/modules/unit_builder.hpp"
 #include "models/ops/memory_layout.hpp"
+#include "models/ops/norm.hpp"
 
 #include <cstddef>
 #include <optional>
@@ -14,12 +15,12 @@
 namespace ranvier::models {
 
 struct NormOptions {
-  enum class Kind { layer, rms };
+  using Kind = NormKind;
   Kind kind = Kind::layer;
   std::size_t channels = 0;  ///< C
   float epsilon = 1e-5f;
   std::size_t groups = 1;    ///< G; groups and row strides need RMSNorm
-  std::size_t x_stride = 0;  ///< RmsNormShape::x_stride
+  std::size_t x_stride = 0;  ///< NormShape::x_stride
   std::size_t y_stride = 0;
   Precision precision;
 };
@@ -69,6 +70,15 @@ class Norm {
 
  private:
   [[nodiscard]] bool is_layer() const { return options_.kind == NormOptions::Kind::layer; }
+  [[nodiscard]] NormShape shape(std::size_t rows) const {
+    return {.rows = rows,
+            .channels = options_.channels,
+            .epsilon = options_.epsilon,
+            .kind = options_.kind,
+            .groups = options_.groups,
+            .x_stride = options_.x_stride,
+            .y_stride = options_.y_stride};
+  }
 
   NormOptions options_;
   runtime::DType dtype_;

@@ -67,16 +67,27 @@ void SelfAttention::forward(const LayerCall& call, const Arrays& at, std::byte* 
     key_norm_->forward(call, at.key_norm, qkv + query_bytes(), before + query_bytes());
   }
   rotate(call, qkv, Rotation::forward);
-  attention_forward(call.stream, shape_of(call.shape), options_.precision.compute, call.saved + at.out,
-                    floats(call.saved + at.logsumexp), qkv, dropout, scratch, bounds_of(call));
+  attention_forward(call.stream, shape_of(call.shape), options_.precision.compute,
+                    {.qkv = qkv,
+                     .out = call.saved + at.out,
+                     .logsumexp = floats(call.saved + at.logsumexp),
+                     .dropout = dropout,
+                     .workspace = scratch,
+                     .bounds = bounds_of(call)});
 }
 
 void SelfAttention::backward(const LayerCall& call, const Arrays& at, const std::byte* d_out, std::byte* scratch,
                              const Dropout& dropout) const {
   std::byte* const d_qkv = call.deferred + at.d_qkv;
-  attention_backward(call.stream, shape_of(call.shape), options_.precision.compute, d_qkv, d_out,
-                     call.saved + at.qkv, call.saved + at.out, floats(call.saved + at.logsumexp), dropout, scratch,
-                     bounds_of(call));
+  attention_backward(call.stream, shape_of(call.shape), options_.precision.compute,
+                     {.qkv = call.saved + at.qkv,
+                      .out = call.saved + at.out,
+                      .logsumexp = floats(call.saved + at.logsumexp),
+                      .d_out = d_out,
+                      .d_qkv = d_qkv,
+                      .dropout = dropout,
+                      .workspace = scratch,
+                      .bounds = bounds_of(call)});
   rotate(call, d_qkv, Rotation::inverse);
   if (!query_norm_) return;
   const std::byte* const before = call.saved + at.before;
@@ -101,8 +112,8 @@ void SelfAttention::decode(const LayerCall& call, const Decoding& text, std::byt
            dtype, qkv, *rotary_, Rotation::forward, text.past_place, text.past);
   append_to_cache(call.stream, cache, dtype, text.keys, text.values, qkv);
   if (text.past_place == nullptr && text.past == 0 && rows(call) > 1) {
-    attention_forward(call.stream, shape_of(call.shape), dtype, out, floats(call.saved + logsumexp), qkv, Dropout{},
-                      scratch);
+    attention_forward(call.stream, shape_of(call.shape), dtype,
+                      {.qkv = qkv, .out = out, .logsumexp = floats(call.saved + logsumexp), .workspace = scratch});
   } else {
     cached_attention(call.stream, cache, dtype, out, text.keys, text.values, qkv, scratch);
   }

@@ -95,27 +95,20 @@ AttentionSlice library_attention_slice(const AttentionShape& shape, runtime::DTy
   return {std::min(shape.samples, 1), static_cast<int>(runtime::ceil_divide(key_heads, slices))};
 }
 
-void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* out,
-                       float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace,
-                       const AttentionBounds& bounds) {
+void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype,
+                       const AttentionArrays& arrays) {
   check(dtype, shape);
-  if (ran_on_gpu<attention_forward_cuda>(stream, shape, dtype, out, logsumexp, qkv, dropout, workspace, bounds))
-    return;
-  stream.launch(cost_of(shape, dtype, 1, 1, 2), [=](runtime::ComputePool& pool) {
-    attention_forward_cpu(pool, shape, dtype, out, logsumexp, qkv, dropout, workspace, bounds);
-  });
+  if (ran_on_gpu<attention_forward_cuda>(stream, shape, dtype, arrays)) return;
+  stream.launch(cost_of(shape, dtype, 1, 1, 2),
+                [=](runtime::ComputePool& pool) { attention_forward_cpu(pool, shape, dtype, arrays); });
 }
 
-void attention_backward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* d_qkv,
-                        const void* d_out, const void* qkv, const void* out, const float* logsumexp,
-                        const Dropout& dropout, std::byte* workspace, const AttentionBounds& bounds) {
+void attention_backward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype,
+                        const AttentionArrays& arrays) {
   check(dtype, shape);
-  if (ran_on_gpu<attention_backward_cuda>(stream, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout,
-                                          workspace, bounds))
-    return;
-  stream.launch(cost_of(shape, dtype, 2, 2, 5), [=](runtime::ComputePool& pool) {
-    attention_backward_cpu(pool, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout, workspace, bounds);
-  });
+  if (ran_on_gpu<attention_backward_cuda>(stream, shape, dtype, arrays)) return;
+  stream.launch(cost_of(shape, dtype, 2, 2, 5),
+                [=](runtime::ComputePool& pool) { attention_backward_cpu(pool, shape, dtype, arrays); });
 }
 
 }  // namespace ranvier::models

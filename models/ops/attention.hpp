@@ -85,19 +85,27 @@ struct AttentionSlice {
 /// Scratch of either pass, in bytes. Also enough for any smaller B.
 [[nodiscard]] std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype, int threads);
 
-/// out[B, T, C] = softmax(q kᵀ / √D, over the visible keys) v. q, k and v are adjacent columns of qkv[B, T, (H +
-/// 2K)·D], D channels per head. Stores logsumexp[B, H, T] for the backward pass: float, natural, of the scaled scores,
-/// the same for all kernels. Dropout, if any, acts on the softmax's weights: element (h·T + i)·T + j of a sample.
-void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* out,
-                       float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace,
-                       const AttentionBounds& bounds = {});
+/// Arrays of both passes; d_out and d_qkv for a backward pass only.
+struct AttentionArrays {
+  const void* qkv = nullptr;       ///< [B, T, (H + 2K)·D]: q, k and v are adjacent columns, D channels per head
+  void* out = nullptr;             ///< [B, T, C]
+  float* logsumexp = nullptr;      ///< [B, H, T], natural, of the scaled scores, the same for all kernels
+  const void* d_out = nullptr;     ///< [B, T, C]
+  void* d_qkv = nullptr;           ///< [B, T, (H + 2K)·D]
+  Dropout dropout = {};            ///< weight (i, j) is element (h·T + i)·T + j of a sample
+  std::byte* workspace = nullptr;  ///< attention_workspace_bytes()
+  AttentionBounds bounds = {};
+};
 
-/// d_qkv[B, T, (H + 2K)·D] from d_out, and from qkv, out and logsumexp of the forward pass. Deterministic, except the
-/// library's fast_backward. A sample's result does not depend on other samples. Heads that share keys add to their
-/// gradients in order.
-void attention_backward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* d_qkv,
-                        const void* d_out, const void* qkv, const void* out, const float* logsumexp,
-                        const Dropout& dropout, std::byte* workspace, const AttentionBounds& bounds = {});
+/// out = softmax(q kᵀ / √D, over the visible keys) v. Stores logsumexp for the backward pass.
+void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype,
+                       const AttentionArrays& arrays);
+
+/// d_qkv from d_out, and from qkv, out and logsumexp of the forward pass. Deterministic, except the library's
+/// fast_backward. A sample's result does not depend on other samples. Heads that share keys add to their gradients in
+/// order.
+void attention_backward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype,
+                        const AttentionArrays& arrays);
 
 // GPU kernels; CPU kernels are in attention_cpu.hpp.
 decltype(attention_forward) attention_forward_cuda;

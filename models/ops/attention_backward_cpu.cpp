@@ -158,9 +158,9 @@ void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units
         const Right<Unit> b{right.data + skip * right.stride, right.stride};
         float* c = to + (j0 + first) * s.padded_D;
         if (diagonal && opens) {
-          tile::product<Units>(count, s.padded_D, n, a, b, tile::Put{c, s.padded_D});
+          tile::product<Units>(count, s.padded_D, n, a, b, tile::put(c, s.padded_D));
         } else {
-          tile::product<Units>(count, s.padded_D, n, a, b, tile::Add{c, s.padded_D});
+          tile::product<Units>(count, s.padded_D, n, a, b, tile::add(c, s.padded_D));
         }
       };
       add(w.d_v, weights, gradient_rows);
@@ -173,9 +173,9 @@ void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units
                               block};
       const std::size_t n = runtime::ceil_divide(count, width);
       if (first == 0 && j0 == needed.begin) {
-        tile::product<Units>(s.D, columns, n, left, right, tile::Put{w.sums, block});
+        tile::product<Units>(s.D, columns, n, left, right, tile::put(w.sums, block));
       } else {
-        tile::product<Units>(s.D, columns - first, n, left, right, tile::Add{w.sums + first, block});
+        tile::product<Units>(s.D, columns - first, n, left, right, tile::add(w.sums + first, block));
       }
     };
     if (diagonal) {
@@ -192,18 +192,9 @@ void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units
   put_rows(d_q + i0 * s.row, s.row, w.sums, queries, s.D, w.factors, w.rows);
 }
 
-struct Backward {
-  void* d_qkv;
-  const void* d_out;
-  const void* qkv;
-  const void* out;
-  const float* logsumexp;
-};
-
 /// An item is a key-value head with all query heads that read it, whose gradients are added in order.
 template <typename Units, typename E>
-void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Backward& arrays,
-              const Dropout& dropout, const AttentionBounds& bounds, std::byte* workspace) {
+void backward(runtime::ComputePool& pool, const AttentionShape& shape, const AttentionArrays& arrays) {
   const Sizes s(shape);
   const std::size_t items = static_cast<std::size_t>(shape.samples) * s.K, together = s.H / s.K;
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
@@ -213,8 +204,8 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
   const auto place = [&](std::size_t head, std::size_t row) {
     return (head / s.H * s.T + row) * s.C + head % s.H * s.D;
   };
-  for_each_item<Units>(pool, items, s, workspace, [&](std::size_t item, std::size_t following, const Workspace& w) {
-    const VisibleKeys visible(shape, bounds, item / s.K);
+  const auto work = [&](std::size_t item, std::size_t following, const Workspace& w) {
+    const VisibleKeys visible(shape, arrays.bounds, item / s.K);
     if (!visible.causal()) {
       std::fill(w.d_k, w.d_k + s.T * s.padded_D, 0.0f);
       std::fill(w.d_v, w.d_v + s.T * s.padded_D, 0.0f);
@@ -225,7 +216,7 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
       const QkvRows<E> d_rows(s, all_d_qkv, number);
       const E *out = all_out + place(number, 0), *d_out = all_d_out + place(number, 0);
       const auto head = view<Units, E>(s, rows, d_out, w);
-      DropoutMask kept(dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
+      DropoutMask kept(arrays.dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
       std::size_t copied = first_head ? 0 : s.T;
       for (std::size_t i = 0; i < s.T; i += block) {
         const std::size_t queries = std::min(block, s.T - i);
@@ -253,7 +244,7 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
           const QkvRows<const E> keys(s, all_qkv, following * together, i);
           for (const E* part : {keys.k, keys.v}) ahead.add(part, s.row * sizeof(E));
         }
-        backward_block<Units, E>(s, visible, head, i, w, dropout.rate > 0 ? &kept : nullptr, ahead,
+        backward_block<Units, E>(s, visible, head, i, w, arrays.dropout.rate > 0 ? &kept : nullptr, ahead,
                                  first_head && visible.causal(), d_rows.q, rows.q, out, d_out,
                                  arrays.logsumexp + number * s.T);
       }
@@ -265,20 +256,17 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
         simd::store(d_rows.k + to, simd::load(w.d_k + from) * scale, count);
         simd::store(d_rows.v + to, simd::load(w.d_v + from), count);
       }
-  });
+  };
+  for_each_item<Units>(pool, items, s, arrays.workspace, work);
 }
 
 }  // namespace
 
-void attention_backward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, DType dtype, void* d_qkv,
-                            const void* d_out, const void* qkv, const void* out, const float* logsumexp,
-                            const Dropout& dropout, std::byte* workspace, const AttentionBounds& bounds,
-                            AttentionArithmetic arithmetic) {
-  check_bounds(shape, bounds);
-  dispatch(shape, dtype, arithmetic, [&](auto units, auto element) {
-    backward<decltype(units), decltype(element)>(pool, shape, {d_qkv, d_out, qkv, out, logsumexp}, dropout, bounds,
-                                                 workspace);
-  });
+void attention_backward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, DType dtype,
+                            const AttentionArrays& arrays, AttentionArithmetic arithmetic) {
+  check_bounds(shape, arrays.bounds);
+  dispatch(shape, dtype, arithmetic,
+           [&](auto units, auto element) { backward<decltype(units), decltype(element)>(pool, shape, arrays); });
 }
 
 }  // namespace ranvier::models

@@ -15,15 +15,12 @@ enum class AttentionArithmetic {
 [[nodiscard]] std::size_t attention_cpu_workspace_bytes(const AttentionShape& shape, runtime::DType dtype,
                                                         int threads);
 
-void attention_forward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, runtime::DType dtype, void* out,
-                           float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace,
-                           const AttentionBounds& bounds = {},
+void attention_forward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, runtime::DType dtype,
+                           const AttentionArrays& arrays,
                            AttentionArithmetic arithmetic = AttentionArithmetic::quickest);
 
 void attention_backward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, runtime::DType dtype,
-                            void* d_qkv, const void* d_out, const void* qkv, const void* out,
-                            const float* logsumexp, const Dropout& dropout, std::byte* workspace,
-                            const AttentionBounds& bounds = {},
+                            const AttentionArrays& arrays,
                             AttentionArithmetic arithmetic = AttentionArithmetic::quickest);
 
 }  // namespace ranvier::models

@@ -104,11 +104,11 @@ void forward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units>
       const std::size_t n = runtime::ceil_divide(count, Units::width);
       float* sums = w.sums + first;
       if (first > 0) {
-        tile::product<Units>(s.D, columns - first, n, left, right, tile::Add{sums, block});
+        tile::product<Units>(s.D, columns - first, n, left, right, tile::add(sums, block));
       } else if (j0 > needed.begin) {
-        tile::product<Units>(s.D, columns, n, left, right, tile::ScaleAdd{sums, block, w.factors});
+        tile::product<Units>(s.D, columns, n, left, right, tile::scale_add(sums, block, w.factors));
       } else {
-        tile::product<Units>(s.D, columns, n, left, right, tile::Put{sums, block});
+        tile::product<Units>(s.D, columns, n, left, right, tile::put(sums, block));
       }
     };
     if (kept != nullptr) kept->draw(i0, queries, j0);
@@ -131,15 +131,8 @@ void forward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units>
   put_rows(out + i0 * s.C, s.C, w.sums, queries, s.D, w.factors, w.rows);
 }
 
-struct Forward {
-  void* out;
-  float* logsumexp;
-  const void* qkv;
-};
-
 template <typename Units, typename E>
-void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forward& arrays, const Dropout& dropout,
-             const AttentionBounds& bounds, std::byte* workspace) {
+void forward(runtime::ComputePool& pool, const AttentionShape& shape, const AttentionArrays& arrays) {
   const Sizes s(shape);
   const std::size_t heads = static_cast<std::size_t>(shape.samples) * s.H;
   const std::size_t blocks = runtime::ceil_divide(s.T, block);
@@ -152,12 +145,12 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
   const auto out_of = [&](std::size_t head) {
     return static_cast<E*>(arrays.out) + head / s.H * s.T * s.C + head % s.H * s.D;
   };
-  for_each_item<Units>(pool, items, s, workspace, [&](std::size_t item, std::size_t following, const Workspace& w) {
+  const auto work = [&](std::size_t item, std::size_t following, const Workspace& w) {
     const std::size_t number = item % heads, end = blocks - item / heads, begin = shares_heads ? end - 1 : 0;
     const QkvRows<const E> rows = rows_of(number, 0);
-    const VisibleKeys visible(shape, bounds, number / s.H);
+    const VisibleKeys visible(shape, arrays.bounds, number / s.H);
     const auto head = view<Units, E>(s, rows, nullptr, w);
-    DropoutMask kept(dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
+    DropoutMask kept(arrays.dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
     std::size_t copied = visible.keys_of(begin * block, 1, block).begin;
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t i0 = i * block, queries = std::min(block, s.T - i0);
@@ -181,10 +174,11 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
         const QkvRows<const E> keys = rows_of(following % heads, i0);
         for (const E* part : {keys.k, keys.v}) ahead.add(part, s.row * sizeof(E));
       }
-      forward_block<Units, E>(s, visible, head, i0, w, dropout.rate > 0 ? &kept : nullptr, ahead, out_of(number),
-                              arrays.logsumexp + number * s.T);
+      forward_block<Units, E>(s, visible, head, i0, w, arrays.dropout.rate > 0 ? &kept : nullptr, ahead,
+                              out_of(number), arrays.logsumexp + number * s.T);
     }
-  });
+  };
+  for_each_item<Units>(pool, items, s, arrays.workspace, work);
 }
 
 }  // namespace
@@ -193,13 +187,11 @@ std::size_t attention_cpu_workspace_bytes(const AttentionShape& shape, DType /*d
   return Workspace(nullptr, Sizes(shape)).bytes * static_cast<std::size_t>(threads);
 }
 
-void attention_forward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, DType dtype, void* out,
-                           float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace,
-                           const AttentionBounds& bounds, AttentionArithmetic arithmetic) {
-  check_bounds(shape, bounds);
-  dispatch(shape, dtype, arithmetic, [&](auto units, auto element) {
-    forward<decltype(units), decltype(element)>(pool, shape, {out, logsumexp, qkv}, dropout, bounds, workspace);
-  });
+void attention_forward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, DType dtype,
+                           const AttentionArrays& arrays, AttentionArithmetic arithmetic) {
+  check_bounds(shape, arrays.bounds);
+  dispatch(shape, dtype, arithmetic,
+           [&](auto units, auto element) { forward<decltype(units), decltype(element)>(pool, shape, arrays); });
 }
 
 }  // namespace ranvier::models

@@ -7,6 +7,7 @@
 
 #include "models/ops/attention.hpp"
 #include "models/ops/dropout_mask.hpp"
+#include "models/ops/memory_layout.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"
@@ -45,24 +46,6 @@ struct Sizes {
   std::size_t row;  ///< elements of a row of qkv
   std::size_t padded_D;
   std::size_t across_stride;  ///< bf16 elements between channels, if transposed; padded to avoid cache conflicts
-};
-
-/// Divides a thread's workspace into arrays.
-class WorkspaceAllocator {
- public:
-  explicit WorkspaceAllocator(std::byte* begin) : begin_(begin) {}
-
-  template <typename T>
-  T* take(std::size_t n) {
-    auto* piece = begin_ == nullptr ? nullptr : reinterpret_cast<T*>(begin_ + bytes_);  // null: only counts bytes
-    bytes_ += round_up(n * sizeof(T), 64);
-    return piece;
-  }
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
-
- private:
-  std::byte* begin_;
-  std::size_t bytes_ = 0;
 };
 
 /// Prefetches rows of a head while others are computed. They are too far apart for the hardware prefetcher.
@@ -104,57 +87,48 @@ class Prefetcher {
 };
 
 /// A thread's scratch arrays. A unit has 32 bits: a float or a pair of bf16.
-struct Workspace {
-  Workspace(std::byte* begin, const Sizes& s) {
-    WorkspaceAllocator allocator(begin);
-    scores = allocator.take<float>(block * block);
-    weights = allocator.take<float>(block * block);
-    gradients = allocator.take<float>(block * block);
-    query_columns = allocator.take<float>(s.D * block);
-    gradient_columns = allocator.take<float>(s.D * block);
-    query_rows = allocator.take<float>(block * s.padded_D);
-    gradient_rows = allocator.take<float>(block * s.padded_D);
-    sums = allocator.take<float>(s.D * block);
-    rows = allocator.take<float>(block * s.D);
-    maxima = allocator.take<float>(block);
-    block_maxima = allocator.take<float>(block);
-    totals = allocator.take<float>(block);
-    factors = allocator.take<float>(block);
-    kept = allocator.take<std::uint64_t>(block);
-    first_keys = allocator.take<std::int32_t>(block);
-    end_keys = allocator.take<std::int32_t>(block);
-    q = allocator.take<float>(s.T * s.D);
-    k = allocator.take<float>(std::max(s.T, s.across_stride / 2) * s.D);
-    v = allocator.take<float>(std::max(s.T, s.across_stride / 2) * s.D);
-    d_out = allocator.take<float>(s.T * s.D);
-    d_k = allocator.take<float>(s.T * s.padded_D);
-    d_v = allocator.take<float>(s.T * s.padded_D);
-    bytes = round_up(allocator.bytes(), 4096);
+class Workspace {
+ public:
+  /// `begin`: address of the arrays, or null to count their bytes.
+  Workspace(std::byte* begin, const Sizes& sizes) : begin_(begin), s_(sizes) {}
+
+ private:
+  template <typename T>
+  T* take(std::size_t n) {
+    const std::size_t offset = layout_.add(n, sizeof(T));
+    return begin_ == nullptr ? nullptr : reinterpret_cast<T*>(begin_ + offset);
   }
 
-  float* scores;             ///< [key, query] scores, then their exponentials
-  float* weights;            ///< [key, query] factors of the values, in units
-  float* gradients;          ///< [key, query] gradients of the scores, in units
-  float* query_columns;      ///< [D units, query]
-  float* gradient_columns;   ///< [D units, query] transposed d_out
-  float* query_rows;         ///< [query units, padded D]
-  float* gradient_rows;      ///< [query units, padded D] d_out
-  float* sums;               ///< [D, query] out or d_q
-  float* rows;               ///< [query, D] the same, transposed
-  float* maxima;             ///< [query] maximum of the scores so far; backward: logsumexp in powers of two
-  float* block_maxima;       ///< [query]
-  float* totals;             ///< [query] sum of the exponentials; backward: Σ d_out · out
-  float* factors;            ///< [query]
-  std::uint64_t* kept;       ///< [key] a bit per query
-  std::int32_t* first_keys;  ///< [query] first visible key; not written if VisibleKeys::plain()
-  std::int32_t* end_keys;    ///< [query] end of the visible keys; not written either
-  float* q;                  ///< [T, D] copies in float
-  float* k;                  ///< [T, D] copy in float, [T units, D], or transposed bf16 [D, across_stride]
-  float* v;                  ///< same layouts as k
-  float* d_out;              ///< [T, D] copy in float
-  float* d_k;                ///< [T, padded D]
-  float* d_v;                ///< [T, padded D]
-  std::size_t bytes;
+  std::byte* begin_;
+  MemoryLayout layout_;
+  const Sizes& s_;
+  const std::size_t pairs_ = std::max(s_.T, s_.across_stride / 2);
+
+ public:
+  float* scores = take<float>(block * block);               ///< [key, query] scores, then their exponentials
+  float* weights = take<float>(block * block);              ///< [key, query] factors of the values, in units
+  float* gradients = take<float>(block * block);            ///< [key, query] gradients of the scores, in units
+  float* query_columns = take<float>(s_.D * block);         ///< [D units, query]
+  float* gradient_columns = take<float>(s_.D * block);      ///< [D units, query] transposed d_out
+  float* query_rows = take<float>(block * s_.padded_D);     ///< [query units, padded D]
+  float* gradient_rows = take<float>(block * s_.padded_D);  ///< [query units, padded D] d_out
+  float* sums = take<float>(s_.D * block);                  ///< [D, query] out or d_q
+  float* rows = take<float>(block * s_.D);                  ///< [query, D] the same, transposed
+  float* maxima = take<float>(block);  ///< [query] maximum of the scores so far; backward: logsumexp to base 2
+  float* block_maxima = take<float>(block);          ///< [query]
+  float* totals = take<float>(block);                ///< [query] sum of the exponentials; backward: Σ d_out · out
+  float* factors = take<float>(block);               ///< [query]
+  std::uint64_t* kept = take<std::uint64_t>(block);  ///< [key] a bit per query
+  // Not written if VisibleKeys::plain():
+  std::int32_t* first_keys = take<std::int32_t>(block);  ///< [query] first visible key
+  std::int32_t* end_keys = take<std::int32_t>(block);    ///< [query] end of the visible keys
+  float* q = take<float>(s_.T * s_.D);                   ///< [T, D] copies in float
+  float* k = take<float>(pairs_ * s_.D);         ///< [T, D] copy in float, [T units, D], or bf16 [D, across_stride]
+  float* v = take<float>(pairs_ * s_.D);         ///< same layouts as k
+  float* d_out = take<float>(s_.T * s_.D);       ///< [T, D] copy in float
+  float* d_k = take<float>(s_.T * s_.padded_D);  ///< [T, padded D]
+  float* d_v = take<float>(s_.T * s_.padded_D);  ///< [T, padded D]
+  std::size_t bytes = runtime::round_up(layout_.bytes(), 4096);
 };
 
 /// Calls work(item, following, workspace) for every item, on any thread; the result does not depend on which.

@@ -115,27 +115,25 @@ void batch_norm_statistics(runtime::StreamView stream, const BatchNormShape& sha
   expect_kernel(dtype, operation);
   expect(shape.rows > 0, "statistics of no rows");
   if (ran_on_gpu<batch_norm_statistics_cuda>(stream, shape, dtype, statistics, x, workspace)) return;
-  stream.launch(cost_of(shape, dtype, 1, 0), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      const T* const from = static_cast<const T*>(x);
-      auto* const partial = reinterpret_cast<float*>(workspace);
-      const std::size_t C = shape.channels;
-      const auto rows = static_cast<double>(shape.rows);
-      float *const mean = statistics, *const variance = statistics + C, *const rstd = statistics + 2 * C;
-      sum_blocks<1>(pool, shape, partial, [&](std::size_t row, std::size_t c, auto count) {
-        return std::array{simd::load(from + row * C + c, count)};
-      });
-      finish_sums(pool, blocks_of(shape), C, partial,
-                  [&](std::size_t c, double total) { mean[c] = static_cast<float>(total / rows); });
-      sum_blocks<1>(pool, shape, partial, [&](std::size_t row, std::size_t c, auto count) {
-        const Floats difference = simd::load(from + row * C + c, count) - simd::load(mean + c, count);
-        return std::array{difference * difference};
-      });
-      finish_sums(pool, blocks_of(shape), C, partial, [&](std::size_t c, double total) {
-        variance[c] = static_cast<float>(total / rows);
-        rstd[c] = 1.0f / std::sqrt(variance[c] + shape.epsilon);
-      });
+  launch_typed(stream, dtype, cost_of(shape, dtype, 1, 0), [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    const T* const from = static_cast<const T*>(x);
+    auto* const partial = reinterpret_cast<float*>(workspace);
+    const std::size_t C = shape.channels;
+    const auto rows = static_cast<double>(shape.rows);
+    float *const mean = statistics, *const variance = statistics + C, *const rstd = statistics + 2 * C;
+    sum_blocks<1>(pool, shape, partial, [&](std::size_t row, std::size_t c, auto count) {
+      return std::array{simd::load(from + row * C + c, count)};
+    });
+    finish_sums(pool, blocks_of(shape), C, partial,
+                [&](std::size_t c, double total) { mean[c] = static_cast<float>(total / rows); });
+    sum_blocks<1>(pool, shape, partial, [&](std::size_t row, std::size_t c, auto count) {
+      const Floats difference = simd::load(from + row * C + c, count) - simd::load(mean + c, count);
+      return std::array{difference * difference};
+    });
+    finish_sums(pool, blocks_of(shape), C, partial, [&](std::size_t c, double total) {
+      variance[c] = static_cast<float>(total / rows);
+      rstd[c] = 1.0f / std::sqrt(variance[c] + shape.epsilon);
     });
   });
 }
@@ -144,16 +142,14 @@ void batch_norm_fixed_statistics(runtime::StreamView stream, const BatchNormShap
                                  float* statistics, const void* mean, const void* variance) {
   expect_kernel(dtype, operation);
   if (ran_on_gpu<batch_norm_fixed_statistics_cuda>(stream, shape, dtype, statistics, mean, variance)) return;
-  stream.launch(cost_of(shape, dtype, 0, 2), [=](runtime::ComputePool&) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      const std::size_t C = shape.channels;
-      for (std::size_t c = 0; c < C; ++c) {
-        statistics[c] = runtime::to_float(static_cast<const T*>(mean)[c]);
-        statistics[C + c] = runtime::to_float(static_cast<const T*>(variance)[c]);
-        statistics[2 * C + c] = 1.0f / std::sqrt(statistics[C + c] + shape.epsilon);
-      }
-    });
+  launch_typed(stream, dtype, cost_of(shape, dtype, 0, 2), [=](runtime::ComputePool&, auto type) {
+    using T = decltype(type);
+    const std::size_t C = shape.channels;
+    for (std::size_t c = 0; c < C; ++c) {
+      statistics[c] = runtime::to_float(static_cast<const T*>(mean)[c]);
+      statistics[C + c] = runtime::to_float(static_cast<const T*>(variance)[c]);
+      statistics[2 * C + c] = 1.0f / std::sqrt(statistics[C + c] + shape.epsilon);
+    }
   });
 }
 
@@ -161,26 +157,25 @@ void batch_norm_forward(runtime::StreamView stream, const BatchNormShape& shape,
                         const BatchNormValues& values) {
   expect_kernel(dtype, operation);
   if (ran_on_gpu<batch_norm_forward_cuda>(stream, shape, dtype, y, values)) return;
-  stream.launch(cost_of(shape, dtype, values.addend == nullptr ? 2 : 3, 2), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      const T* const x = static_cast<const T*>(values.x);
-      pool.run([&](int thread, int threads) {
-        const auto share = runtime::share_of(shape.rows, thread, threads);
-        for_rows_together(share.begin, share.end, [&](const runtime::Share& rows) {
-          simd::for_lanes(0, shape.channels, [&](std::size_t c, auto count) {
-            const Channels<T> channels(shape, values, c, count);
-            for (std::size_t row = rows.begin; row < rows.end; ++row) {
-              const std::size_t at = row * shape.channels + c;
-              const Floats normal = (simd::load(x + at, count) - channels.mean) * channels.rstd;
-              const Floats sum = channels.sum(values, normal, at, count);
-              simd::store(static_cast<T*>(y) + at, values.relu ? relu(sum) : sum, count);
-            }
-          });
-        });
-      });
-    });
-  });
+  launch_typed(stream, dtype, cost_of(shape, dtype, values.addend == nullptr ? 2 : 3, 2),
+               [=](runtime::ComputePool& pool, auto type) {
+                 using T = decltype(type);
+                 const T* const x = static_cast<const T*>(values.x);
+                 pool.run([&](int thread, int threads) {
+                   const auto share = runtime::share_of(shape.rows, thread, threads);
+                   for_rows_together(share.begin, share.end, [&](const runtime::Share& rows) {
+                     simd::for_lanes(0, shape.channels, [&](std::size_t c, auto count) {
+                       const Channels<T> channels(shape, values, c, count);
+                       for (std::size_t row = rows.begin; row < rows.end; ++row) {
+                         const std::size_t at = row * shape.channels + c;
+                         const Floats normal = (simd::load(x + at, count) - channels.mean) * channels.rstd;
+                         const Floats sum = channels.sum(values, normal, at, count);
+                         simd::store(static_cast<T*>(y) + at, values.relu ? relu(sum) : sum, count);
+                       }
+                     });
+                   });
+                 });
+               });
 }
 
 void batch_norm_backward(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
@@ -190,42 +185,40 @@ void batch_norm_backward(runtime::StreamView stream, const BatchNormShape& shape
   const std::size_t of_addend = (values.addend != nullptr ? 1u : 0u) + (arrays.d_addend != nullptr ? 1u : 0u);
   if (ran_on_gpu<batch_norm_backward_cuda>(stream, shape, dtype, arrays, values)) return;
   const runtime::WorkCost cost = cost_of(shape, dtype, 3 + of_addend, 2, 2 * shape.channels * sizeof(float));
-  stream.launch(cost, [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      const T* const x = static_cast<const T*>(values.x);
-      const T* const dy = static_cast<const T*>(arrays.dy);
-      const std::size_t C = shape.channels;
-      auto* const partial = reinterpret_cast<float*>(arrays.workspace);
-      /// Normalized x, and dy where ReLU's input is positive.
-      const auto look = [&](const Channels<T>& channels, std::size_t at, auto count) {
-        const Floats normal = (simd::load(x + at, count) - channels.mean) * channels.rstd;
-        const Floats gradient = simd::load(dy + at, count);
-        if (!values.relu) return std::array{normal, gradient};
-        return std::array{normal, channels.sum(values, normal, at, count) <= 0.0f ? Floats{} : gradient};
-      };
-      sum_blocks<2>(pool, shape, partial, [&](std::size_t row, std::size_t c, auto count) {
-        const auto [normal, gradient] = look(Channels<T>(shape, values, c, count), row * C + c, count);
-        return std::array{gradient * normal, gradient};
-      });
-      finish_sums(pool, blocks_of(shape), 2 * C, partial,
-                  [&](std::size_t i, double total) { arrays.sums[i] = static_cast<float>(total); });
-      pool.run([&](int thread, int threads) {
-        const auto share = runtime::share_of(shape.rows, thread, threads);
-        const float part = arrays.fixed ? 0.0f : 1.0f / static_cast<float>(shape.rows);
-        for_rows_together(share.begin, share.end, [&](const runtime::Share& rows) {
-          simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-            const Channels<T> channels(shape, values, c, count);
-            const Floats of_normal = simd::load(arrays.sums + c, count) * part;
-            const Floats mean = simd::load(arrays.sums + C + c, count) * part;
-            for (std::size_t row = rows.begin; row < rows.end; ++row) {
-              const std::size_t at = row * C + c;
-              const auto [normal, gradient] = look(channels, at, count);
-              if (arrays.d_addend != nullptr) simd::store(static_cast<T*>(arrays.d_addend) + at, gradient, count);
-              simd::store(static_cast<T*>(arrays.dx) + at,
-                          (gradient - mean - normal * of_normal) * channels.rstd * channels.weight, count);
-            }
-          });
+  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    const T* const x = static_cast<const T*>(values.x);
+    const T* const dy = static_cast<const T*>(arrays.dy);
+    const std::size_t C = shape.channels;
+    auto* const partial = reinterpret_cast<float*>(arrays.workspace);
+    /// Normalized x, and dy where ReLU's input is positive.
+    const auto look = [&](const Channels<T>& channels, std::size_t at, auto count) {
+      const Floats normal = (simd::load(x + at, count) - channels.mean) * channels.rstd;
+      const Floats gradient = simd::load(dy + at, count);
+      if (!values.relu) return std::array{normal, gradient};
+      return std::array{normal, channels.sum(values, normal, at, count) <= 0.0f ? Floats{} : gradient};
+    };
+    sum_blocks<2>(pool, shape, partial, [&](std::size_t row, std::size_t c, auto count) {
+      const auto [normal, gradient] = look(Channels<T>(shape, values, c, count), row * C + c, count);
+      return std::array{gradient * normal, gradient};
+    });
+    finish_sums(pool, blocks_of(shape), 2 * C, partial,
+                [&](std::size_t i, double total) { arrays.sums[i] = static_cast<float>(total); });
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(shape.rows, thread, threads);
+      const float part = arrays.fixed ? 0.0f : 1.0f / static_cast<float>(shape.rows);
+      for_rows_together(share.begin, share.end, [&](const runtime::Share& rows) {
+        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+          const Channels<T> channels(shape, values, c, count);
+          const Floats of_normal = simd::load(arrays.sums + c, count) * part;
+          const Floats mean = simd::load(arrays.sums + C + c, count) * part;
+          for (std::size_t row = rows.begin; row < rows.end; ++row) {
+            const std::size_t at = row * C + c;
+            const auto [normal, gradient] = look(channels, at, count);
+            if (arrays.d_addend != nullptr) simd::store(static_cast<T*>(arrays.d_addend) + at, gradient, count);
+            simd::store(static_cast<T*>(arrays.dx) + at,
+                        (gradient - mean - normal * of_normal) * channels.rstd * channels.weight, count);
+          }
         });
       });
     });

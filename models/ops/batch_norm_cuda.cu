@@ -92,26 +92,16 @@ __global__ void __launch_bounds__(sum_channels* sum_rows)
   }
 }
 
-__device__ double sum_of_blocks(const float* partial, std::size_t blocks, std::size_t width, std::size_t i) {
+/// means[width] = sums over the blocks, divided by `rows`; with `rstd` they are variances.
+__global__ void __launch_bounds__(threads)
+    mean_kernel(float* means, float* rstd, const float* partial, std::size_t blocks, std::size_t width, double rows,
+                float epsilon) {
+  const std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (i >= width) return;
   double total = 0;
   for (std::size_t block = 0; block < blocks; ++block) total += static_cast<double>(partial[block * width + i]);
-  return total;
-}
-
-__global__ void __launch_bounds__(threads)
-    finish_kernel(float* sums, const float* partial, std::size_t blocks, std::size_t width) {
-  const std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
-  if (i < width) sums[i] = static_cast<float>(sum_of_blocks(partial, blocks, width, i));
-}
-
-/// Means of the sums; with `rstd` they are variances.
-__global__ void __launch_bounds__(threads)
-    mean_kernel(float* mean, float* rstd, const float* partial, std::size_t blocks, std::size_t channels,
-                double rows, float epsilon) {
-  const std::size_t c = std::size_t{blockIdx.x} * threads + threadIdx.x;
-  if (c >= channels) return;
-  mean[c] = static_cast<float>(sum_of_blocks(partial, blocks, channels, c) / rows);
-  if (rstd != nullptr) rstd[c] = __fdiv_rn(1.0f, __fsqrt_rn(mean[c] + epsilon));
+  means[i] = static_cast<float>(total / rows);
+  if (rstd != nullptr) rstd[i] = __fdiv_rn(1.0f, __fsqrt_rn(means[i] + epsilon));
 }
 
 template <typename T>
@@ -166,9 +156,8 @@ void batch_norm_statistics_cuda(runtime::StreamView stream, const BatchNormShape
   const cudaStream_t queue = runtime::cuda::native(stream);
   auto* const partial = reinterpret_cast<float*>(workspace);
   const auto finish = [&](float* mean, float* rstd) {
-    runtime::cuda::launch("batch_norm's statistics", queue, {cuda::blocks_of(C, threads), threads}, mean_kernel,
-                          mean, rstd, partial, std::size_t{row_blocks(shape)}, C, static_cast<double>(shape.rows),
-                          shape.epsilon);
+    cuda::launch_each<threads>("batch_norm's statistics", stream, C, mean_kernel, mean, rstd, partial,
+                               std::size_t{row_blocks(shape)}, C, static_cast<double>(shape.rows), shape.epsilon);
   };
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
@@ -182,25 +171,21 @@ void batch_norm_statistics_cuda(runtime::StreamView stream, const BatchNormShape
 
 void batch_norm_fixed_statistics_cuda(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
                                       float* statistics, const void* mean, const void* variance) {
-  if (shape.channels == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("batch_norm_fixed_statistics", runtime::cuda::native(stream),
-                          {cuda::blocks_of(shape.channels, threads), threads}, fixed_kernel<T>, statistics,
-                          static_cast<const T*>(mean), static_cast<const T*>(variance), shape.channels,
-                          shape.epsilon);
+    cuda::launch_each<threads>("batch_norm_fixed_statistics", stream, shape.channels, fixed_kernel<T>, statistics,
+                               static_cast<const T*>(mean), static_cast<const T*>(variance), shape.channels,
+                               shape.epsilon);
   });
 }
 
 void batch_norm_forward_cuda(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype, void* y,
                              const BatchNormValues& values) {
   const std::size_t n = shape.rows * shape.channels;
-  if (n == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("batch_norm_forward", runtime::cuda::native(stream),
-                          {cuda::blocks_of(n, threads), threads}, forward_kernel<T>, static_cast<T*>(y),
-                          Norm<T>(shape, values), n);
+    cuda::launch_each<threads>("batch_norm_forward", stream, n, forward_kernel<T>, static_cast<T*>(y),
+                               Norm<T>(shape, values), n);
   });
 }
 
@@ -215,11 +200,10 @@ void batch_norm_backward_cuda(runtime::StreamView stream, const BatchNormShape& 
     using T = decltype(type);
     const Gradients<T> gradients{Norm<T>(shape, values), static_cast<const T*>(arrays.dy)};
     sum_blocks(queue, shape, partial, gradients);
-    runtime::cuda::launch("batch_norm_backward's sums", queue, {cuda::blocks_of(width, threads), threads},
-                          finish_kernel, arrays.sums, partial, std::size_t{row_blocks(shape)}, width);
-    runtime::cuda::launch("batch_norm_backward", queue, {cuda::blocks_of(n, threads), threads}, backward_kernel<T>,
-                          static_cast<T*>(arrays.dx), static_cast<T*>(arrays.d_addend), arrays.sums, gradients,
-                          part, n);
+    cuda::launch_each<threads>("batch_norm_backward's sums", stream, width, mean_kernel, arrays.sums, nullptr,
+                               partial, std::size_t{row_blocks(shape)}, width, 1.0, 0.0f);
+    cuda::launch_each<threads>("batch_norm_backward", stream, n, backward_kernel<T>, static_cast<T*>(arrays.dx),
+                               static_cast<T*>(arrays.d_addend), arrays.sums, gradients, part, n);
   });
 }
 

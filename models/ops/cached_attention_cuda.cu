@@ -116,12 +116,10 @@ void append_to_cache_cuda(runtime::StreamView stream, const CachedAttentionShape
   const std::size_t elements = static_cast<std::size_t>(shape.queries) *
                                static_cast<std::size_t>(shape.stored_key_heads()) *
                                static_cast<std::size_t>(shape.channels);
-  if (elements == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("append_to_cache", runtime::cuda::native(stream),
-                          {cuda::blocks_of(elements, threads), threads}, append_kernel<T>, with_key_heads(shape),
-                          static_cast<T*>(keys), static_cast<T*>(values), static_cast<const T*>(qkv));
+    cuda::launch_each<threads>("append_to_cache", stream, elements, append_kernel<T>, with_key_heads(shape),
+                               static_cast<T*>(keys), static_cast<T*>(values), static_cast<const T*>(qkv));
   });
 }
 

@@ -89,30 +89,28 @@ void cross_entropy(runtime::StreamView stream, const CrossEntropyShape& shape, r
       memory_cost(runtime::WorkKind::cross_entropy, dtype,
                   bytes_of(read + written, dtype) + shape.rows * sizeof(std::int32_t) + sizeof(double));
   if (ran_on_gpu<cross_entropy_cuda>(stream, shape, dtype, arrays)) return;
-  stream.launch(cost, [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      pool.run([&](int thread, int threads) {
-        const auto share = runtime::share_of(shape.rows, thread, threads);
-        float* const exponentials = arrays.exponentials + static_cast<std::size_t>(thread) * shape.stride;
-        for (std::size_t i = share.begin; i < share.end; ++i) {
-          const std::int32_t target = arrays.targets[i];
-          T* const logits = static_cast<T*>(arrays.logits) + i * shape.stride;
-          if (target == no_target) {
-            arrays.row_losses[i] = 0;
-            if (arrays.gradient) std::fill(logits, logits + shape.stride, T{});
-            continue;
-          }
-          if (target < 0 || static_cast<std::size_t>(target) >= shape.vocab_size) {
-            fail_bad_target(target, i, shape.vocab_size);
-          }
-          arrays.row_losses[i] = row(logits, exponentials, target, shape, arrays);
+  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(shape.rows, thread, threads);
+      float* const exponentials = arrays.exponentials + static_cast<std::size_t>(thread) * shape.stride;
+      for (std::size_t i = share.begin; i < share.end; ++i) {
+        const std::int32_t target = arrays.targets[i];
+        T* const logits = static_cast<T*>(arrays.logits) + i * shape.stride;
+        if (target == no_target) {
+          arrays.row_losses[i] = 0;
+          if (arrays.gradient) std::fill(logits, logits + shape.stride, T{});
+          continue;
         }
-      });
-      double total = 0;
-      for (std::size_t i = 0; i < shape.rows; ++i) total += arrays.row_losses[i];
-      *arrays.loss = arrays.loss_factor * total;
+        if (target < 0 || static_cast<std::size_t>(target) >= shape.vocab_size) {
+          fail_bad_target(target, i, shape.vocab_size);
+        }
+        arrays.row_losses[i] = row(logits, exponentials, target, shape, arrays);
+      }
     });
+    double total = 0;
+    for (std::size_t i = 0; i < shape.rows; ++i) total += arrays.row_losses[i];
+    *arrays.loss = arrays.loss_factor * total;
   });
 }
 
@@ -123,18 +121,15 @@ void count_correct(runtime::StreamView stream, const CrossEntropyShape& shape, r
       memory_cost(runtime::WorkKind::cross_entropy, dtype,
                   bytes_of(shape.rows * shape.vocab_size, dtype) + shape.rows * sizeof(std::int32_t));
   if (ran_on_gpu<count_correct_cuda>(stream, shape, dtype, correct, logits, targets)) return;
-  stream.launch(cost, [=](runtime::ComputePool&) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      auto* const all = static_cast<const decltype(type)*>(logits);
-      std::size_t count = 0;
-      for (std::size_t row = 0; row < shape.rows; ++row) {
-        const std::int32_t target = targets[row];
-        const bool has_one = target >= 0 && static_cast<std::size_t>(target) < shape.vocab_size;
-        if (has_one && is_hit(all + row * shape.stride, shape.vocab_size, static_cast<std::size_t>(target)))
-          ++count;
-      }
-      *correct = static_cast<double>(count);
-    });
+  launch_typed(stream, dtype, cost, [=](runtime::ComputePool&, auto type) {
+    auto* const all = static_cast<const decltype(type)*>(logits);
+    std::size_t count = 0;
+    for (std::size_t row = 0; row < shape.rows; ++row) {
+      const std::int32_t target = targets[row];
+      const bool has_one = target >= 0 && static_cast<std::size_t>(target) < shape.vocab_size;
+      if (has_one && is_hit(all + row * shape.stride, shape.vocab_size, static_cast<std::size_t>(target))) ++count;
+    }
+    *correct = static_cast<double>(count);
   });
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "runtime/base/arithmetic.hpp"
+#include "runtime/device/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
 #include "runtime/kernels/packs_cuda.cuh"
 
 #include <algorithm>
@@ -55,6 +57,15 @@ void with_rows(runtime::DType dtype, std::size_t columns, std::initializer_list<
                       std::all_of(arrays.begin(), arrays.end(), [](const void* array) { return aligned(array); });
     with_width<T>(wide, [&](auto width) { f(type, width); });
   });
+}
+
+/// Launches `kernel` with a thread for each of `n` items, in blocks of `threads`. Does nothing if n is 0.
+template <int threads, typename... Parameters, typename... Arguments>
+void launch_each(const char* name, runtime::StreamView stream, std::size_t n, void (*kernel)(Parameters...),
+                 Arguments... arguments) {
+  if (n == 0) return;
+  runtime::cuda::launch(name, runtime::cuda::native(stream), {blocks_of(n, threads), threads}, kernel,
+                        arguments...);
 }
 
 }  // namespace ranvier::models::cuda

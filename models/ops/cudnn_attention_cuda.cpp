@@ -75,14 +75,15 @@ int architecture_of(runtime::StreamView stream) {
   return 10 * major + minor;
 }
 
-class Graph {
+class Planned final : public CudnnAttention {
  public:
-  Graph(const AttentionShape& shape, const CudnnRows& rows, DType dtype, AttentionPass pass, int architecture)
+  Planned(const AttentionShape& shape, const CudnnRows& rows, DType dtype, AttentionPass pass, int architecture)
       : B_(shape.samples),
         T_(shape.positions),
         H_(shape.heads),
         K_(shape.stored_key_heads()),
         D_(shape.channels),
+        pass_(pass),
         wide_row_((rows.heads + 2 * std::int64_t{rows.key_heads}) * D_),
         narrow_row_(rows.heads * D_) {
     graph_.set_sm_version(architecture)
@@ -134,8 +135,26 @@ class Graph {
     return needed <= most ? std::string() : fmt::format("it needs {} bytes of workspace", needed);
   }
 
-  void execute(cudnnHandle_t handle, std::unordered_map<std::int64_t, void*>& arrays, void* workspace) {
-    check(graph_.execute(handle, arrays, workspace), "attention");
+  void run(runtime::StreamView stream, const CudnnAttentionArrays& arrays) override {
+    const cudnnHandle_t handle = handle_of(stream);
+    std::unordered_map<std::int64_t, void*> places{{q, const_cast<void*>(arrays.q)},
+                                                   {k, const_cast<void*>(arrays.k)},
+                                                   {v, const_cast<void*>(arrays.v)},
+                                                   {out, arrays.out},
+                                                   {stats, arrays.logsumexp}};
+    if (pass_ != AttentionPass::forward) {
+      places[d_out] = const_cast<void*>(arrays.d_out);
+      places[d_q] = arrays.d_q;
+      places[d_k] = arrays.d_k;
+      places[d_v] = arrays.d_v;
+    }
+    try {
+      check(graph_.execute(handle, places, arrays.workspace), "attention");
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {  // from the frontend, if it misses a library
+      fail(ErrorCode::device, "cuDNN's attention failed: {}", error.what());
+    }
   }
 
  private:
@@ -170,38 +189,8 @@ class Graph {
 
   frontend::graph::Graph graph_;
   std::int64_t B_, T_, H_, K_, D_;
-  std::int64_t wide_row_, narrow_row_;  ///< channels per position of qkv, and of out
-};
-
-class Planned final : public CudnnAttention {
- public:
-  Planned(std::unique_ptr<Graph> graph, AttentionPass pass) : graph_(std::move(graph)), pass_(pass) {}
-
-  void run(runtime::StreamView stream, const CudnnAttentionArrays& arrays) override {
-    const cudnnHandle_t handle = handle_of(stream);
-    std::unordered_map<std::int64_t, void*> places{{q, const_cast<void*>(arrays.q)},
-                                                   {k, const_cast<void*>(arrays.k)},
-                                                   {v, const_cast<void*>(arrays.v)},
-                                                   {out, arrays.out},
-                                                   {stats, arrays.logsumexp}};
-    if (pass_ != AttentionPass::forward) {
-      places[d_out] = const_cast<void*>(arrays.d_out);
-      places[d_q] = arrays.d_q;
-      places[d_k] = arrays.d_k;
-      places[d_v] = arrays.d_v;
-    }
-    try {
-      graph_->execute(handle, places, arrays.workspace);
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception& error) {  // from the frontend, if it misses a library
-      fail(ErrorCode::device, "cuDNN's attention failed: {}", error.what());
-    }
-  }
-
- private:
-  std::unique_ptr<Graph> graph_;
   AttentionPass pass_;
+  std::int64_t wide_row_, narrow_row_;  ///< channels per position of qkv, and of out
 };
 
 }  // namespace
@@ -235,10 +224,10 @@ CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape&
                                DType dtype, AttentionPass pass, std::size_t workspace_bytes) {
   const cudnnHandle_t handle = handle_of(stream);
   try {
-    auto graph = std::make_unique<Graph>(shape, rows, dtype, pass, architecture_of(stream));
-    if (std::string obstacle = graph->build(handle, workspace_bytes); !obstacle.empty())
+    auto planned = std::make_unique<Planned>(shape, rows, dtype, pass, architecture_of(stream));
+    if (std::string obstacle = planned->build(handle, workspace_bytes); !obstacle.empty())
       return {.attention = nullptr, .obstacle = std::move(obstacle)};
-    return {.attention = std::make_unique<Planned>(std::move(graph), pass), .obstacle = {}};
+    return {.attention = std::move(planned), .obstacle = {}};
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {  // from the frontend, if it misses a library

@@ -1,6 +1,6 @@
 // cuDNN's fused attention. Only cudnn_attention_cuda.cpp includes cuDNN's headers (cudnn-frontend);
 // no_cudnn_attention_cuda.cpp replaces it in builds without them. The library is opened at first use, so that programs
-// start without it. Loop thread only, under library_attention_cuda.cpp's lock.
+// start without it. Loop thread only, under the lock of library_attention_cuda.cpp.
 #pragma once
 
 #include "models/ops/attention.hpp"

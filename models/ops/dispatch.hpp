@@ -10,6 +10,7 @@
 #include "runtime/device/device.hpp"
 #include "runtime/device/stream.hpp"
 #include "runtime/device/work_cost.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <cstddef>
 
@@ -27,5 +28,13 @@ using runtime::ran_on_gpu;
 
 /// Bytes of n elements.
 [[nodiscard]] inline std::size_t bytes_of(std::size_t n, runtime::DType dtype) { return n * size_of(dtype); }
+
+/// Launches work(pool, type) on the host, with a value of the type for `dtype`.
+template <typename Work>
+void launch_typed(runtime::StreamView stream, runtime::DType dtype, const runtime::WorkCost& cost, Work work) {
+  stream.launch(cost, [=](runtime::ComputePool& pool) {
+    runtime::with_float_type(dtype, [&](auto type) { work(pool, type); });
+  });
+}
 
 }  // namespace ranvier::models

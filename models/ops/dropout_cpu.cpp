@@ -41,19 +41,18 @@ void dropout(runtime::StreamView stream, void* x, runtime::DType dtype, int samp
   if (options.rate <= 0) return;
   const std::size_t bytes = 2 * bytes_of(static_cast<std::size_t>(samples) * elements_per_sample, dtype);
   if (ran_on_gpu<dropout_cuda>(stream, x, dtype, samples, elements_per_sample, options)) return;
-  stream.launch(memory_cost(runtime::WorkKind::dropout, dtype, bytes), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      auto* const values = static_cast<T*>(x);
-      pool.run([&](int thread, int threads) {
-        const auto share = runtime::share_of(elements_per_sample, thread, threads, 64);
-        for (int b = 0; b < samples; ++b) {
-          drop(values + static_cast<std::size_t>(b) * elements_per_sample, share.begin, share.end, options,
-               static_cast<std::uint64_t>(options.first_sample + b));
-        }
-      });
-    });
-  });
+  launch_typed(stream, dtype, memory_cost(runtime::WorkKind::dropout, dtype, bytes),
+               [=](runtime::ComputePool& pool, auto type) {
+                 using T = decltype(type);
+                 auto* const values = static_cast<T*>(x);
+                 pool.run([&](int thread, int threads) {
+                   const auto share = runtime::share_of(elements_per_sample, thread, threads, 64);
+                   for (int b = 0; b < samples; ++b) {
+                     drop(values + static_cast<std::size_t>(b) * elements_per_sample, share.begin, share.end,
+                          options, static_cast<std::uint64_t>(options.first_sample + b));
+                   }
+                 });
+               });
 }
 
 }  // namespace ranvier::models

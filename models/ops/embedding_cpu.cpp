@@ -133,17 +133,15 @@ void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, 
                                          positions))
     return;
   const runtime::WorkCost cost = cost_of(shape, dtype, N + tables, positions == nullptr ? N : 2 * N);
-  stream.launch(cost, [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      const std::size_t C = shape.channels;
-      for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
-        const T* word = static_cast<const T*>(tokens_table) + row_of(shape, tokens, i) * C;
-        const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
-        T* to = static_cast<T*>(out) + i * C;
-        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-          simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
-        });
+  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    const std::size_t C = shape.channels;
+    for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
+      const T* word = static_cast<const T*>(tokens_table) + row_of(shape, tokens, i) * C;
+      const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
+      T* to = static_cast<T*>(out) + i * C;
+      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+        simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
       });
     });
   });
@@ -174,16 +172,14 @@ void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShap
   const std::size_t N = shape.samples * shape.positions;
   if (ran_on_gpu<embedding_positions_forward_cuda>(stream, shape, dtype, out, positions_table, positions)) return;
   const runtime::WorkCost cost = cost_of(shape, dtype, 2 * N + shape.positions, positions == nullptr ? 0 : N);
-  stream.launch(cost, [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      const std::size_t C = shape.channels;
-      for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
-        const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
-        T* to = static_cast<T*>(out) + i * C;
-        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-          simd::store(to + c, simd::load(to + c, count) + simd::load(place + c, count), count);
-        });
+  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    const std::size_t C = shape.channels;
+    for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
+      const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
+      T* to = static_cast<T*>(out) + i * C;
+      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+        simd::store(to + c, simd::load(to + c, count) + simd::load(place + c, count), count);
       });
     });
   });
@@ -199,28 +195,26 @@ void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape,
          most, shape.samples * shape.positions);
   }
   if (ran_on_gpu<embedding_backward_cuda>(stream, shape, dtype, arrays)) return;
-  stream.launch(backward_cost(shape, dtype, arrays), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      runtime::with_float_type(arrays.gradient_dtype, [&](auto gradient_type) {
-        using T = decltype(type);
-        using G = decltype(gradient_type);
-        if (!arrays.accumulate && arrays.tokens_gradient != nullptr) {
-          zero(pool, static_cast<G*>(arrays.tokens_gradient), 0, arrays.token_rows * shape.channels);
-        }
-        if (!arrays.accumulate && arrays.positions_gradient != nullptr) {
-          zero(pool, static_cast<G*>(arrays.positions_gradient), shape.positions * shape.channels,
-               arrays.position_rows * shape.channels);
-        }
-        if (!arrays.in_order) {
-          std::int32_t* const end = arrays.order + shape.samples * shape.positions;
-          std::iota(arrays.order, end, 0);
-          std::sort(arrays.order, end, [&](std::int32_t a, std::int32_t b) {
-            return arrays.tokens[a] != arrays.tokens[b] ? arrays.tokens[a] < arrays.tokens[b] : a < b;
-          });
-        }
-        pool.run([&](int thread, int threads) {
-          backward<G, T>(shape, arrays, runtime::share_of(shape.channels, thread, threads, 16));
+  launch_typed(stream, dtype, backward_cost(shape, dtype, arrays), [=](runtime::ComputePool& pool, auto type) {
+    runtime::with_float_type(arrays.gradient_dtype, [&](auto gradient_type) {
+      using T = decltype(type);
+      using G = decltype(gradient_type);
+      if (!arrays.accumulate && arrays.tokens_gradient != nullptr) {
+        zero(pool, static_cast<G*>(arrays.tokens_gradient), 0, arrays.token_rows * shape.channels);
+      }
+      if (!arrays.accumulate && arrays.positions_gradient != nullptr) {
+        zero(pool, static_cast<G*>(arrays.positions_gradient), shape.positions * shape.channels,
+             arrays.position_rows * shape.channels);
+      }
+      if (!arrays.in_order) {
+        std::int32_t* const end = arrays.order + shape.samples * shape.positions;
+        std::iota(arrays.order, end, 0);
+        std::sort(arrays.order, end, [&](std::int32_t a, std::int32_t b) {
+          return arrays.tokens[a] != arrays.tokens[b] ? arrays.tokens[a] < arrays.tokens[b] : a < b;
         });
+      }
+      pool.run([&](int thread, int threads) {
+        backward<G, T>(shape, arrays, runtime::share_of(shape.channels, thread, threads, 16));
       });
     });
   });

@@ -165,10 +165,6 @@ __global__ void __launch_bounds__(threads)
   put(static_cast<G*>(arrays.positions_gradient) + t * shape.channels + c, total, arrays.accumulate);
 }
 
-unsigned blocks_for(std::size_t rows, const EmbeddingShape& shape, int width) {
-  return cuda::blocks_of(rows * (shape.channels / static_cast<std::size_t>(width)), threads);
-}
-
 void expect_good_tokens(runtime::StreamView stream, const EmbeddingShape& shape) {
   cuda::expect_no_bad_token(stream, cuda::TokenUse::input, [shape](std::int32_t token, std::size_t index) {
     fail_bad_token(token, index, shape);
@@ -185,10 +181,10 @@ void embedding_forward_cuda(runtime::StreamView stream, const EmbeddingShape& sh
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
   cuda::with_rows(dtype, shape.channels, {out, tokens_table, positions_table}, [&](auto type, auto width) {
     using T = decltype(type);
-    runtime::cuda::launch("embedding_forward", runtime::cuda::native(stream),
-                          {blocks_for(rows, shape, width()), threads}, forward_kernel<width(), T>,
-                          static_cast<T*>(out), tokens, static_cast<const T*>(tokens_table),
-                          static_cast<const T*>(positions_table), positions, shape, bad_place);
+    cuda::launch_each<threads>("embedding_forward", stream, rows * shape.channels / width(),
+                               forward_kernel<width(), T>, static_cast<T*>(out), tokens,
+                               static_cast<const T*>(tokens_table), static_cast<const T*>(positions_table),
+                               positions, shape, bad_place);
   });
   expect_good_tokens(stream, shape);
 }
@@ -201,10 +197,9 @@ void embedding_tokens_forward_cuda(runtime::StreamView stream, const EmbeddingSh
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
   cuda::with_rows(dtype, shape.channels, {out, table}, [&](auto type, auto width) {
     using T = decltype(type);
-    runtime::cuda::launch("embedding_tokens_forward", runtime::cuda::native(stream),
-                          {blocks_for(out_rows, shape, width()), threads}, tokens_kernel<width(), T>,
-                          static_cast<T*>(out), tokens, static_cast<const T*>(table), shape, first_row, rows,
-                          bad_place);
+    cuda::launch_each<threads>("embedding_tokens_forward", stream, out_rows * shape.channels / width(),
+                               tokens_kernel<width(), T>, static_cast<T*>(out), tokens,
+                               static_cast<const T*>(table), shape, first_row, rows, bad_place);
   });
   expect_good_tokens(stream, shape);
 }
@@ -212,12 +207,11 @@ void embedding_tokens_forward_cuda(runtime::StreamView stream, const EmbeddingSh
 void embedding_positions_forward_cuda(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                                       void* out, const void* positions_table, const std::int32_t* positions) {
   const std::size_t rows = shape.samples * shape.positions;
-  if (rows == 0 || shape.channels == 0) return;
   cuda::with_rows(dtype, shape.channels, {out, positions_table}, [&](auto type, auto width) {
     using T = decltype(type);
-    runtime::cuda::launch("embedding_positions_forward", runtime::cuda::native(stream),
-                          {blocks_for(rows, shape, width()), threads}, positions_kernel<width(), T>,
-                          static_cast<T*>(out), static_cast<const T*>(positions_table), positions, shape);
+    cuda::launch_each<threads>("embedding_positions_forward", stream, rows * shape.channels / width(),
+                               positions_kernel<width(), T>, static_cast<T*>(out),
+                               static_cast<const T*>(positions_table), positions, shape);
   });
 }
 
@@ -240,8 +234,8 @@ void embedding_backward_cuda(runtime::StreamView stream, const EmbeddingShape& s
   }
   if (count == 0 || shape.channels == 0) return;
   if (!arrays.in_order) {
-    runtime::cuda::launch("embedding_backward's order", queue, {cuda::blocks_of(positions, threads), threads},
-                          order_kernel, arrays.order, arrays.tokens, count);
+    cuda::launch_each<threads>("embedding_backward's order", stream, positions, order_kernel, arrays.order,
+                               arrays.tokens, count);
   }
   cuda::with_rows(dtype, shape.channels, {arrays.d_out, arrays.tokens_gradient, arrays.positions_gradient},
                   [&](auto type, auto width) {
@@ -257,9 +251,9 @@ void embedding_backward_cuda(runtime::StreamView stream, const EmbeddingShape& s
                                               tokens_gradient_kernel<width(), T, G>, shape, arrays, count);
                       }
                       if (arrays.positions_gradient != nullptr) {
-                        runtime::cuda::launch("embedding_backward of positions", queue,
-                                              {blocks_for(shape.positions, shape, width()), threads},
-                                              positions_gradient_kernel<width(), T, G>, shape, arrays);
+                        cuda::launch_each<threads>("embedding_backward of positions", stream,
+                                                   shape.positions * shape.channels / width(),
+                                                   positions_gradient_kernel<width(), T, G>, shape, arrays);
                       }
                     });
                   });

@@ -4,7 +4,7 @@
 // rounding in between; the erf form is never fused. Letters as in matmul.hpp.
 #pragma once
 
-#include "models/ops/gelu.hpp"
+#include "models/ops/activation.hpp"
 #include "models/ops/matmul.hpp"
 
 #include <functional>

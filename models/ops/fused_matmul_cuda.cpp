@@ -1,8 +1,8 @@
 #include "models/ops/fused_matmul.hpp"
 
-#include "models/ops/layer_norm.hpp"
 #include "models/ops/library_matmul_cuda.hpp"
 #include "models/ops/library_pieces.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 
 namespace ranvier::models {

@@ -154,7 +154,7 @@ class Reader {
   void lists(const json::object& object, const char* name, const char* library, const char* choices,
              std::vector<Choices>& all) const {
     for (const json::value& value : array(object, name)) {
-      const json::object& one = object_of(value, 4);
+      const json::object& one = expect_members(object_of(value), 4);
       Choices list{{text(one, "gpu"), number(one, library, most)}, {}};
       for (const json::value& line : array(one, choices)) add(object_of(line), list.choices);
       if (text(one, "checksum") != checksum_of(list))
@@ -170,7 +170,27 @@ class Reader {
 
   void add(const json::object& object, std::vector<ProductChoice>& to) const {
     expect_members(object, 12);
-    to.push_back(choice(object));
+    ProductChoice& result = to.emplace_back();
+    LibraryProduct& p = result.product;
+    p.m = number(object, "m", most);
+    p.n = number(object, "n", most);
+    p.k = number(object, "k", most);
+    const json::array& strides = array(object, "strides", 3);
+    p.a_stride = number(strides[0], "strides", most);
+    p.b_stride = number(strides[1], "strides", most);
+    p.c_stride = number(strides[2], "strides", most);
+    const json::array& transposed = array(object, "transposed", 2);
+    p.transpose_a = truth(transposed[0], "transposed");
+    p.transpose_b = truth(transposed[1], "transposed");
+    p.dtype = dtype(object, "dtype");
+    p.c_dtype = dtype(object, "c_dtype");
+    p.has_bias = truth(member(object, "bias"), "bias");
+    p.accumulate = truth(member(object, "accumulate"), "accumulate");
+    p.epilogue = named(object, "epilogue", epilogues);
+    const json::array& alignments = array(object, "alignments", p.alignments.size());
+    for (std::size_t i = 0; i < p.alignments.size(); ++i)
+      p.alignments[i] = static_cast<std::uint32_t>(number(alignments[i], "alignments", 64));
+    if (!member(object, "algorithm").is_null()) result.algorithm = algorithm(text(object, "algorithm"));
   }
   void add(const json::object& object, std::vector<AttentionChoice>& to) const {
     AttentionChoice& result = to.emplace_back();
@@ -193,31 +213,6 @@ class Reader {
     result.by_library = named(object, "by", owners);
     expect_members(object, members);
     if (t.heads % t.key_heads != 0) refuse(fmt::format("has a 'key_heads' that does not divide {}", t.heads));
-  }
-
-  [[nodiscard]] ProductChoice choice(const json::object& object) const {
-    ProductChoice result;
-    LibraryProduct& p = result.product;
-    p.m = number(object, "m", most);
-    p.n = number(object, "n", most);
-    p.k = number(object, "k", most);
-    const json::array& strides = array(object, "strides", 3);
-    p.a_stride = number(strides[0], "strides", most);
-    p.b_stride = number(strides[1], "strides", most);
-    p.c_stride = number(strides[2], "strides", most);
-    const json::array& transposed = array(object, "transposed", 2);
-    p.transpose_a = truth(transposed[0], "transposed");
-    p.transpose_b = truth(transposed[1], "transposed");
-    p.dtype = dtype(object, "dtype");
-    p.c_dtype = dtype(object, "c_dtype");
-    p.has_bias = truth(member(object, "bias"), "bias");
-    p.accumulate = truth(member(object, "accumulate"), "accumulate");
-    p.epilogue = named(object, "epilogue", epilogues);
-    const json::array& alignments = array(object, "alignments", p.alignments.size());
-    for (std::size_t i = 0; i < p.alignments.size(); ++i)
-      p.alignments[i] = static_cast<std::uint32_t>(number(alignments[i], "alignments", 64));
-    if (!member(object, "algorithm").is_null()) result.algorithm = algorithm(text(object, "algorithm"));
-    return result;
   }
 
   [[nodiscard]] ProductChoice::Algorithm algorithm(std::string_view digits) const {
@@ -251,9 +246,6 @@ class Reader {
   const json::object& object_of(const json::value& value) const {
     if (!value.is_object()) refuse("has no object where one belongs");
     return value.get_object();
-  }
-  const json::object& object_of(const json::value& value, std::size_t members) const {
-    return expect_members(object_of(value), members);
   }
   const json::object& expect_members(const json::object& object, std::size_t members) const {
     if (object.size() != members) refuse(fmt::format("has no object of {} members where one belongs", members));

@@ -3,6 +3,7 @@
 #include "models/ops/attention_choice.hpp"
 #include "models/ops/per_gpu_cuda.hpp"
 #include "models/ops/stopwatch_cuda.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_native.hpp"
 
@@ -17,7 +18,6 @@
 namespace ranvier::models {
 namespace {
 
-using cuda::LibraryAttentionArrays;
 using cuda::SlicedAttention;
 using cuda::SlicedPlan;
 using runtime::DType;
@@ -69,7 +69,36 @@ class StreamLoan {
   runtime::StreamView stream_;
 };
 
-bool has_aligned_arrays(const LibraryAttentionArrays& x) {
+const void* moved(const void* array, std::size_t bytes) {
+  return array == nullptr ? nullptr : static_cast<const std::byte*>(array) + bytes;
+}
+void* moved(void* array, std::size_t bytes) {
+  return const_cast<void*>(moved(static_cast<const void*>(array), bytes));
+}
+
+/// Arrays starting at a sample and key head.
+cuda::CudnnAttentionArrays arrays_of(const AttentionArrays& x, const AttentionShape& shape, runtime::DType dtype,
+                                     const SlicedAttention::Step& first) {
+  const auto T = static_cast<std::size_t>(shape.positions), H = static_cast<std::size_t>(shape.heads),
+             K = static_cast<std::size_t>(shape.stored_key_heads());
+  const auto sample = static_cast<std::size_t>(first.sample), key_head = static_cast<std::size_t>(first.key_head);
+  const std::size_t of_head = static_cast<std::size_t>(shape.channels) * size_of(dtype);
+  const std::size_t head = key_head * (H / K), row = sample * T;
+  const std::size_t q = (row * (H + 2 * K) + head) * of_head, k = (row * (H + 2 * K) + H + key_head) * of_head,
+                    v = k + K * of_head, out = (row * H + head) * of_head;
+  return {.q = moved(x.qkv, q),
+          .k = moved(x.qkv, k),
+          .v = moved(x.qkv, v),
+          .out = moved(x.out, out),
+          .logsumexp = x.logsumexp + (sample * H + head) * T,
+          .d_out = moved(x.d_out, out),
+          .d_q = moved(x.d_qkv, q),
+          .d_k = moved(x.d_qkv, k),
+          .d_v = moved(x.d_qkv, v),
+          .workspace = x.workspace};
+}
+
+bool has_aligned_arrays(const AttentionArrays& x) {
   const void* const all[] = {x.qkv, x.out, x.logsumexp, x.d_out, x.d_qkv};
   return std::all_of(std::begin(all), std::end(all), [](const void* array) {
     return reinterpret_cast<std::uintptr_t>(array) % cuda::cudnn_array_alignment == 0;
@@ -99,7 +128,7 @@ SlicedPlan plan(runtime::StreamView stream, const AttentionTask& task) {
 
 /// Returns null for our own kernels.
 std::unique_ptr<SlicedAttention> choose(runtime::StreamView stream, Library& library, const AttentionTask& task,
-                                        AttentionKernels kernels, const LibraryAttentionArrays& arrays,
+                                        AttentionKernels kernels, const AttentionArrays& arrays,
                                         const std::function<void()>& own) {
   const auto remembered = library.remembered.find(task);
   const bool is_remembered = remembered != library.remembered.end();
@@ -123,13 +152,62 @@ std::unique_ptr<SlicedAttention> choose(runtime::StreamView stream, Library& lib
 
 }  // namespace
 
+namespace cuda {
+
+void SlicedAttention::run(runtime::StreamView stream, const AttentionArrays& arrays) const {
+  for (const Step& step : steps_) plans_[step.plan]->run(stream, arrays_of(arrays, shape_, dtype_, step));
+}
+
+SlicedPlan plan_sliced_attention(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype,
+                                 AttentionPass pass, std::size_t workspace_bytes) {
+  const int key_heads = shape.stored_key_heads(), sharing = shape.heads / key_heads;
+  const AttentionSlice most = pass == AttentionPass::forward
+                                  ? AttentionSlice{shape.samples, key_heads}
+                                  : library_attention_slice(shape, dtype, workspace_bytes);
+  if (most.samples == 0 || most.key_heads == 0)
+    return {.attention = nullptr, .obstacle = "one head of keys needs more workspace than is planned"};
+  const bool of_heads = most.key_heads < key_heads;
+  const int all = of_heads ? key_heads : shape.samples, largest = of_heads ? most.key_heads : most.samples;
+  const int count = runtime::ceil_divide(all, largest);
+  const std::size_t rows_of_one =
+      static_cast<std::size_t>(of_heads ? sharing : shape.heads) * static_cast<std::size_t>(shape.positions);
+  if (count > 1 && rows_of_one * sizeof(float) % cudnn_array_alignment != 0)
+    return {.attention = nullptr, .obstacle = "a slice of samples or heads is not aligned"};
+  std::vector<std::unique_ptr<CudnnAttention>> plans;
+  std::vector<SlicedAttention::Step> steps;
+  for (int i = 0, first = 0, planned = 0; i < count; ++i) {
+    const int size = all / count + (i < all % count ? 1 : 0);
+    if (size != planned) {
+      AttentionShape slice = shape;
+      slice.samples = of_heads ? 1 : size;
+      slice.key_heads = of_heads ? size : key_heads;
+      slice.heads = slice.key_heads * sharing;
+      CudnnPlan plan = plan_cudnn_attention(stream, slice, {shape.heads, key_heads}, dtype, pass, workspace_bytes);
+      if (plan.attention == nullptr) return {.attention = nullptr, .obstacle = std::move(plan.obstacle)};
+      plans.push_back(std::move(plan.attention));
+      planned = size;
+    }
+    if (of_heads) {
+      for (int sample = 0; sample < shape.samples; ++sample) steps.push_back({plans.size() - 1, sample, first});
+    } else {
+      steps.push_back({plans.size() - 1, first, 0});
+    }
+    first += size;
+  }
+  return {.attention = std::make_unique<SlicedAttention>(shape, dtype, std::move(plans), std::move(steps)),
+          .obstacle = {}};
+}
+
+}  // namespace cuda
+
 bool cuda::library_attention(runtime::StreamView stream, AttentionPass pass, const AttentionShape& shape,
-                             DType dtype, const Dropout& dropout, const LibraryAttentionArrays& given,
-                             const std::function<void()>& own) {
-  if (!library_attention_suits(shape, dtype) || dropout.rate != 0 || !has_aligned_arrays(given)) return false;
+                             DType dtype, const AttentionArrays& given, const std::function<void()>& own) {
+  if (!library_attention_suits(shape, dtype) || given.dropout.rate != 0 || given.bounds.any() ||
+      !has_aligned_arrays(given))
+    return false;
   const auto library = cuda::gpus<Library>().hold(stream);
   const AttentionTask task = task_of(shape, dtype, pass);
-  LibraryAttentionArrays arrays = given;
+  AttentionArrays arrays = given;
   arrays.workspace = aligned(given.workspace);
   auto known = library->passes.find(task);
   if (known == library->passes.end()) {

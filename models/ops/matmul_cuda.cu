@@ -171,10 +171,9 @@ void multiply(runtime::StreamView stream, const MatmulShape& shape, const Matmul
   // The library adds a bias only in the result's type. Otherwise the bias is stored in c first.
   cuda::with_type(arrays.dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("matmul's bias", runtime::cuda::native(stream),
-                          {cuda::blocks_of(shape.m * shape.n, threads), threads}, bias_kernel<T>,
-                          static_cast<float*>(arrays.c), static_cast<const T*>(arrays.bias), shape.m, shape.n,
-                          Strides(shape).c);
+    cuda::launch_each<threads>("matmul's bias", stream, shape.m * shape.n, bias_kernel<T>,
+                               static_cast<float*>(arrays.c), static_cast<const T*>(arrays.bias), shape.m, shape.n,
+                               Strides(shape).c);
   });
   MatmulArrays added = arrays;
   added.bias = nullptr;
@@ -260,9 +259,8 @@ void column_sums_cuda(runtime::StreamView stream, void* sums, DType sums_dtype, 
     });
     cuda::with_type(sums_dtype, [&](auto type) {
       using S = decltype(type);
-      runtime::cuda::launch("column_sums", queue, {cuda::blocks_of(columns, sum_threads), sum_threads},
-                            total_kernel<S>, static_cast<S*>(sums) + first, partial, parts.count, columns,
-                            accumulate);
+      cuda::launch_each<sum_threads>("column_sums", stream, columns, total_kernel<S>, static_cast<S*>(sums) + first,
+                                     partial, parts.count, columns, accumulate);
     });
   }
 }

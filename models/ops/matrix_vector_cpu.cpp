@@ -42,25 +42,23 @@ void matrix_vector(runtime::StreamView stream, const MatrixVectorShape& shape, c
   runtime::WorkCost cost = product_cost({.m = 1, .n = shape.n, .k = shape.k}, arrays.dtype, arrays.y_dtype, false);
   if (arrays.bias != nullptr) cost.bytes += static_cast<double>(bytes_of(shape.n, arrays.dtype));
   if (ran_on_gpu<matrix_vector_cuda>(stream, shape, arrays)) return;
-  stream.launch(cost, [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(arrays.dtype, [&](auto type) {
-      using T = decltype(type);
-      runtime::with_float_type(arrays.y_dtype, [&](auto y_type) {
-        using Y = decltype(y_type);
-        pool.run([&](int thread, int threads) {
-          static thread_local Scratch memory;
-          auto* const x = memory.get<float>(shape.k);
-          simd::convert(x, static_cast<const T*>(arrays.x), shape.k);
-          const auto* const a = static_cast<const T*>(arrays.a);
-          const auto* const bias = static_cast<const T*>(arrays.bias);
-          auto* const y = static_cast<Y*>(arrays.y);
-          const auto share =
-              runtime::share_of(shape.n, thread, threads, 64);  // so that each cache line has one writer
-          for (std::size_t row = share.begin; row < share.end; ++row) {
-            const float sum = product(a + row * shape.k, x, shape.k);
-            y[row] = runtime::from_float<Y>(bias == nullptr ? sum : sum + runtime::to_float(bias[row]));
-          }
-        });
+  launch_typed(stream, arrays.dtype, cost, [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    runtime::with_float_type(arrays.y_dtype, [&](auto y_type) {
+      using Y = decltype(y_type);
+      pool.run([&](int thread, int threads) {
+        static thread_local Scratch memory;
+        auto* const x = memory.get<float>(shape.k);
+        simd::convert(x, static_cast<const T*>(arrays.x), shape.k);
+        const auto* const a = static_cast<const T*>(arrays.a);
+        const auto* const bias = static_cast<const T*>(arrays.bias);
+        auto* const y = static_cast<Y*>(arrays.y);
+        const auto share =
+            runtime::share_of(shape.n, thread, threads, 64);  // so that each cache line has one writer
+        for (std::size_t row = share.begin; row < share.end; ++row) {
+          const float sum = product(a + row * shape.k, x, shape.k);
+          y[row] = runtime::from_float<Y>(bias == nullptr ? sum : sum + runtime::to_float(bias[row]));
+        }
       });
     });
   });

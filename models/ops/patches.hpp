@@ -1,4 +1,5 @@
-// Conversion between images and rows of patches (im2col), so that a convolution is a matrix multiplication.
+// Layouts of images: from files to layers, and between images and rows of patches (im2col), so that a convolution is a
+// matrix multiplication.
 //
 // Letters: B samples, H × W pixels of an image, C channels, K × K pixels of a patch, P × Q patches of an image. Images
 // are [B, H, W, C]; a patch is a row [C, K, K], as are kernels: [out, C, K, K].
@@ -7,7 +8,9 @@
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/stream.hpp"
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace ranvier::models {
 
@@ -27,8 +30,12 @@ struct PatchShape {
   [[nodiscard]] std::size_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }  ///< P
   [[nodiscard]] std::size_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }    ///< Q
   [[nodiscard]] std::size_t rows() const { return samples * out_height() * out_width(); }
-  [[nodiscard]] std::size_t taps() const { return kernel * kernel; }
-  [[nodiscard]] std::size_t columns() const { return channels * taps(); }
+  [[nodiscard]] constexpr std::size_t taps() const { return kernel * kernel; }
+  [[nodiscard]] constexpr std::size_t columns() const { return channels * taps(); }
+  /// First patch along an axis that contains a pixel; `reach`: the pixel's coordinate plus the padding.
+  [[nodiscard]] constexpr std::size_t first_patch(std::size_t reach) const {
+    return reach < kernel ? 0 : (reach - kernel) / stride + 1;
+  }
 };
 
 /// Throws ErrorCode::internal if the shape has no patches.
@@ -43,8 +50,22 @@ void gather_patches(runtime::StreamView stream, const PatchShape& shape, runtime
 void add_patches(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* x,
                  const float* patches);
 
+inline constexpr std::size_t colours = 3;
+
+/// A byte of colour k becomes (byte / 255 - mean[k]) / deviation[k]. Defaults: torchvision's values for ImageNet.
+struct PixelScale {
+  std::array<float, colours> mean{0.485f, 0.456f, 0.406f};
+  std::array<float, colours> deviation{0.229f, 0.224f, 0.225f};
+};
+
+/// Converts `samples` images of `pixels` pixels as they are in files, with a plane per colour: to[B, pixels, 3] from
+/// from[B, 3, pixels].
+void read_pixels(runtime::StreamView stream, std::size_t samples, std::size_t pixels, runtime::DType dtype,
+                 void* to, const std::uint8_t* from, const PixelScale& scale = {});
+
 // GPU kernels.
 decltype(gather_patches) gather_patches_cuda;
 decltype(add_patches) add_patches_cuda;
+decltype(read_pixels) read_pixels_cuda;
 
 }  // namespace ranvier::models

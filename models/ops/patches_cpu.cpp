@@ -2,6 +2,7 @@
 
 #include "models/ops/dispatch.hpp"
 #include "models/ops/scratch.hpp"
+#include "models/ops/small_task.hpp"
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
@@ -94,8 +95,7 @@ void add_taps(const std::array<float*, 9>& to, const float* from, std::size_t ch
 void add_patches_of_nine(const PatchShape& shape, float* sums, const float* patches, std::size_t sample,
                          const runtime::Share& rows) {
   const std::size_t P = shape.out_height(), Q = shape.out_width(), C = shape.channels;
-  const std::size_t reach = rows.begin + shape.padding;
-  const std::size_t first = reach < shape.kernel ? 0 : (reach - shape.kernel) / shape.stride + 1;
+  const std::size_t first = shape.first_patch(rows.begin + shape.padding);
   const std::size_t last = std::min(P, (rows.end - 1 + shape.padding) / shape.stride + 1);
   for (std::size_t p = first; p < last; ++p) {
     for (std::size_t q = 0; q < Q; ++q) {
@@ -141,10 +141,8 @@ void add_patches_of_nine(runtime::ComputePool& pool, const PatchShape& shape, T*
 /// Calls f(patch, tap) for the patches that contain a pixel at `at`, along one axis, in the order of patches.
 template <typename F>
 void for_covering(const PatchShape& shape, std::size_t at, std::size_t patches, const F& f) {
-  const std::size_t last = (at + shape.padding) / shape.stride;
-  const std::size_t reach = at + shape.padding;
-  const std::size_t first = reach < shape.kernel ? 0 : (reach - shape.kernel) / shape.stride + 1;
-  for (std::size_t p = first; p <= last && p < patches; ++p) f(p, reach - p * shape.stride);
+  const std::size_t reach = at + shape.padding, last = reach / shape.stride;
+  for (std::size_t p = shape.first_patch(reach); p <= last && p < patches; ++p) f(p, reach - p * shape.stride);
 }
 
 /// Cost of reading or writing the images, and their patches in type `patches`.
@@ -169,25 +167,23 @@ void gather_patches(runtime::StreamView stream, const PatchShape& shape, runtime
   expect_kernel(dtype, "patches");
   expect_patches(shape, "patches");
   if (ran_on_gpu<gather_patches_cuda>(stream, shape, dtype, patches, x)) return;
-  stream.launch(cost_of(shape, dtype, dtype), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      pool.run([&](int thread, int threads) {
-        const std::vector<T> zeros(shape.channels);
-        const auto share = runtime::share_of(shape.rows(), thread, threads);
-        for (std::size_t row = share.begin; row < share.end; ++row) {
-          const Taps<T> taps = taps_of(shape, static_cast<const T*>(x), row, zeros.data());
-          T* to = static_cast<T*>(patches) + row * shape.columns();
-          if (shape.taps() == 1) {
-            std::memcpy(static_cast<void*>(to), taps[0], shape.channels * sizeof(T));
-          } else if (shape.taps() == 9) {
-            interleave(to, taps, shape.channels);
-          } else {
-            for (std::size_t c = 0; c < shape.channels; ++c)
-              for (std::size_t t = 0; t < shape.taps(); ++t) *to++ = taps[t][c];
-          }
+  launch_typed(stream, dtype, cost_of(shape, dtype, dtype), [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    pool.run([&](int thread, int threads) {
+      const std::vector<T> zeros(shape.channels);
+      const auto share = runtime::share_of(shape.rows(), thread, threads);
+      for (std::size_t row = share.begin; row < share.end; ++row) {
+        const Taps<T> taps = taps_of(shape, static_cast<const T*>(x), row, zeros.data());
+        T* to = static_cast<T*>(patches) + row * shape.columns();
+        if (shape.taps() == 1) {
+          std::memcpy(static_cast<void*>(to), taps[0], shape.channels * sizeof(T));
+        } else if (shape.taps() == 9) {
+          interleave(to, taps, shape.channels);
+        } else {
+          for (std::size_t c = 0; c < shape.channels; ++c)
+            for (std::size_t t = 0; t < shape.taps(); ++t) *to++ = taps[t][c];
         }
-      });
+      }
     });
   });
 }
@@ -197,31 +193,49 @@ void add_patches(runtime::StreamView stream, const PatchShape& shape, runtime::D
   expect_kernel(dtype, "sums of patches");
   expect_patches(shape, "sums of patches");
   if (ran_on_gpu<add_patches_cuda>(stream, shape, dtype, x, patches)) return;
-  stream.launch(cost_of(shape, dtype, runtime::DType::f32), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      if (has_squares && shape.taps() == 9) return add_patches_of_nine(pool, shape, static_cast<T*>(x), patches);
-      pool.run([&](int thread, int threads) {
-        const std::size_t P = shape.out_height(), Q = shape.out_width(), taps = shape.taps();
-        const auto share = runtime::share_of(shape.samples * shape.height * shape.width, thread, threads);
-        Taps<float> covering;
-        for (std::size_t pixel = share.begin; pixel < share.end; ++pixel) {
-          const std::size_t w = pixel % shape.width, h = pixel / shape.width % shape.height;
-          const std::size_t sample = pixel / shape.width / shape.height;
-          std::size_t count = 0;
-          for_covering(shape, h, P, [&](std::size_t p, std::size_t i) {
-            for_covering(shape, w, Q, [&](std::size_t q, std::size_t j) {
-              covering[count++] = patches + ((sample * P + p) * Q + q) * shape.columns() + i * shape.kernel + j;
+  launch_typed(
+      stream, dtype, cost_of(shape, dtype, runtime::DType::f32), [=](runtime::ComputePool& pool, auto type) {
+        using T = decltype(type);
+        if (has_squares && shape.taps() == 9) return add_patches_of_nine(pool, shape, static_cast<T*>(x), patches);
+        pool.run([&](int thread, int threads) {
+          const std::size_t P = shape.out_height(), Q = shape.out_width(), taps = shape.taps();
+          const auto share = runtime::share_of(shape.samples * shape.height * shape.width, thread, threads);
+          Taps<float> covering;
+          for (std::size_t pixel = share.begin; pixel < share.end; ++pixel) {
+            const std::size_t w = pixel % shape.width, h = pixel / shape.width % shape.height;
+            const std::size_t sample = pixel / shape.width / shape.height;
+            std::size_t count = 0;
+            for_covering(shape, h, P, [&](std::size_t p, std::size_t i) {
+              for_covering(shape, w, Q, [&](std::size_t q, std::size_t j) {
+                covering[count++] = patches + ((sample * P + p) * Q + q) * shape.columns() + i * shape.kernel + j;
+              });
             });
-          });
-          T* const to = static_cast<T*>(x) + pixel * shape.channels;
-          for (std::size_t c = 0; c < shape.channels; ++c) {
-            float total = 0;
-            for (std::size_t k = 0; k < count; ++k) total += covering[k][c * taps];
-            to[c] = runtime::from_float<T>(total);
+            T* const to = static_cast<T*>(x) + pixel * shape.channels;
+            for (std::size_t c = 0; c < shape.channels; ++c) {
+              float total = 0;
+              for (std::size_t k = 0; k < count; ++k) total += covering[k][c * taps];
+              to[c] = runtime::from_float<T>(total);
+            }
           }
-        }
+        });
       });
+}
+
+void read_pixels(runtime::StreamView stream, std::size_t samples, std::size_t pixels, runtime::DType dtype,
+                 void* to, const std::uint8_t* from, const PixelScale& scale) {
+  expect_kernel(dtype, "pixels");
+  const std::size_t values = samples * pixels * colours;
+  if (ran_on_gpu<read_pixels_cuda>(stream, samples, pixels, dtype, to, from, scale)) return;
+  const runtime::WorkCost cost = memory_cost(runtime::WorkKind::patches, dtype, values + bytes_of(values, dtype));
+  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    for_each_row(pool, samples * pixels, [&](std::size_t at) {
+      const std::uint8_t* const image = from + at / pixels * colours * pixels + at % pixels;
+      for (std::size_t k = 0; k < colours; ++k) {
+        const float value = static_cast<float>(image[k * pixels]) / 255.0f;
+        static_cast<T*>(to)[at * colours + k] =
+            runtime::from_float<T>((value - scale.mean[k]) / scale.deviation[k]);
+      }
     });
   });
 }

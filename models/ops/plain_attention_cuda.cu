@@ -1,7 +1,7 @@
 // Attention in float: blocks of 32 queries and 32 keys in shared memory. A warp has four rows of one operand, its lanes
 // the 32 rows of the other, so that a row's softmax stays within the warp. Used for f32, and for heads too wide for
 // tensor cores.
-#include "models/ops/attention_arrays.cuh"
+#include "models/ops/attention_arguments.cuh"
 
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/device/cuda_native.hpp"
@@ -87,23 +87,23 @@ __device__ void put(T* array, std::size_t row_stride, int first, int count, int 
     }
 }
 
-__device__ bool kept(const AttentionArrays& arrays, int b, int h, int i, int j) {
+__device__ bool kept(const AttentionArguments& arrays, int b, int h, int i, int j) {
   if (!arrays.dropout.on) return true;
   const std::uint64_t element = arrays.element(h, i, j);
   return (kept_of_quad(arrays.dropout, b, element / 4) >> (element % 4) & 1) != 0;
 }
 
 /// Keys visible to at least one of a tile's queries, in tiles starting at the first one. `masked`: as in
-/// AttentionArrays::masked().
+/// AttentionArguments::masked().
 template <bool masked>
-__device__ Range keys_of_tile(const AttentionArrays& arrays, int b, int i0) {
+__device__ Range keys_of_tile(const AttentionArguments& arrays, int b, int i0) {
   if constexpr (!masked) return {0, i0 + 1};
   return {arrays.keys_of(b, i0).begin / block * block, arrays.keys_of(b, i0 + block - 1).end};
 }
 
 /// A block computes 32 queries of a head.
 template <int parts, bool masked, typename T>
-__global__ void __launch_bounds__(threads) forward_kernel(AttentionArrays arrays) {
+__global__ void __launch_bounds__(threads) forward_kernel(AttentionArguments arrays) {
   float* const memory = runtime::cuda::block_memory<float>();
   const int D = arrays.D, count = arrays.T;
   const Rows q(memory, 0, D), k(memory, 1, D), v(memory, 2, D);
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(AttentionArrays arrays
 
 /// weight: attention weight of query i and key j after dropout, without dropout's scale. gradient: gradient of its
 /// score, without 1/√D. Both are 0 if the key is not visible to the query.
-__device__ void slope(const AttentionArrays& arrays, int b, int h, int i, int j, bool sees, float score,
+__device__ void slope(const AttentionArguments& arrays, int b, int h, int i, int j, bool sees, float score,
                       float& weight, float& gradient, float logsumexp, float delta) {
   weight = 0;
   if (!sees || i >= arrays.T) {
@@ -172,7 +172,7 @@ __device__ void slope(const AttentionArrays& arrays, int b, int h, int i, int j,
 }
 
 template <int parts, bool masked, typename T>
-__global__ void __launch_bounds__(threads) query_gradient_kernel(AttentionArrays arrays) {
+__global__ void __launch_bounds__(threads) query_gradient_kernel(AttentionArguments arrays) {
   float* const memory = runtime::cuda::block_memory<float>();
   const int D = arrays.D, count = arrays.T;
   const Rows q(memory, 0, D), d_out(memory, 1, D), k(memory, 2, D), v(memory, 3, D);
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(threads) query_gradient_kernel(AttentionArrays
 
 /// A block computes 32 keys of a head, and iterates over the query heads that read it; lanes are queries.
 template <int parts, bool masked, typename T>
-__global__ void __launch_bounds__(threads) key_gradient_kernel(AttentionArrays arrays) {
+__global__ void __launch_bounds__(threads) key_gradient_kernel(AttentionArguments arrays) {
   float* const memory = runtime::cuda::block_memory<float>();
   const int D = arrays.D, count = arrays.T;
   const Rows k(memory, 0, D), v(memory, 1, D), q(memory, 2, D), d_out(memory, 3, D);
@@ -279,11 +279,11 @@ __global__ void __launch_bounds__(threads) key_gradient_kernel(AttentionArrays a
   put(arrays.of_three(d_qkv, b, key_head, 2), stride, j0 + place.row, count, D, value_factors, d_values, place);
 }
 
-using Kernel = void (*)(AttentionArrays);
+using Kernel = void (*)(AttentionArguments);
 
 /// Launches a row of blocks for each of `heads`.
-void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, std::size_t heads,
-            int tiles) {
+void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArguments& arrays,
+            std::size_t heads, int tiles) {
   const auto shared_bytes = static_cast<int>(sizeof(float)) * tiles * block * (arrays.D + 1);
   runtime::cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
                        "cudaFuncSetAttribute");
@@ -307,7 +307,7 @@ void dispatch(runtime::DType dtype, int D, const F& f) {
 
 }  // namespace
 
-void plain_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
+void plain_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArguments& arrays) {
   dispatch(dtype, arrays.D, [&](auto parts, auto type) {
     using T = decltype(type);
     launch("attention_forward", queue,
@@ -316,7 +316,7 @@ void plain_attention_forward(cudaStream_t queue, runtime::DType dtype, const Att
   });
 }
 
-void plain_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
+void plain_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArguments& arrays) {
   dispatch(dtype, arrays.D, [&](auto parts, auto type) {
     using T = decltype(type);
     launch("attention_backward of keys and values", queue,

@@ -59,12 +59,10 @@ void max_pool_forward(runtime::StreamView stream, const PatchShape& shape, runti
   expect_kernel(dtype, max_pool);
   expect_patches(shape, max_pool);
   if (ran_on_gpu<max_pool_forward_cuda>(stream, shape, dtype, y, places, x)) return;
-  stream.launch(cost_of(shape, dtype), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      for_each_row(pool, shape.rows(), [&](std::size_t row) {
-        pool_patch(shape, static_cast<T*>(y), places, static_cast<const T*>(x), row);
-      });
+  launch_typed(stream, dtype, cost_of(shape, dtype), [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    for_each_row(pool, shape.rows(), [&](std::size_t row) {
+      pool_patch(shape, static_cast<T*>(y), places, static_cast<const T*>(x), row);
     });
   });
 }
@@ -74,33 +72,28 @@ void max_pool_backward(runtime::StreamView stream, const PatchShape& shape, runt
   expect_kernel(dtype, max_pool);
   expect_patches(shape, max_pool);
   if (ran_on_gpu<max_pool_backward_cuda>(stream, shape, dtype, dx, dy, places)) return;
-  stream.launch(cost_of(shape, dtype), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      pool.run([&](int thread, int threads) {
-        const std::size_t P = shape.out_height(), Q = shape.out_width(), C = shape.channels;
-        const auto* const from = static_cast<const T*>(dy);
-        const auto share = runtime::share_of(shape.samples * shape.height * shape.width, thread, threads);
-        for (std::size_t pixel = share.begin; pixel < share.end; ++pixel) {
-          const std::size_t w = pixel % shape.width + shape.padding;
-          const std::size_t h = pixel / shape.width % shape.height + shape.padding;
-          const std::size_t sample = pixel / shape.width / shape.height;
-          const auto first = [&](std::size_t at) {
-            return at < shape.kernel ? 0 : (at - shape.kernel) / shape.stride + 1;
-          };
-          for (std::size_t c = 0; c < C; ++c) {
-            float total = 0;
-            for (std::size_t p = first(h); p <= h / shape.stride && p < P; ++p) {
-              for (std::size_t q = first(w); q <= w / shape.stride && q < Q; ++q) {
-                const std::size_t row = (sample * P + p) * Q + q;
-                const std::size_t tap = (h - p * shape.stride) * shape.kernel + (w - q * shape.stride);
-                if (places[row * C + c] == tap) total += runtime::to_float(from[row * C + c]);
-              }
+  launch_typed(stream, dtype, cost_of(shape, dtype), [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    pool.run([&](int thread, int threads) {
+      const std::size_t P = shape.out_height(), Q = shape.out_width(), C = shape.channels;
+      const auto* const from = static_cast<const T*>(dy);
+      const auto share = runtime::share_of(shape.samples * shape.height * shape.width, thread, threads);
+      for (std::size_t pixel = share.begin; pixel < share.end; ++pixel) {
+        const std::size_t w = pixel % shape.width + shape.padding;
+        const std::size_t h = pixel / shape.width % shape.height + shape.padding;
+        const std::size_t sample = pixel / shape.width / shape.height;
+        for (std::size_t c = 0; c < C; ++c) {
+          float total = 0;
+          for (std::size_t p = shape.first_patch(h); p <= h / shape.stride && p < P; ++p) {
+            for (std::size_t q = shape.first_patch(w); q <= w / shape.stride && q < Q; ++q) {
+              const std::size_t row = (sample * P + p) * Q + q;
+              const std::size_t tap = (h - p * shape.stride) * shape.kernel + (w - q * shape.stride);
+              if (places[row * C + c] == tap) total += runtime::to_float(from[row * C + c]);
             }
-            static_cast<T*>(dx)[pixel * C + c] = runtime::from_float<T>(total);
           }
+          static_cast<T*>(dx)[pixel * C + c] = runtime::from_float<T>(total);
         }
-      });
+      }
     });
   });
 }
@@ -109,19 +102,17 @@ void mean_pool_forward(runtime::StreamView stream, const MeanPoolShape& shape, r
                        const void* x) {
   expect_kernel(dtype, mean_pool);
   if (ran_on_gpu<mean_pool_forward_cuda>(stream, shape, dtype, y, x)) return;
-  stream.launch(cost_of(shape, dtype), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      const float part = 1.0f / static_cast<float>(shape.pixels);
-      const std::size_t C = shape.channels;
-      for_each_row(pool, shape.samples, [&](std::size_t sample) {
-        const T* const image = static_cast<const T*>(x) + sample * shape.pixels * C;
-        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-          Floats total{};
-          for (std::size_t pixel = 0; pixel < shape.pixels; ++pixel)
-            total += simd::load(image + pixel * C + c, count);
-          simd::store(static_cast<T*>(y) + sample * C + c, total * part, count);
-        });
+  launch_typed(stream, dtype, cost_of(shape, dtype), [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    const float part = 1.0f / static_cast<float>(shape.pixels);
+    const std::size_t C = shape.channels;
+    for_each_row(pool, shape.samples, [&](std::size_t sample) {
+      const T* const image = static_cast<const T*>(x) + sample * shape.pixels * C;
+      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+        Floats total{};
+        for (std::size_t pixel = 0; pixel < shape.pixels; ++pixel)
+          total += simd::load(image + pixel * C + c, count);
+        simd::store(static_cast<T*>(y) + sample * C + c, total * part, count);
       });
     });
   });
@@ -131,16 +122,14 @@ void mean_pool_backward(runtime::StreamView stream, const MeanPoolShape& shape, 
                         const void* dy) {
   expect_kernel(dtype, mean_pool);
   if (ran_on_gpu<mean_pool_backward_cuda>(stream, shape, dtype, dx, dy)) return;
-  stream.launch(cost_of(shape, dtype), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      const float part = 1.0f / static_cast<float>(shape.pixels);
-      const std::size_t C = shape.channels;
-      for_each_row(pool, shape.samples * shape.pixels, [&](std::size_t row) {
-        const T* const from = static_cast<const T*>(dy) + row / shape.pixels * C;
-        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-          simd::store(static_cast<T*>(dx) + row * C + c, simd::load(from + c, count) * part, count);
-        });
+  launch_typed(stream, dtype, cost_of(shape, dtype), [=](runtime::ComputePool& pool, auto type) {
+    using T = decltype(type);
+    const float part = 1.0f / static_cast<float>(shape.pixels);
+    const std::size_t C = shape.channels;
+    for_each_row(pool, shape.samples * shape.pixels, [&](std::size_t row) {
+      const T* const from = static_cast<const T*>(dy) + row / shape.pixels * C;
+      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+        simd::store(static_cast<T*>(dx) + row * C + c, simd::load(from + c, count) * part, count);
       });
     });
   });

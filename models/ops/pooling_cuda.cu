@@ -2,8 +2,6 @@
 #include "models/ops/pooling.hpp"
 
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {
 namespace {
@@ -46,11 +44,9 @@ __global__ void __launch_bounds__(threads)
   const std::size_t c = at % shape.channels, pixel = at / shape.channels;
   const std::size_t w = pixel % shape.width + shape.padding, h = pixel / shape.width % shape.height + shape.padding;
   const std::size_t sample = pixel / shape.width / shape.height;
-  const std::size_t first_p = h < shape.kernel ? 0 : (h - shape.kernel) / shape.stride + 1;
-  const std::size_t first_q = w < shape.kernel ? 0 : (w - shape.kernel) / shape.stride + 1;
   float total = 0;
-  for (std::size_t p = first_p; p <= h / shape.stride && p < P; ++p) {
-    for (std::size_t q = first_q; q <= w / shape.stride && q < Q; ++q) {
+  for (std::size_t p = shape.first_patch(h); p <= h / shape.stride && p < P; ++p) {
+    for (std::size_t q = shape.first_patch(w); q <= w / shape.stride && q < Q; ++q) {
       const std::size_t from = ((sample * P + p) * Q + q) * shape.channels + c;
       const std::size_t tap = (h - p * shape.stride) * shape.kernel + (w - q * shape.stride);
       if (places[from] == tap) total += cuda::to_float(dy[from]);
@@ -85,48 +81,40 @@ __global__ void __launch_bounds__(threads)
 void max_pool_forward_cuda(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* y,
                            std::uint8_t* places, const void* x) {
   const std::size_t n = shape.rows() * shape.channels;
-  if (n == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("max_pool_forward", runtime::cuda::native(stream), {cuda::blocks_of(n, threads), threads},
-                          max_forward_kernel<T>, static_cast<T*>(y), places, static_cast<const T*>(x), shape,
-                          shape.out_height(), shape.out_width(), n);
+    cuda::launch_each<threads>("max_pool_forward", stream, n, max_forward_kernel<T>, static_cast<T*>(y), places,
+                               static_cast<const T*>(x), shape, shape.out_height(), shape.out_width(), n);
   });
 }
 
 void max_pool_backward_cuda(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* dx,
                             const void* dy, const std::uint8_t* places) {
   const std::size_t n = shape.samples * shape.height * shape.width * shape.channels;
-  if (n == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("max_pool_backward", runtime::cuda::native(stream),
-                          {cuda::blocks_of(n, threads), threads}, max_backward_kernel<T>, static_cast<T*>(dx),
-                          static_cast<const T*>(dy), places, shape, shape.out_height(), shape.out_width(), n);
+    cuda::launch_each<threads>("max_pool_backward", stream, n, max_backward_kernel<T>, static_cast<T*>(dx),
+                               static_cast<const T*>(dy), places, shape, shape.out_height(), shape.out_width(), n);
   });
 }
 
 void mean_pool_forward_cuda(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* y,
                             const void* x) {
   const std::size_t n = shape.samples * shape.channels;
-  if (n == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("mean_pool_forward", runtime::cuda::native(stream),
-                          {cuda::blocks_of(n, threads), threads}, mean_forward_kernel<T>, static_cast<T*>(y),
-                          static_cast<const T*>(x), shape);
+    cuda::launch_each<threads>("mean_pool_forward", stream, n, mean_forward_kernel<T>, static_cast<T*>(y),
+                               static_cast<const T*>(x), shape);
   });
 }
 
 void mean_pool_backward_cuda(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* dx,
                              const void* dy) {
   const std::size_t n = shape.samples * shape.pixels * shape.channels;
-  if (n == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("mean_pool_backward", runtime::cuda::native(stream),
-                          {cuda::blocks_of(n, threads), threads}, mean_backward_kernel<T>, static_cast<T*>(dx),
-                          static_cast<const T*>(dy), shape, n);
+    cuda::launch_each<threads>("mean_pool_backward", stream, n, mean_backward_kernel<T>, static_cast<T*>(dx),
+                               static_cast<const T*>(dy), shape, n);
   });
 }
 

@@ -3,14 +3,28 @@
 #include "models/ops/dispatch.hpp"
 #include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/host/compute_pool.hpp"
 
 #include <array>
+#include <cmath>
+#include <numbers>
 
 namespace ranvier::models {
 namespace {
 
 using simd::Floats;
+
+/// Frequency after scaling, in double.
+double scaled(double frequency, const RopeScaling& scaling) {
+  if (scaling.kind == RopeScaling::Kind::linear) return frequency / scaling.factor;
+  const double turns = scaling.original_positions * frequency / (2 * std::numbers::pi);
+  if (turns < scaling.low_frequency_factor) return frequency / scaling.factor;
+  if (turns > scaling.high_frequency_factor) return frequency;
+  const double kept =
+      (turns - scaling.low_frequency_factor) / (scaling.high_frequency_factor - scaling.low_frequency_factor);
+  return (1 - kept) * frequency / scaling.factor + kept * frequency;
+}
 
 /// Rotation of the heads at one position.
 class Turn {
@@ -51,6 +65,19 @@ class Turn {
 
 }  // namespace
 
+RotaryFrequencies rotary_frequencies(int channels, double base, const std::optional<RopeScaling>& scaling) {
+  expect(channels >= 2 && channels % 2 == 0 && channels <= RotaryFrequencies::max_channels,
+         "rotary positions of heads of {} channels: an even number up to {} is possible", channels,
+         RotaryFrequencies::max_channels);
+  RotaryFrequencies frequencies;
+  frequencies.channels = channels;
+  for (int c = 0; c < channels / 2; ++c) {
+    const double frequency = std::pow(base, -2.0 * c / channels);
+    frequencies.of_pair[c] = static_cast<float>(scaling ? scaled(frequency, *scaling) : frequency);
+  }
+  return frequencies;
+}
+
 void rotary(runtime::StreamView stream, const RotaryShape& shape, runtime::DType dtype, void* x,
             const RotaryFrequencies& frequencies, Rotation rotation, const std::int32_t* positions,
             int first_position) {
@@ -63,24 +90,25 @@ void rotary(runtime::StreamView stream, const RotaryShape& shape, runtime::DType
       rows * static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(frequencies.channels);
   const std::size_t bytes = bytes_of(2 * turned, dtype) + (positions == nullptr ? 0 : rows * sizeof(std::int32_t));
   if (ran_on_gpu<rotary_cuda>(stream, shape, dtype, x, frequencies, rotation, positions, first_position)) return;
-  stream.launch(memory_cost(runtime::WorkKind::rotary, dtype, bytes), [=](runtime::ComputePool& pool) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      const auto B = static_cast<std::size_t>(shape.samples), T_ = static_cast<std::size_t>(shape.positions);
-      const auto D = static_cast<std::size_t>(frequencies.channels);
-      // Split by position, so that all samples share its angles.
-      run_pieces(pool, B * T_, [&](int thread, int threads) {
-        const auto share = runtime::share_of(B * T_, thread, threads);
-        Turn turn(frequencies, rotation);
-        for (std::size_t i = share.begin; i < share.end; ++i) {
-          const std::size_t t = i / B, row = i % B * T_ + t;
-          turn.set(positions != nullptr ? positions[row] : first_position + static_cast<int>(t));
-          T* const head = static_cast<T*>(x) + row * shape.row_channels;
-          for (std::size_t g = 0; g < static_cast<std::size_t>(shape.heads); ++g) turn.turn(head + g * D);
-        }
-      });
-    });
-  });
+  launch_typed(stream, dtype, memory_cost(runtime::WorkKind::rotary, dtype, bytes),
+               [=](runtime::ComputePool& pool, auto type) {
+                 using T = decltype(type);
+                 const auto B = static_cast<std::size_t>(shape.samples),
+                            T_ = static_cast<std::size_t>(shape.positions);
+                 const auto D = static_cast<std::size_t>(frequencies.channels);
+                 // Split by position, so that all samples share its angles.
+                 run_pieces(pool, B * T_, [&](int thread, int threads) {
+                   const auto share = runtime::share_of(B * T_, thread, threads);
+                   Turn turn(frequencies, rotation);
+                   for (std::size_t i = share.begin; i < share.end; ++i) {
+                     const std::size_t t = i / B, row = i % B * T_ + t;
+                     turn.set(positions != nullptr ? positions[row] : first_position + static_cast<int>(t));
+                     T* const head = static_cast<T*>(x) + row * shape.row_channels;
+                     for (std::size_t g = 0; g < static_cast<std::size_t>(shape.heads); ++g)
+                       turn.turn(head + g * D);
+                   }
+                 });
+               });
 }
 
 }  // namespace ranvier::models

@@ -3,8 +3,6 @@
 
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {
 namespace {
@@ -81,15 +79,14 @@ void rotary_cuda(runtime::StreamView stream, const RotaryShape& shape, runtime::
   const std::size_t rows = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
   const auto half = static_cast<std::size_t>(frequencies.channels) / 2;
   const std::size_t shares = cuda::ceil_divide(static_cast<std::size_t>(shape.heads), heads_per_thread);
-  if (rows == 0 || shares == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     const bool wide = half % cuda::full_width<T> == 0 && shape.row_channels % cuda::full_width<T> == 0;
     cuda::with_width<T>(wide && cuda::aligned(x), [&](auto width) {
       const std::size_t count = rows * shares * (half / width());
-      runtime::cuda::launch("rotary", runtime::cuda::native(stream), {cuda::blocks_of(count, threads), threads},
-                            rotary_kernel<width(), T>, static_cast<T*>(x), shape, frequencies,
-                            rotation == Rotation::forward ? 1.0f : -1.0f, positions, first_position, count);
+      cuda::launch_each<threads>("rotary", stream, count, rotary_kernel<width(), T>, static_cast<T*>(x), shape,
+                                 frequencies, rotation == Rotation::forward ? 1.0f : -1.0f, positions,
+                                 first_position, count);
     });
   });
 }

@@ -61,13 +61,12 @@ __global__ void __launch_bounds__(threads)
 template <bool scatters>
 void copy_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                const std::int32_t* places, std::size_t row_bytes) {
-  if (shape.rows() == 0 || row_bytes == 0) return;
   const auto copy_words = [&](auto word) {
     using Word = decltype(word);
     const std::size_t words = row_bytes / sizeof(Word);
-    runtime::cuda::launch(scatters ? "scatter_rows" : "gather_rows", runtime::cuda::native(stream),
-                          {cuda::blocks_of(shape.rows() * words, threads), threads}, copy_kernel<scatters, Word>,
-                          shape, static_cast<Word*>(to), static_cast<const Word*>(from), places, words);
+    cuda::launch_each<threads>(scatters ? "scatter_rows" : "gather_rows", stream, shape.rows() * words,
+                               copy_kernel<scatters, Word>, shape, static_cast<Word*>(to),
+                               static_cast<const Word*>(from), places, words);
   };
   if (row_bytes % sizeof(uint4) == 0 && cuda::aligned(to) && cuda::aligned(from)) {
     copy_words(uint4{});

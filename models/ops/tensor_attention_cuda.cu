@@ -2,7 +2,7 @@
 // over keys. Key and value gradients: a block has keys and iterates over queries, with transposed scores, so that
 // weights need no conversion to left operands. The two backward kernels need no atomic additions, but two
 // multiplications more than a single kernel for all three gradients.
-#include "models/ops/attention_arrays.cuh"
+#include "models/ops/attention_arguments.cuh"
 
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/tensor_tile.cuh"
@@ -24,7 +24,7 @@ __device__ int block_from_the_end() { return static_cast<int>(gridDim.y - 1 - bl
 /// Dropout of weights with rows i0 + g, i0 + g + 8 (queries) and columns j0 + 8n + 2c … (keys): calls visit(n, sum,
 /// kept). Two neighbouring lanes share a quad of keys. One draws bits for it, the other for the quad eight keys later.
 template <int tiles, typename Visit>
-__device__ void for_kept_of_query_rows(const AttentionArrays& arrays, int b, int h, int i0, int j0,
+__device__ void for_kept_of_query_rows(const AttentionArguments& arrays, int b, int h, int i0, int j0,
                                        const Visit& visit) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
 #pragma unroll
@@ -47,7 +47,7 @@ __device__ void for_kept_of_query_rows(const AttentionArrays& arrays, int b, int
 /// The same for rows j0 + g, j0 + g + 8 (keys) and columns i0 + 8n + 2c … (queries). Four lanes share a quad of keys;
 /// each draws for another half and column.
 template <int tiles, typename Visit>
-__device__ void for_kept_of_key_rows(const AttentionArrays& arrays, int b, int h, int i0, int j0,
+__device__ void for_kept_of_key_rows(const AttentionArguments& arrays, int b, int h, int i0, int j0,
                                      const Visit& visit) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
 #pragma unroll
@@ -67,7 +67,7 @@ __device__ void for_kept_of_key_rows(const AttentionArrays& arrays, int b, int h
 struct SeenKeys {
   Range of_any, of_all;
 
-  __device__ SeenKeys(const AttentionArrays& arrays, int b, int i0, int rows) {
+  __device__ SeenKeys(const AttentionArguments& arrays, int b, int i0, int rows) {
     const Range first = arrays.keys_of(b, i0), last = arrays.keys_of(b, i0 + rows - 1);
     of_any = {first.begin, last.end};
     of_all = {last.begin, first.end};
@@ -88,7 +88,7 @@ struct Forward {
 };
 
 template <typename T, int columns, bool drops, bool masked>
-__global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kernel(const AttentionArrays arrays) {
+__global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kernel(const AttentionArguments arrays) {
   using F = Forward<T, columns>;
   constexpr int tall = F::tall, key_tiles = F::keys / 8;
   auto& shared = *runtime::cuda::block_memory<typename F::Shared>();
@@ -248,7 +248,7 @@ struct QueryGradient {
 
 template <typename T, int columns, bool drops, bool masked>
 __global__ void __launch_bounds__(QueryGradient<T, columns>::threads, columns <= 64 ? 2 : 1)
-    query_gradient_kernel(const AttentionArrays arrays) {
+    query_gradient_kernel(const AttentionArguments arrays) {
   using G = QueryGradient<T, columns>;
   constexpr int key_tiles = G::keys / 8;
   auto& shared = *runtime::cuda::block_memory<typename G::Shared>();
@@ -339,7 +339,7 @@ struct KeyGradient {
 
 template <typename T, int columns, bool drops, bool masked>
 __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
-    key_gradient_kernel(const AttentionArrays arrays) {
+    key_gradient_kernel(const AttentionArguments arrays) {
   using G = KeyGradient<T, columns>;
   constexpr int query_tiles = G::queries / 8;
   auto& shared = *runtime::cuda::block_memory<typename G::Shared>();
@@ -433,11 +433,11 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
 
 // Launches -----------------------------------------------------------------------------------------------
 
-using Kernel = void (*)(AttentionArrays);
+using Kernel = void (*)(AttentionArguments);
 
 /// Launches a row of blocks for each of `heads`, and a column for each `rows` rows of T.
-void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, std::size_t heads,
-            int rows, int threads, std::size_t shared_bytes) {
+void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArguments& arrays,
+            std::size_t heads, int rows, int threads, std::size_t shared_bytes) {
   // Set at every launch, because it is a setting of the current GPU.
   runtime::cuda::check(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
@@ -450,7 +450,7 @@ void launch(const char* name, cudaStream_t queue, Kernel kernel, const Attention
 /// Calls f(T, columns, drops, masked), the last three as integral_constant. `columns`: the smallest number that holds
 /// D.
 template <typename F>
-void dispatch(const AttentionArrays& arrays, runtime::DType dtype, const F& f) {
+void dispatch(const AttentionArguments& arrays, runtime::DType dtype, const F& f) {
   const auto with_drops = [&](auto type, auto columns, auto drops) {
     if (arrays.masked()) {
       f(type, columns, drops, std::true_type{});
@@ -481,7 +481,7 @@ void dispatch(const AttentionArrays& arrays, runtime::DType dtype, const F& f) {
 
 }  // namespace
 
-void tensor_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
+void tensor_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArguments& arrays) {
   dispatch(arrays, dtype, [&](auto type, auto columns, auto drops, auto masked) {
     using T = decltype(type);
     using F = Forward<T, columns()>;
@@ -490,7 +490,7 @@ void tensor_attention_forward(cudaStream_t queue, runtime::DType dtype, const At
   });
 }
 
-void tensor_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
+void tensor_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArguments& arrays) {
   dispatch(arrays, dtype, [&](auto type, auto columns, auto drops, auto masked) {
     using T = decltype(type);
     using Q = QueryGradient<T, columns()>;

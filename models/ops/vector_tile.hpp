@@ -130,54 +130,40 @@ void product(std::size_t rows, std::size_t columns, std::size_t n, const Left<ty
 
 // Functions for `finish` ---------------------------------------------------------------------------------
 
-/// c = sums.
-struct Put {
+/// Replaces each vector of c by combine(vector's address, first column, sums).
+template <typename Combine>
+struct Into {
   float* c;
   std::size_t stride;
+  Combine combine;
 
   template <std::size_t rows, std::size_t vectors>
   void operator()(std::size_t row, std::size_t column, const Sums<vectors>& sums) const {
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < rows; ++r)
 #pragma GCC unroll 8
-      for (std::size_t v = 0; v < vectors; ++v)
-        simd::store(c + (row + r) * stride + column + v * lanes, sums[r][v]);
+      for (std::size_t v = 0; v < vectors; ++v) {
+        float* place = c + (row + r) * stride + column + v * lanes;
+        simd::store(place, combine(place, column + v * lanes, sums[r][v]));
+      }
   }
 };
+
+/// c = sums.
+inline auto put(float* c, std::size_t stride) {
+  return Into{c, stride, [](const float*, std::size_t, Floats sums) { return sums; }};
+}
 
 /// c += sums.
-struct Add {
-  float* c;
-  std::size_t stride;
-
-  template <std::size_t rows, std::size_t vectors>
-  void operator()(std::size_t row, std::size_t column, const Sums<vectors>& sums) const {
-#pragma GCC unroll 8
-    for (std::size_t r = 0; r < rows; ++r)
-#pragma GCC unroll 8
-      for (std::size_t v = 0; v < vectors; ++v) {
-        float* place = c + (row + r) * stride + column + v * lanes;
-        simd::store(place, simd::load(place) + sums[r][v]);
-      }
-  }
-};
+inline auto add(float* c, std::size_t stride) {
+  return Into{c, stride, [](const float* place, std::size_t, Floats sums) { return simd::load(place) + sums; }};
+}
 
 /// c = c · (factor of the column) + sums.
-struct ScaleAdd {
-  float* c;
-  std::size_t stride;
-  const float* factor;
-
-  template <std::size_t rows, std::size_t vectors>
-  void operator()(std::size_t row, std::size_t column, const Sums<vectors>& sums) const {
-#pragma GCC unroll 8
-    for (std::size_t r = 0; r < rows; ++r)
-#pragma GCC unroll 8
-      for (std::size_t v = 0; v < vectors; ++v) {
-        float* place = c + (row + r) * stride + column + v * lanes;
-        simd::store(place, simd::load(place) * simd::load(factor + column + v * lanes) + sums[r][v]);
-      }
-  }
-};
+inline auto scale_add(float* c, std::size_t stride, const float* factor) {
+  return Into{c, stride, [factor](const float* place, std::size_t column, Floats sums) {
+                return simd::load(place) * simd::load(factor + column) + sums;
+              }};
+}
 
 }  // namespace ranvier::models::tile

@@ -74,16 +74,16 @@ int main(int argc, char** argv) {
                  workspace = memory(attention_workspace_bytes(shape, dtype, threads));
       fill(qkv.data(), dtype, n_qkv, 4);
       fill(d_out.data(), dtype, n, 4);
-      auto* logsumexp = reinterpret_cast<float*>(lse.data());
-      const Dropout dropout{.rate = rate};
-      const double forward = quickest(0.5, [&] {
-        attention_forward_cpu(pool, shape, dtype, out.data(), logsumexp, qkv.data(), dropout, workspace.data(),
-                              bounds);
-      });
-      const double backward = quickest(0.5, [&] {
-        attention_backward_cpu(pool, shape, dtype, d_qkv.data(), d_out.data(), qkv.data(), out.data(), logsumexp,
-                               dropout, workspace.data(), bounds);
-      });
+      const AttentionArrays arrays{.qkv = qkv.data(),
+                                   .out = out.data(),
+                                   .logsumexp = reinterpret_cast<float*>(lse.data()),
+                                   .d_out = d_out.data(),
+                                   .d_qkv = d_qkv.data(),
+                                   .dropout = {.rate = rate},
+                                   .workspace = workspace.data(),
+                                   .bounds = bounds};
+      const double forward = quickest(0.5, [&] { attention_forward_cpu(pool, shape, dtype, arrays); });
+      const double backward = quickest(0.5, [&] { attention_backward_cpu(pool, shape, dtype, arrays); });
       const double dense = 4.0 * static_cast<double>(n) * shape.positions / ceiling;
       print_case(
           R"("bench": "attention", "dtype": "{}", "threads": {}, "samples": {}, "positions": {}, "heads": {}, )"

@@ -3,12 +3,12 @@
 //
 //   layer_bench [threads] [operations]     the second word skips the layers and their matrix multiplications
 #include "models/families/model.hpp"
+#include "models/ops/activation.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/embedding.hpp"
-#include "models/ops/gelu.hpp"
-#include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/ops/norm.hpp"
 #include "models/text/masked_source.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -110,47 +110,47 @@ class Bench {
     const auto x = values(N * 4 * C, dtype_), y = values(N * 4 * C, dtype_), z = values(N * C, dtype_),
                weight = values(C, dtype_);
     const auto sums = values(8 * C, DType::f32), mean = values(N, DType::f32), rstd = values(N, DType::f32);
-    const LayerNormShape shape{N, C};
-    const auto workspace = device_.allocate(layer_norm_workspace_bytes(shape), runtime::MemorySpace::device);
+    const NormShape shape{N, C};
+    const auto workspace = device_.allocate(norm_workspace_bytes(shape), runtime::MemorySpace::device);
     const auto floats = [](const runtime::Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); };
     const auto operation = [&](const char* name, std::size_t elements, const std::function<void()>& work) {
       report_operation(name, seconds_of_call(work), elements);
     };
     operation("layer norm forward", 2 * N * C, [&] {
-      layer_norm_forward(*stream_, shape, dtype_,
-                         {.y = y.data(),
-                          .mean = floats(mean),
-                          .rstd = floats(rstd),
-                          .x = x.data(),
-                          .weight = weight.data(),
-                          .bias = weight.data()});
+      norm_forward(*stream_, shape, dtype_,
+                   {.y = y.data(),
+                    .mean = floats(mean),
+                    .rstd = floats(rstd),
+                    .x = x.data(),
+                    .weight = weight.data(),
+                    .bias = weight.data()});
     });
     operation("layer norm forward of a sum", 4 * N * C, [&] {
-      layer_norm_forward(*stream_, shape, dtype_,
-                         {.y = y.data(),
-                          .mean = floats(mean),
-                          .rstd = floats(rstd),
-                          .x = x.data(),
-                          .weight = weight.data(),
-                          .bias = weight.data(),
-                          .branch = z.data(),
-                          .sum = y.data() + N * C * size_of(dtype_)});
+      norm_forward(*stream_, shape, dtype_,
+                   {.y = y.data(),
+                    .mean = floats(mean),
+                    .rstd = floats(rstd),
+                    .x = x.data(),
+                    .weight = weight.data(),
+                    .bias = weight.data(),
+                    .branch = z.data(),
+                    .sum = y.data() + N * C * size_of(dtype_)});
     });
     operation("layer norm again", 2 * N * C, [&] {
-      layer_norm_again(*stream_, shape, dtype_, y.data(), floats(mean), floats(rstd), x.data(), weight.data(),
-                       weight.data());
+      norm_again(*stream_, shape, dtype_,
+                 {y.data(), floats(mean), floats(rstd), x.data(), weight.data(), weight.data()});
     });
     operation("layer norm backward", 4 * N * C, [&] {
-      layer_norm_backward(*stream_, shape, dtype_,
-                          {.dx = y.data(),
-                           .sums = floats(sums),
-                           .dy = z.data(),
-                           .x = x.data(),
-                           .mean = floats(mean),
-                           .rstd = floats(rstd),
-                           .weight = weight.data(),
-                           .residual = y.data() + N * C * size_of(dtype_),
-                           .workspace = workspace.data()});
+      norm_backward(*stream_, shape, dtype_,
+                    {.dx = y.data(),
+                     .sums = floats(sums),
+                     .dy = z.data(),
+                     .x = x.data(),
+                     .mean = floats(mean),
+                     .rstd = floats(rstd),
+                     .weight = weight.data(),
+                     .residual = y.data() + N * C * size_of(dtype_),
+                     .workspace = workspace.data()});
     });
     operation("gelu forward", 8 * N * C, [&] { gelu_forward(*stream_, dtype_, y.data(), x.data(), N * 4 * C); });
     // Each call halves most values: more calls would make them subnormal.
@@ -244,14 +244,15 @@ class Bench {
     const auto logsumexp = values(N * static_cast<std::size_t>(shape.heads), DType::f32);
     const auto scratch =
         device_.allocate(attention_workspace_bytes(shape, dtype_, device_.threads()), runtime::MemorySpace::device);
-    auto* const sums = reinterpret_cast<float*>(logsumexp.data());
+    const AttentionArrays arrays{.qkv = qkv.data(),
+                                 .out = out.data(),
+                                 .logsumexp = reinterpret_cast<float*>(logsumexp.data()),
+                                 .d_out = out.data(),
+                                 .d_qkv = d_qkv.data(),
+                                 .workspace = scratch.data()};
     const Passes passes{
-        .forward = seconds_of_call(
-            [&] { attention_forward(*stream_, shape, dtype_, out.data(), sums, qkv.data(), {}, scratch.data()); }),
-        .backward_input = seconds_of_call([&] {
-          attention_backward(*stream_, shape, dtype_, d_qkv.data(), out.data(), qkv.data(), out.data(), sums, {},
-                             scratch.data());
-        })};
+        .forward = seconds_of_call([&] { attention_forward(*stream_, shape, dtype_, arrays); }),
+        .backward_input = seconds_of_call([&] { attention_backward(*stream_, shape, dtype_, arrays); })};
     report_operation("attention forward", passes.forward, 4 * N * C);
     report_operation("attention backward", passes.backward_input, 8 * N * C);
     return passes;

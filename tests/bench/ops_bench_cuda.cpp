@@ -6,15 +6,15 @@
 //   ops_bench_cuda [bf16|fp16|fp32] [tiny]
 //
 // tiny: sizes for an emulated GPU, whose figures mean nothing.
+#include "models/ops/activation.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/attention_choice.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/fused_matmul.hpp"
-#include "models/ops/gelu.hpp"
-#include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/product_choice.hpp"
 #include "runtime/base/philox.hpp"
 #include "runtime/device/device.hpp"
@@ -130,37 +130,37 @@ class Bench {
   void time_passes(const Model& model) {
     const std::size_t N = model.B * model.T, C = model.H * model.D, V = model.V;
     const auto NC = static_cast<double>(N * C * element_);
-    const LayerNormShape shape{N, C};
+    const NormShape shape{N, C};
     const Buffer x = values(4 * N * C, dtype_), y = values(4 * N * C, dtype_), z = values(N * C, dtype_),
                  w = values(N * C, dtype_), weight = values(C, dtype_), bias = values(C, dtype_);
     const Buffer mean = values(N, DType::f32), rstd = values(N, DType::f32), sums = values(8 * C, DType::f32);
-    const Buffer workspace = device_->allocate(layer_norm_workspace_bytes(shape), runtime::MemorySpace::device);
+    const Buffer workspace = device_->allocate(norm_workspace_bytes(shape), runtime::MemorySpace::device);
     bytes_case(model, "layer_norm_forward with sum", 4 * NC, [&] {
-      layer_norm_forward(*stream_, shape, dtype_,
-                         {.y = y.data(),
-                          .mean = floats(mean),
-                          .rstd = floats(rstd),
-                          .x = x.data(),
-                          .weight = weight.data(),
-                          .bias = bias.data(),
-                          .branch = z.data(),
-                          .sum = w.data()});
+      norm_forward(*stream_, shape, dtype_,
+                   {.y = y.data(),
+                    .mean = floats(mean),
+                    .rstd = floats(rstd),
+                    .x = x.data(),
+                    .weight = weight.data(),
+                    .bias = bias.data(),
+                    .branch = z.data(),
+                    .sum = w.data()});
     });
     bytes_case(model, "layer_norm_again", 2 * NC, [&] {
-      layer_norm_again(*stream_, shape, dtype_, y.data(), floats(mean), floats(rstd), x.data(), weight.data(),
-                       bias.data());
+      norm_again(*stream_, shape, dtype_,
+                 {y.data(), floats(mean), floats(rstd), x.data(), weight.data(), bias.data()});
     });
     bytes_case(model, "layer_norm_backward with residual", 4 * NC, [&] {
-      layer_norm_backward(*stream_, shape, dtype_,
-                          {.dx = y.data(),
-                           .sums = floats(sums),
-                           .dy = z.data(),
-                           .x = x.data(),
-                           .mean = floats(mean),
-                           .rstd = floats(rstd),
-                           .weight = weight.data(),
-                           .residual = w.data(),
-                           .workspace = workspace.data()});
+      norm_backward(*stream_, shape, dtype_,
+                    {.dx = y.data(),
+                     .sums = floats(sums),
+                     .dy = z.data(),
+                     .x = x.data(),
+                     .mean = floats(mean),
+                     .rstd = floats(rstd),
+                     .weight = weight.data(),
+                     .residual = w.data(),
+                     .workspace = workspace.data()});
     });
     bytes_case(model, "gelu_forward", 8 * NC,
                [&] { gelu_forward(*stream_, dtype_, y.data(), x.data(), 4 * N * C); });
@@ -270,14 +270,15 @@ class Bench {
         device_->allocate(attention_workspace_bytes(shape, dtype_, 1), runtime::MemorySpace::device);
     const double flops = 2.0 * static_cast<double>(NC) * static_cast<double>(model.T);
     const auto both = [&](std::string_view with, const Dropout& dropped) {
-      const auto forward = [&] {
-        attention_forward(*stream_, shape, dtype_, out.data(), floats(logsumexp), qkv.data(), dropped,
-                          workspace.data());
-      };
-      const auto backward = [&] {
-        attention_backward(*stream_, shape, dtype_, d_qkv.data(), d_out.data(), qkv.data(), out.data(),
-                           floats(logsumexp), dropped, workspace.data());
-      };
+      const AttentionArrays arrays{.qkv = qkv.data(),
+                                   .out = out.data(),
+                                   .logsumexp = floats(logsumexp),
+                                   .d_out = d_out.data(),
+                                   .d_qkv = d_qkv.data(),
+                                   .dropout = dropped,
+                                   .workspace = workspace.data()};
+      const auto forward = [&] { attention_forward(*stream_, shape, dtype_, arrays); };
+      const auto backward = [&] { attention_backward(*stream_, shape, dtype_, arrays); };
       if (shape.kernels == AttentionKernels::cudnn) {
         (void)measure_attention(*stream_, [&] {
           forward();

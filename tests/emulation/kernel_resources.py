@@ -20,11 +20,11 @@ GRANULE = 8  # a thread's registers are allocated in multiples of this
 # Known bytes of local memory per thread, by file and kernel. Spilled registers are in the first-level cache.
 SPILLS = [
     # Rows of more than 8192 channels, which 512 threads keep in registers: five arrays of 32 floats each.
-    ("layer_norm_cuda", r"backward_kernel<float, 8, 4>", 1280),
-    ("layer_norm_cuda", r"backward_kernel<\w+, 4, 8>", 384),
-    ("rms_norm_cuda", r"backward_kernel<float, 8, 4>", 200),
-    ("rms_norm_cuda", r"backward_kernel<\w+, 4, 8>", 104),
-    ("rms_norm_cuda", r"backward_kernel<\w+, 8, 1>", 8),
+    ("norm_cuda", r"backward_kernel<0, float, 8, 4>", 1280),
+    ("norm_cuda", r"backward_kernel<0, \w+, 4, 8>", 384),
+    ("norm_cuda", r"backward_kernel<1, float, 8, 4>", 200),
+    ("norm_cuda", r"backward_kernel<1, \w+, 4, 8>", 104),
+    ("norm_cuda", r"backward_kernel<1, \w+, 8, 1>", 8),
     # Eight sines and cosines, and the channels of two halves of a head that they rotate.
     ("rotary_cuda", r"rotary_kernel<8, \w+>", 8),
     # Two blocks per multiprocessor are worth more than registers for the complete tile: a few accesses compared with 96
@@ -99,7 +99,7 @@ def main():
     wrong, table = [], defaultdict(list)
     for (architecture, name, threads, used), kernel in zip(found, demangled):
         file = file_of(name)
-        kernel = re.sub(r"^void |\(anonymous namespace\)|\(.*$", "", kernel.replace("(anonymous namespace)::", ""))
+        kernel = re.sub(r"^void |\(anonymous namespace\)|\([\w:]+\)(?=\d)|\(.*$", "", kernel.replace("(anonymous namespace)::", ""))
         kernel = re.sub(r"ranvier::\w+::(cuda::)?", "", kernel)
         spilled = used["STACK"] + used["LOCAL"]
         if spilled > allowed_bytes(file, kernel):

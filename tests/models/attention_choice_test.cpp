@@ -2,7 +2,7 @@
 #include "models/ops/attention_choice.hpp"
 
 #include "models/ops/kernel_choice_file.hpp"
-#include "models/ops/sliced_attention_cuda.hpp"
+#include "models/ops/library_attention_cuda.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/plain_attention.hpp"
@@ -22,10 +22,15 @@ struct Passes {
 
   void run(runtime::StreamView stream, const Dropout& dropout = {}) {
     DeviceCopies at(stream);
-    std::byte* const workspace = at.scratch(attention_workspace_bytes(shape, dtype, 1));
-    attention_forward(stream, shape, dtype, at(out), at.floats(logsumexp), at(qkv), dropout, workspace);
-    attention_backward(stream, shape, dtype, at(d_qkv), at(d_out), at(qkv), at(out), at.floats(logsumexp), dropout,
-                       workspace);
+    const AttentionArrays arrays{.qkv = at(qkv),
+                                 .out = at(out),
+                                 .logsumexp = at.floats(logsumexp),
+                                 .d_out = at(d_out),
+                                 .d_qkv = at(d_qkv),
+                                 .dropout = dropout,
+                                 .workspace = at.scratch(attention_workspace_bytes(shape, dtype, 1))};
+    attention_forward(stream, shape, dtype, arrays);
+    attention_backward(stream, shape, dtype, arrays);
     at.fetch();
   }
 

@@ -49,14 +49,22 @@ TEST_CASE("attention costs two products forward and five backward, over the pair
           shape.samples * shape.heads *
           product_flops(shape.causal, shape.window, 0, shape.positions, shape.positions, shape.channels);
       const auto cost = CostedRun(dtype).check(WorkKind::attention, [&](StreamView stream, CostedRun& run) {
-        attention_forward(stream, shape, dtype, run.writes(B * T * C), run.writes(B * H * T, DType::f32),
-                          run.reads(wide), {}, run.workspace(work_bytes));
+        attention_forward(stream, shape, dtype,
+                          {.qkv = run.reads(wide),
+                           .out = run.writes(B * T * C),
+                           .logsumexp = run.writes(B * H * T, DType::f32),
+                           .workspace = run.workspace(work_bytes)});
       });
       CHECK(cost.flops == 2 * flops);
       CHECK(cost.dtype == dtype);
       const auto back = CostedRun(dtype).check(WorkKind::attention, [&](StreamView stream, CostedRun& run) {
-        attention_backward(stream, shape, dtype, run.writes(wide), run.reads(B * T * C), run.reads(wide),
-                           run.reads(B * T * C), run.reads(B * H * T, DType::f32), {}, run.workspace(work_bytes));
+        attention_backward(stream, shape, dtype,
+                           {.qkv = run.reads(wide),
+                            .out = run.reads(B * T * C),
+                            .logsumexp = run.reads(B * H * T, DType::f32),
+                            .d_out = run.reads(B * T * C),
+                            .d_qkv = run.writes(wide),
+                            .workspace = run.workspace(work_bytes)});
       });
       CHECK(back.flops == 5 * flops);
     }

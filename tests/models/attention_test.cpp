@@ -44,21 +44,32 @@ Results run(const AttentionShape& shape, DType dtype, const TypedArray& qkv, con
   if (on_gpu_here()) {
     on_one_device([&](runtime::StreamView stream) {
       DeviceCopies at(stream);
-      attention_forward(stream, shape, dtype, at(results.out), at.floats(results.logsumexp), at(qkv), dropout,
-                        at(workspace), bounds.at(at));
-      attention_backward(stream, shape, dtype, at(results.d_qkv), at(d_out), at(qkv), at(results.out),
-                         at.floats(results.logsumexp), dropout, at(workspace), bounds.at(at));
+      const AttentionArrays arrays{.qkv = at(qkv),
+                                   .out = at(results.out),
+                                   .logsumexp = at.floats(results.logsumexp),
+                                   .d_out = at(d_out),
+                                   .d_qkv = at(results.d_qkv),
+                                   .dropout = dropout,
+                                   .workspace = at(workspace),
+                                   .bounds = bounds.at(at)};
+      attention_forward(stream, shape, dtype, arrays);
+      attention_backward(stream, shape, dtype, arrays);
       at.fetch();
     });
     return results;
   }
   runtime::ComputePool pool(threads);
-  auto* logsumexp = reinterpret_cast<float*>(results.logsumexp.data());
-  attention_forward_cpu(pool, shape, dtype, results.out.data(), logsumexp, qkv.data(), dropout, workspace.data(),
-                        bounds.view(), arithmetic);
+  const AttentionArrays arrays{.qkv = qkv.data(),
+                               .out = results.out.data(),
+                               .logsumexp = reinterpret_cast<float*>(results.logsumexp.data()),
+                               .d_out = d_out.data(),
+                               .d_qkv = results.d_qkv.data(),
+                               .dropout = dropout,
+                               .workspace = workspace.data(),
+                               .bounds = bounds.view()};
+  attention_forward_cpu(pool, shape, dtype, arrays, arithmetic);
   std::fill(workspace.begin(), workspace.end(), std::byte{0xff});
-  attention_backward_cpu(pool, shape, dtype, results.d_qkv.data(), d_out.data(), qkv.data(), results.out.data(),
-                         logsumexp, dropout, workspace.data(), bounds.view(), arithmetic);
+  attention_backward_cpu(pool, shape, dtype, arrays, arithmetic);
   return results;
 }
 
@@ -226,9 +237,9 @@ TEST_CASE("attention with bounds and windows that hide nothing has the bits of a
 TEST_CASE("attention refuses heads that do not divide, windows that look ahead, and on a CPU unordered bounds") {
   on_one_device([](runtime::StreamView stream) {
     float memory[64] = {};
-    const auto refuses = [&](const AttentionShape& shape, const AttentionBounds& bounds = {}) {
-      CHECK_THROWS_AS(attention_forward(stream, shape, DType::f32, memory, memory, memory, {}, nullptr, bounds),
-                      Error);
+    const AttentionArrays arrays{.qkv = memory, .out = memory, .logsumexp = memory};
+    const auto refuses = [&](const AttentionShape& shape) {
+      CHECK_THROWS_AS(attention_forward(stream, shape, DType::f32, arrays), Error);
     };
     refuses({.positions = 2, .heads = 3, .key_heads = 2});
     refuses({.positions = 2, .heads = 2, .key_heads = 4});
@@ -243,9 +254,9 @@ TEST_CASE("attention refuses heads that do not divide, windows that look ahead, 
         {{0, 0, 0}, {3, 2, 3}},
         {{0, 0, 0}, {3, 3, 4}},
         {{0, 0, 0}, {1, 2, 2}}}) {
-    CHECK_THROWS_AS(attention_forward_cpu(pool, {.positions = 3}, DType::f32, memory, memory, memory, {}, nullptr,
-                                          {first.data(), end.data()}),
-                    Error);
+    const AttentionArrays arrays{
+        .qkv = memory, .out = memory, .logsumexp = memory, .bounds = {first.data(), end.data()}};
+    CHECK_THROWS_AS(attention_forward_cpu(pool, {.positions = 3}, DType::f32, arrays), Error);
   }
 }
 
@@ -350,9 +361,14 @@ TEST_CASE("attention runs on a device's stream") {
     TypedArray out(DType::f32, inputs.d_out.size()), logsumexp(DType::f32, 2 * 2 * 40),
         d_qkv(DType::f32, inputs.qkv.size());
     DeviceCopies at(stream);
-    attention_forward(stream, shape, DType::f32, at(out), at.floats(logsumexp), at(inputs.qkv), {}, at(workspace));
-    attention_backward(stream, shape, DType::f32, at(d_qkv), at(inputs.d_out), at(inputs.qkv), at(out),
-                       at.floats(logsumexp), {}, at(workspace));
+    const AttentionArrays arrays{.qkv = at(inputs.qkv),
+                                 .out = at(out),
+                                 .logsumexp = at.floats(logsumexp),
+                                 .d_out = at(inputs.d_out),
+                                 .d_qkv = at(d_qkv),
+                                 .workspace = at(workspace)};
+    attention_forward(stream, shape, DType::f32, arrays);
+    attention_backward(stream, shape, DType::f32, arrays);
     at.fetch();
     CHECK(same_bits(out, expected.out));
     CHECK(same_bits(d_qkv, expected.d_qkv));

@@ -1,13 +1,13 @@
 // A GPU's kernels on arrays of more than 2^32 elements. A launch has the blocks for all elements, but only the last
 // ones run, and must give the results of the same blocks on small arrays.
+#include "models/ops/activation.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
-#include "models/ops/gelu.hpp"
-#include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/matrix_vector.hpp"
+#include "models/ops/norm.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/emulation/machine.hpp"
@@ -37,18 +37,18 @@ TEST_CASE("the last rows of a layer norm of more than 2^32 elements are normaliz
     const TypedArray weight(half, C, 3), bias(half, C, 4);
     TypedArray y(half, values.size()), sum(half, values.size());
     TypedArray mean(DType::f32, near_rows), rstd(DType::f32, near_rows);
-    layer_norm_forward(stream, {near_rows, C}, half,
-                       {y.data(), floats(mean), floats(rstd), values.data(), weight.data(), bias.data(),
-                        branch.data(), sum.data()});
+    norm_forward(stream, {near_rows, C}, half,
+                 {y.data(), floats(mean), floats(rstd), values.data(), weight.data(), bias.data(), branch.data(),
+                  sum.data()});
     const SparseArray far_x(half, rows * C), far_branch(half, rows * C), far_y(half, rows * C),
         far_sum(half, rows * C), far_mean(DType::f32, rows), far_rstd(DType::f32, rows);
     far_x.put_last(values);
     far_branch.put_last(branch);
     {
       const OnlyLastBlocks last(near_rows / 4);
-      layer_norm_forward(stream, {rows, C}, half,
-                         {far_y.data(), far_mean.floats(), far_rstd.floats(), far_x.data(), weight.data(),
-                          bias.data(), far_branch.data(), far_sum.data()});
+      norm_forward(stream, {rows, C}, half,
+                   {far_y.data(), far_mean.floats(), far_rstd.floats(), far_x.data(), weight.data(), bias.data(),
+                    far_branch.data(), far_sum.data()});
     }
     CHECK(far_y.ends_like(y, y.size()));
     CHECK(far_sum.ends_like(sum, sum.size()));
@@ -58,8 +58,9 @@ TEST_CASE("the last rows of a layer norm of more than 2^32 elements are normaliz
     const SparseArray far_again(half, rows * C);
     {
       const OnlyLastBlocks last(near_rows / 4);
-      layer_norm_again(stream, {rows, C}, half, far_again.data(), far_mean.floats(), far_rstd.floats(),
-                       far_sum.data(), weight.data(), bias.data());
+      norm_again(
+          stream, {rows, C}, half,
+          {far_again.data(), far_mean.floats(), far_rstd.floats(), far_sum.data(), weight.data(), bias.data()});
     }
     CHECK(far_again.ends_like(y, y.size()));
   });
@@ -71,19 +72,19 @@ TEST_CASE("the gradients of the last rows of a layer norm of more than 2^32 elem
     const TypedArray x(half, near_rows * C, 1), dy(half, near_rows * C, 2), weight(half, C, 3);
     TypedArray mean(DType::f32, near_rows, 4), rstd(DType::f32, near_rows, 5);
     TypedArray dx(half, x.size()), sums(DType::f32, 2 * C);
-    std::vector<std::byte> workspace(layer_norm_workspace_bytes({near_rows, C}));
-    layer_norm_backward(stream, {near_rows, C}, half,
-                        {.dx = dx.data(),
-                         .sums = floats(sums),
-                         .dy = dy.data(),
-                         .x = x.data(),
-                         .mean = floats(mean),
-                         .rstd = floats(rstd),
-                         .weight = weight.data(),
-                         .workspace = workspace.data()});
+    std::vector<std::byte> workspace(norm_workspace_bytes({near_rows, C}));
+    norm_backward(stream, {near_rows, C}, half,
+                  {.dx = dx.data(),
+                   .sums = floats(sums),
+                   .dy = dy.data(),
+                   .x = x.data(),
+                   .mean = floats(mean),
+                   .rstd = floats(rstd),
+                   .weight = weight.data(),
+                   .workspace = workspace.data()});
     const SparseArray far_x(half, rows * C), far_dy(half, rows * C), far_dx(half, rows * C),
         far_mean(DType::f32, rows), far_rstd(DType::f32, rows),
-        far_workspace(DType::f32, layer_norm_workspace_bytes({rows, C}) / sizeof(float));
+        far_workspace(DType::f32, norm_workspace_bytes({rows, C}) / sizeof(float));
     far_x.put_last(x);
     far_dy.put_last(dy);
     far_mean.put_last(mean);
@@ -91,15 +92,15 @@ TEST_CASE("the gradients of the last rows of a layer norm of more than 2^32 elem
     TypedArray far_sums(DType::f32, 2 * C);
     {
       const OnlyLastBlocks last(blocks);
-      layer_norm_backward(stream, {rows, C}, half,
-                          {.dx = far_dx.data(),
-                           .sums = floats(far_sums),
-                           .dy = far_dy.data(),
-                           .x = far_x.data(),
-                           .mean = far_mean.floats(),
-                           .rstd = far_rstd.floats(),
-                           .weight = weight.data(),
-                           .workspace = far_workspace.data()});
+      norm_backward(stream, {rows, C}, half,
+                    {.dx = far_dx.data(),
+                     .sums = floats(far_sums),
+                     .dy = far_dy.data(),
+                     .x = far_x.data(),
+                     .mean = far_mean.floats(),
+                     .rstd = far_rstd.floats(),
+                     .weight = weight.data(),
+                     .workspace = far_workspace.data()});
     }
     CHECK(far_dx.ends_like(dx, dx.size()));
     constexpr std::size_t columns = blocks * 32;  // summed by the last blocks
@@ -265,9 +266,14 @@ TEST_CASE("attention computes the last samples of more than 2^32 elements like a
       const TypedArray qkv(dtype, few * of_qkv, 1), d_out(dtype, few * of_out, 2);
       TypedArray out(dtype, few * of_out), logsumexp(DType::f32, few * T), d_qkv(dtype, few * of_qkv),
           workspace(DType::f32, attention_workspace_bytes(near, dtype, 1) / sizeof(float) + 1);
-      attention_forward(stream, near, dtype, out.data(), floats(logsumexp), qkv.data(), {}, workspace.data());
-      attention_backward(stream, near, dtype, d_qkv.data(), d_out.data(), qkv.data(), out.data(), floats(logsumexp),
-                         {}, workspace.data());
+      const AttentionArrays arrays{.qkv = qkv.data(),
+                                   .out = out.data(),
+                                   .logsumexp = floats(logsumexp),
+                                   .d_out = d_out.data(),
+                                   .d_qkv = d_qkv.data(),
+                                   .workspace = workspace.data()};
+      attention_forward(stream, near, dtype, arrays);
+      attention_backward(stream, near, dtype, arrays);
 
       const SparseArray far_qkv(dtype, many * of_qkv), far_out(dtype, many * of_out),
           far_d_out(dtype, many * of_out), far_d_qkv(dtype, many * of_qkv),
@@ -276,12 +282,16 @@ TEST_CASE("attention computes the last samples of more than 2^32 elements like a
       far_qkv.put_last(qkv);
       far_d_out.put_last(d_out);
       const OnlyLastBlocks last(few);
-      attention_forward(stream, all, dtype, far_out.data(), far_logsumexp.floats(), far_qkv.data(), {},
-                        far_workspace.data());
+      const AttentionArrays far_arrays{.qkv = far_qkv.data(),
+                                       .out = far_out.data(),
+                                       .logsumexp = far_logsumexp.floats(),
+                                       .d_out = far_d_out.data(),
+                                       .d_qkv = far_d_qkv.data(),
+                                       .workspace = far_workspace.data()};
+      attention_forward(stream, all, dtype, far_arrays);
       CHECK(far_out.ends_like(out, out.size()));
       CHECK(far_logsumexp.ends_like(logsumexp, logsumexp.size()));
-      attention_backward(stream, all, dtype, far_d_qkv.data(), far_d_out.data(), far_qkv.data(), far_out.data(),
-                         far_logsumexp.floats(), {}, far_workspace.data());
+      attention_backward(stream, all, dtype, far_arrays);
       CHECK(far_d_qkv.ends_like(d_qkv, of_qkv));  // the last sample's means are over 64 rows, 8 per block
     }
   });
@@ -304,7 +314,7 @@ TEST_CASE("a GPU's plain product supports more rows than a grid has blocks") {
 TEST_CASE("sizes beyond the limits of a GPU's grid are refused with the limit and a remedy") {
   on_one_device([](runtime::StreamView stream) {
     const AttentionShape shape{.samples = 1, .positions = 65535 * 128 + 1, .heads = 1, .channels = 64};
-    CHECK_THROWS_WITH_AS(attention_forward(stream, shape, half, nullptr, nullptr, nullptr, {}, nullptr),
+    CHECK_THROWS_WITH_AS(attention_forward(stream, shape, half, {}),
                          "a GPU kernel supports at most 8388480 rows, not 8388481; use a smaller `sequence_length`",
                          Error);
     CHECK_THROWS_WITH_AS(

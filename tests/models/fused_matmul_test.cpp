@@ -1,9 +1,9 @@
 // The contract of fused_matmul.hpp on any device; on a GPU with and without fusion.
 #include "models/ops/fused_matmul.hpp"
 
-#include "models/ops/gelu.hpp"
-#include "models/ops/layer_norm.hpp"
+#include "models/ops/activation.hpp"
 #include "models/ops/library_matmul_cuda.hpp"
+#include "models/ops/norm.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"

@@ -1,14 +1,11 @@
 // Operators compared with their definitions in double: a row per operator and shape, in every dtype on every device.
-#include "models/ops/gelu.hpp"
-#include "models/ops/layer_norm.hpp"
+#include "models/ops/activation.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/matrix_vector.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/patches.hpp"
-#include "models/ops/pixels.hpp"
 #include "models/ops/pooling.hpp"
 #include "models/ops/rotary.hpp"
-#include "models/ops/swiglu.hpp"
-#include "models/ops/tanh.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/models/operator_check.hpp"
 

@@ -13,8 +13,6 @@ struct Expected {
   std::vector<double> tolerance;
 };
 
-inline std::size_t or_tight(std::size_t stride, std::size_t row) { return stride != 0 ? stride : row; }
-
 /// [rows, columns] of an array whose element (r, c) is at r·row_step + c·column_step.
 inline std::vector<double> in_double(const TypedArray& array, std::size_t rows, std::size_t columns,
                                      std::size_t row_step, std::size_t column_step) {
@@ -27,14 +25,12 @@ inline std::vector<double> in_double(const TypedArray& array, std::size_t rows, 
 inline Expected plain_matmul(const MatmulShape& s, const TypedArray& a, const TypedArray& b, const TypedArray* bias,
                              const TypedArray* c, runtime::DType c_dtype) {
   Expected expected;
-  const std::size_t a_stride = or_tight(s.a_stride, s.transpose_a ? s.m : s.k);
-  const std::size_t b_stride = or_tight(s.b_stride, s.transpose_b ? s.k : s.n);
-  const auto left = in_double(a, s.m, s.k, s.transpose_a ? 1 : a_stride, s.transpose_a ? a_stride : 1);
-  const auto right = in_double(b, s.k, s.n, s.transpose_b ? 1 : b_stride, s.transpose_b ? b_stride : 1);
+  const auto left = in_double(a, s.m, s.k, s.transpose_a ? 1 : s.a_row(), s.transpose_a ? s.a_row() : 1);
+  const auto right = in_double(b, s.k, s.n, s.transpose_b ? 1 : s.b_row(), s.transpose_b ? s.b_row() : 1);
   for (std::size_t i = 0; i < s.m; ++i) {
     std::vector<double> sum(s.n), magnitude(s.n);
     for (std::size_t j = 0; j < s.n; ++j) {
-      sum[j] = c != nullptr ? (*c)[i * or_tight(s.c_stride, s.n) + j] : bias != nullptr ? (*bias)[j] : 0;
+      sum[j] = c != nullptr ? (*c)[i * s.c_row() + j] : bias != nullptr ? (*bias)[j] : 0;
       magnitude[j] = std::abs(sum[j]);
     }
     for (std::size_t p = 0; p < s.k; ++p) {
@@ -69,10 +65,9 @@ void check_product(const MatmulShape& shape, runtime::DType dtype, runtime::DTyp
   CAPTURE_ALL(to_string(dtype), to_string(c_dtype), shape.m, shape.n, shape.k, shape.transpose_a, shape.transpose_b,
               shape.a_stride, shape.b_stride, shape.c_stride);
   const std::size_t a_rows = shape.transpose_a ? shape.k : shape.m, b_rows = shape.transpose_b ? shape.n : shape.k;
-  const std::size_t a_stride = or_tight(shape.a_stride, shape.transpose_a ? shape.m : shape.k);
-  const std::size_t b_stride = or_tight(shape.b_stride, shape.transpose_b ? shape.k : shape.n);
-  const std::size_t c_stride = or_tight(shape.c_stride, shape.n);
-  const TypedArray a(dtype, a_rows * a_stride, 1), b(dtype, b_rows * b_stride, 2), bias(dtype, shape.n, 3);
+  const std::size_t c_stride = shape.c_row();
+  const TypedArray a(dtype, a_rows * shape.a_row(), 1), b(dtype, b_rows * shape.b_row(), 2),
+      bias(dtype, shape.n, 3);
   for (const int kind : {0, 1, 2}) {
     CAPTURE(kind);
     TypedArray c(c_dtype, shape.m * c_stride, 4);

@@ -1,17 +1,14 @@
+#include "models/ops/activation.hpp"
 #include "models/ops/batch_norm.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
-#include "models/ops/gelu.hpp"
-#include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/matrix_vector.hpp"
+#include "models/ops/norm.hpp"
 #include "models/ops/patches.hpp"
-#include "models/ops/pixels.hpp"
 #include "models/ops/pooling.hpp"
-#include "models/ops/rms_norm.hpp"
 #include "models/ops/rotary.hpp"
-#include "models/ops/swiglu.hpp"
 #include "models/ops/target_rows.hpp"
 #include "tests/models/costed_run.hpp"
 #include "tests/test.hpp"
@@ -143,78 +140,58 @@ TEST_CASE("dropout costs its elements twice, and nothing if the rate is zero") {
   CHECK(device.work().empty());
 }
 
-TEST_CASE("layer normalization costs its rows and its saved values") {
-  constexpr std::size_t N = 3, C = 9;
-  const LayerNormShape shape{.rows = N, .channels = C};
-  for (const DType dtype : float_types) {
-    for (const bool with_more : {false, true}) {
+TEST_CASE("layer and RMS normalization cost their groups and their saved values") {
+  for (const NormShape& shape : {NormShape{.rows = 3, .channels = 9},
+                                 NormShape{.rows = 3, .channels = 5, .kind = NormKind::rms, .groups = 2}}) {
+    const std::size_t C = shape.channels, groups = shape.rows * shape.groups, all = groups * C;
+    const bool layer = shape.kind == NormKind::layer;
+    for (const DType dtype : float_types) {
+      for (const bool with_more : {false, true}) {
+        check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
+          norm_forward(stream, shape, dtype,
+                       {.y = run.writes(all),
+                        .mean = layer ? run.writes(groups, DType::f32) : none,
+                        .rstd = run.writes(groups, DType::f32),
+                        .x = run.reads(all),
+                        .weight = run.reads(C),
+                        .bias = layer ? run.reads(C) : none,
+                        .branch = with_more ? run.reads(all) : none,
+                        .sum = with_more ? run.writes(all) : none});
+        });
+        check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
+          norm_backward(stream, shape, dtype,
+                        {.dx = run.writes(all),
+                         .sums = run.writes(shape.parameters(), DType::f32),
+                         .dy = run.reads(all),
+                         .x = run.reads(all),
+                         .mean = layer ? run.reads(groups, DType::f32) : none,
+                         .rstd = run.reads(groups, DType::f32),
+                         .weight = run.reads(C),
+                         .residual = with_more ? run.reads(all) : none,
+                         .workspace = run.workspace(norm_workspace_bytes(shape))});
+        });
+      }
       check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
-        layer_norm_forward(stream, shape, dtype,
-                           {.y = run.writes(N * C),
-                            .mean = run.writes(N, DType::f32),
-                            .rstd = run.writes(N, DType::f32),
-                            .x = run.reads(N * C),
-                            .weight = run.reads(C),
-                            .bias = run.reads(C),
-                            .branch = with_more ? run.reads(N * C) : none,
-                            .sum = with_more ? run.writes(N * C) : none});
-      });
-      check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
-        layer_norm_backward(stream, shape, dtype,
-                            {.dx = run.writes(N * C),
-                             .sums = run.writes(2 * C, DType::f32),
-                             .dy = run.reads(N * C),
-                             .x = run.reads(N * C),
-                             .mean = run.reads(N, DType::f32),
-                             .rstd = run.reads(N, DType::f32),
-                             .weight = run.reads(C),
-                             .residual = with_more ? run.reads(N * C) : none,
-                             .workspace = run.workspace(layer_norm_workspace_bytes(shape))});
+        norm_again(stream, shape, dtype,
+                   {.y = run.writes(all),
+                    .mean = layer ? run.reads(groups, DType::f32) : none,
+                    .rstd = run.reads(groups, DType::f32),
+                    .x = run.reads(all),
+                    .weight = run.reads(C),
+                    .bias = layer ? run.reads(C) : none});
       });
     }
-    check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
-      layer_norm_again(stream, shape, dtype, run.writes(N * C), run.reads(N, DType::f32), run.reads(N, DType::f32),
-                       run.reads(N * C), run.reads(C), run.reads(C));
-    });
+  }
+}
+
+TEST_CASE("storing a gradient costs its sums and the gradient") {
+  constexpr std::size_t C = 9;
+  for (const DType dtype : float_types)
     for (const bool accumulate : {false, true})
       check_cost(dtype, WorkKind::elementwise, [&](StreamView stream, CostedRun& run) {
         store_gradient(stream, accumulate ? run.changes(C) : run.writes(C), dtype, run.reads(C, DType::f32), C,
                        accumulate);
       });
-  }
-}
-
-TEST_CASE("RMS normalization costs its groups and its saved values") {
-  constexpr std::size_t N = 3, G = 2, C = 5, all = N * G * C;
-  const RmsNormShape shape{.rows = N, .channels = C, .groups = G};
-  for (const DType dtype : float_types) {
-    for (const bool with_more : {false, true}) {
-      check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
-        rms_norm_forward(stream, shape, dtype,
-                         {.y = run.writes(all),
-                          .rstd = run.writes(N * G, DType::f32),
-                          .x = run.reads(all),
-                          .weight = run.reads(C),
-                          .branch = with_more ? run.reads(all) : none,
-                          .sum = with_more ? run.writes(all) : none});
-      });
-      check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
-        rms_norm_backward(stream, shape, dtype,
-                          {.dx = run.writes(all),
-                           .weight_sums = run.writes(C, DType::f32),
-                           .dy = run.reads(all),
-                           .x = run.reads(all),
-                           .rstd = run.reads(N * G, DType::f32),
-                           .weight = run.reads(C),
-                           .residual = with_more ? run.reads(all) : none,
-                           .workspace = run.workspace(rms_norm_workspace_bytes(shape))});
-      });
-    }
-    check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
-      rms_norm_again(stream, shape, dtype, run.writes(all), run.reads(N * G, DType::f32), run.reads(all),
-                     run.reads(C));
-    });
-  }
 }
 
 TEST_CASE("batch normalization costs its rows and their statistics") {

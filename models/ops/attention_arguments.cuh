@@ -21,7 +21,7 @@ struct Range {
   [[nodiscard]] __device__ bool has(int i) const { return begin <= i && i < end; }
 };
 
-struct AttentionArrays {
+struct AttentionArguments {
   int B = 0, T = 0, H = 0, K = 0, D = 0;
   bool causal = true;
   int window = 0;
@@ -117,12 +117,12 @@ struct AttentionArrays {
 
 /// Kernels for tensor cores: bf16 and f16, heads of up to 128 channels.
 inline constexpr int tensor_attention_channels = 128;
-void tensor_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays);
-void tensor_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays);
+void tensor_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArguments& arrays);
+void tensor_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArguments& arrays);
 
 /// Kernels that compute in float: every type, heads of up to 256 channels.
 inline constexpr int plain_attention_channels = 256;
-void plain_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays);
-void plain_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays);
+void plain_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArguments& arrays);
+void plain_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArguments& arrays);
 
 }  // namespace ranvier::models::cuda
