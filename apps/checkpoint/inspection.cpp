@@ -117,7 +117,7 @@ CheckpointToolResult list_checkpoints(const CheckpointToolOptions& options) {
 
 CheckpointToolResult show_checkpoint(const CheckpointToolOptions& asked) {
   const fs::path path = checkpoint_at(asked.paths[0]);
-  const Manifest manifest = CheckpointFolder(path.parent_path()).open(path);
+  const Manifest manifest = offload::open_checkpoint(offload::system_storage(), path);
   std::string text = fmt::format("{}\n", path.string());
   const auto line = [&](std::string_view name, const std::string& value) {
     if (!value.empty()) text += fmt::format("  {:<12}{}\n", name, value);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -17,26 +18,56 @@ namespace ranvier::collectives {
 
 namespace {
 
-constexpr Algorithm all_gathers[] = {{"ring", ring_all_gather},
-                                     {"recursive", recursive_all_gather},
-                                     {"hierarchical", hierarchical_all_gather},
-                                     {"h-ring", h_ring_all_gather},
-                                     {"ho-ring", ho_ring_all_gather}};
-constexpr Algorithm reduce_scatters[] = {{"ring", ring_reduce_scatter},
-                                         {"recursive", recursive_reduce_scatter},
-                                         {"hierarchical", hierarchical_reduce_scatter},
-                                         {"h-ring", h_ring_reduce_scatter},
-                                         {"ho-ring", ho_ring_reduce_scatter}};
-constexpr Algorithm all_reduces[] = {{"ring", ring_all_reduce},
-                                     {"recursive", recursive_all_reduce},
-                                     {"hierarchical", hierarchical_all_reduce},
-                                     {"torus", torus_all_reduce},
-                                     {"ho-ring", ho_ring_all_reduce}};
+constexpr std::array<Algorithm, 5> algorithms_for(Collective collective) {
+  return {{{"ring", collective, ring_gather},
+           {"recursive", collective, recursive_gather},
+           {"hierarchical", collective, hierarchical_gather},
+           {collective == Collective::all_reduce ? "torus" : "h-ring", collective, h_ring_gather},
+           {"ho-ring", collective, ho_ring_gather}}};
+}
+
+/// Turns an all-gather that runs backwards into a reduce-scatter. No step of the gather may send a range twice.
+void mirror(Plan& plan) {
+  for (auto& steps : plan.ranks) {
+    std::reverse(steps.begin(), steps.end());
+    for (Step& step : steps) {
+      std::reverse(step.begin(), step.end());
+      for (Operation& operation : step) {
+        operation.action = operation.action == Action::send ? Action::receive_add : Action::send;
+      }
+    }
+  }
+}
 
 }  // namespace
 
 const char* to_string(Collective collective) noexcept {
   return runtime::enum_name<Collective::all_reduce>(collective, {"all-gather", "reduce-scatter", "all-reduce"});
+}
+
+Plan Algorithm::plan(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) const {
+  const int ranks = topology.ranks();
+  const std::string what = fmt::format("{} {}", name, to_string(collective));
+  expect(topology.inner > 0 && topology.outer > 0, "{} of {} rows of {} ranks", what, topology.outer,
+         topology.inner);
+  expect(topology.node_of.size() == static_cast<std::size_t>(ranks),
+         "{}: the nodes of {} ranks are known, not of {}", what, topology.node_of.size(), ranks);
+  Plan plan{fmt::format("{} of {} × {} ranks, {} elements, chunk {} of {}", what, topology.outer, topology.inner,
+                        elements, chunk, chunks),
+            elements,
+            std::vector<std::vector<Step>>(ranks),
+            {}};
+  if (topology.inner > 1 && topology.outer > 1) {
+    for (int rank = 0; rank < ranks; ++rank) plan.pieces.push_back(topology.piece(rank));
+  }
+  GatherShape shape{.chunks = chunks, .chunk = chunk, .only = only, .backwards = true};
+  if (collective != Collective::all_gather) {
+    gather(plan, topology, shape);
+    mirror(plan);
+  }
+  shape.backwards = false;
+  if (collective != Collective::reduce_scatter) gather(plan, topology, shape);
+  return plan;
 }
 
 std::vector<RankSchedule> Algorithm::schedules(const Topology& topology, std::size_t elements, int chunks,
@@ -56,7 +87,9 @@ std::vector<RankSchedule> Algorithm::schedules(const Topology& topology, std::si
 }
 
 std::span<const Algorithm> algorithms(Collective collective) {
-  constexpr std::span<const Algorithm> all[] = {all_gathers, reduce_scatters, all_reduces};
+  static constexpr std::array all = {algorithms_for(Collective::all_gather),
+                                     algorithms_for(Collective::reduce_scatter),
+                                     algorithms_for(Collective::all_reduce)};
   return all[static_cast<std::size_t>(collective)];
 }
 

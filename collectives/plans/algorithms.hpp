@@ -17,14 +17,16 @@ namespace ranvier::collectives {
 enum class Collective { all_gather, reduce_scatter, all_reduce };
 [[nodiscard]] const char* to_string(Collective collective) noexcept;  ///< "all-gather"
 
+struct GatherShape;
+
 struct Algorithm {
   std::string_view name;  ///< "ho-ring"
-  Plan (*make)(const Topology&, std::size_t elements, int chunks, int chunk, int only);
+  Collective collective;
+  /// Appends the steps of an all-gather, from which the collective is made (plan_builders.hpp).
+  void (*gather)(Plan& plan, const Topology& topology, const GatherShape& shape);
 
-  [[nodiscard]] Plan plan(const Topology& topology, std::size_t elements, int chunks, int chunk,
-                          int only = every_rank) const {
-    return make(topology, elements, chunks, chunk, only);
-  }
+  [[nodiscard]] Plan plan(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,
+                          int only = every_rank) const;
   /// Steps of `rank` in each plan, computed without the other ranks: O(P) time and memory for most algorithms.
   [[nodiscard]] std::vector<RankSchedule> schedules(const Topology& topology, std::size_t elements, int chunks,
                                                     int rank) const;

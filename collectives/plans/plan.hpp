@@ -37,6 +37,8 @@ struct Operation {
   Action action = Action::send;
   int peer = 0;  ///< index in the plan, not an MPI rank
   Range range;
+
+  friend bool operator==(const Operation&, const Operation&) = default;
 };
 
 /// Operations of a step run at the same time; the next step of a rank starts when all are done.

@@ -1,59 +1,56 @@
 #include "collectives/plans/recursive.hpp"
 
-#include "collectives/plans/plan_builders.hpp"
-
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace ranvier::collectives {
 
 namespace {
 
-Plan gather(std::string_view name, const Topology& topology, std::size_t elements, int chunks, int chunk,
-            int only) {
-  Plan plan = empty_plan(name, topology, elements, chunks, chunk);
-  GatherTeam all;
-  for (int piece = 0; piece < topology.ranks(); ++piece) {
-    all.members.push_back(topology.rank_of_piece(piece));
-    all.blocks.push_back(block_of_pieces(plan, piece, 1, chunks, chunk));
+/// Blocks [first, first + count) of the team, wrapping around; adjacent ranges are merged.
+Block run_of_blocks(const GatherTeam& team, int first, int count) {
+  const auto members = static_cast<int>(team.members.size());
+  Block ranges;
+  for (int i = first; i < first + count; ++i) {
+    const Block& block = team.blocks[i % members];
+    ranges.insert(ranges.end(), block.begin(), block.end());
   }
-  gather_by_doubling(plan, all, only);
-  return plan;
+  std::ranges::sort(ranges, {}, &Range::begin);
+  Block runs;
+  for (const Range& range : ranges) add_range(runs, range);
+  return runs;
+}
+
+/// Each member's range of blocks doubles in every step (Bruck; blocks stay in place, so no rotation follows). Any
+/// number of members. Steps: ⌈log2 members⌉.
+void gather_by_doubling(Plan& plan, const GatherTeam& team, const GatherShape& shape) {
+  const auto members = static_cast<int>(team.members.size());
+  for (int distance = 1; distance < members; distance *= 2) {
+    const int count = std::min(distance, members - distance);
+    for (int me = 0; me < members; ++me) {
+      if (!shape.wants(team.members[me])) continue;
+      Step step;
+      add_operations(step, Action::receive, team.members[(me + distance) % members],
+                     run_of_blocks(team, me + distance, count));
+      add_operations(step, Action::send, team.members[(me + members - distance) % members],
+                     run_of_blocks(team, me, count));
+      plan.ranks[team.members[me]].push_back(std::move(step));
+    }
+  }
 }
 
 }  // namespace
 
-Plan recursive_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  return gather("recursive all-gather", topology, elements, chunks, chunk, only);
+void recursive_gather(Plan& plan, const Topology& topology, const GatherShape& shape) {
+  std::vector<int> ranks;
+  for (int piece = 0; piece < topology.ranks(); ++piece) ranks.push_back(topology.rank_of_piece(piece));
+  gather_among_all(plan, std::move(ranks), shape, gather_by_doubling);
 }
 
-Plan recursive_reduce_scatter(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  return mirrored(gather("recursive reduce-scatter", topology, elements, chunks, chunk, only));
-}
-
-Plan recursive_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  Plan plan = empty_plan("recursive all-reduce", topology, elements, chunks, chunk);
-  append(plan, recursive_reduce_scatter(topology, elements, chunks, chunk, only));
-  append(plan, recursive_all_gather(topology, elements, chunks, chunk, only));
-  return plan;
-}
-
-Plan hierarchical_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  return gather_across_then_inside("hierarchical all-gather", topology, elements, chunks, chunk, only,
-                                   gather_by_doubling);
-}
-
-Plan hierarchical_reduce_scatter(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  return mirrored(gather_across_then_inside("hierarchical reduce-scatter", topology, elements, chunks, chunk, only,
-                                            gather_by_doubling));
-}
-
-Plan hierarchical_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  Plan plan = empty_plan("hierarchical all-reduce", topology, elements, chunks, chunk);
-  append(plan, hierarchical_reduce_scatter(topology, elements, chunks, chunk, only));
-  append(plan, hierarchical_all_gather(topology, elements, chunks, chunk, only));
-  return plan;
+void hierarchical_gather(Plan& plan, const Topology& topology, const GatherShape& shape) {
+  gather_across_then_inside(plan, topology, shape, gather_by_doubling);
 }
 
 Plan tree_all_reduce(int ranks, std::size_t elements, int only) {

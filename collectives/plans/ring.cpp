@@ -1,56 +1,42 @@
 #include "collectives/plans/ring.hpp"
 
-#include "collectives/plans/plan_builders.hpp"
-
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace ranvier::collectives {
 
 namespace {
 
-Plan gather(std::string_view name, const Topology& topology, std::size_t elements, int chunks, int chunk, int only,
-            bool backwards) {
-  Plan plan = empty_plan(name, topology, elements, chunks, chunk);
-  GatherTeam all;
-  for (int rank = 0; rank < topology.ranks(); ++rank) {
-    all.members.push_back(rank);
-    all.blocks.push_back(block_of_pieces(plan, plan.piece(rank), 1, chunks, chunk));
+/// Blocks travel around the ring to the next member, or backwards to the previous one. Steps: members - 1.
+void gather_round_ring(Plan& plan, const GatherTeam& team, const GatherShape& shape) {
+  const auto members = static_cast<int>(team.members.size());
+  const int forward = shape.backwards ? members - 1 : 1;
+  for (int me = 0; me < members; ++me) {
+    if (!shape.wants(team.members[me])) continue;
+    const int next = (me + forward) % members, previous = (me + members - forward) % members;
+    for (int hop = 0; hop < members - 1; ++hop) {
+      const int mine = (me + (members - forward) * hop) % members;
+      Step step;
+      add_operations(step, Action::receive, team.members[previous],
+                     team.blocks[(mine + members - forward) % members]);
+      add_operations(step, Action::send, team.members[next], team.blocks[mine]);
+      plan.ranks[team.members[me]].push_back(std::move(step));
+    }
   }
-  gather_round_ring(plan, all, only, backwards);
-  return plan;
 }
 
 }  // namespace
 
-Plan ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  return mirrored(gather("ring reduce-scatter", topology, elements, chunks, chunk, only, true));
+void ring_gather(Plan& plan, const Topology& topology, const GatherShape& shape) {
+  std::vector<int> ranks(topology.ranks());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  gather_among_all(plan, std::move(ranks), shape, gather_round_ring);
 }
 
-Plan ring_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  return gather("ring all-gather", topology, elements, chunks, chunk, only, false);
+void h_ring_gather(Plan& plan, const Topology& topology, const GatherShape& shape) {
+  gather_across_then_inside(plan, topology, shape, gather_round_ring);
 }
-
-Plan ring_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  Plan plan = empty_plan("ring all-reduce", topology, elements, chunks, chunk);
-  append(plan, ring_reduce_scatter(topology, elements, chunks, chunk, only));
-  append(plan, ring_all_gather(topology, elements, chunks, chunk, only));
-  return plan;
-}
-
-Plan h_ring_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  return gather_across_then_inside(
-      "H-Ring all-gather", topology, elements, chunks, chunk, only,
-      [](Plan& plan, const GatherTeam& team, int rank) { gather_round_ring(plan, team, rank); });
-}
-
-Plan h_ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  return mirrored(gather_across_then_inside(
-      "H-Ring reduce-scatter", topology, elements, chunks, chunk, only,
-      [](Plan& plan, const GatherTeam& team, int rank) { gather_round_ring(plan, team, rank, true); }));
-}
-
-namespace {
 
 /// Gathers inside and across the nodes at the same time. Forwards, a piece travels to the next rank and the next node;
 /// backwards, to the previous ones.
@@ -60,32 +46,33 @@ namespace {
 /// many parts as a round has steps. With two lanes, the moves across start a step later: a rank sends each element
 /// inside its node before it sends it across. So backwards, the two sums reach a rank in the same order for every lane
 /// and chunk.
-Plan gather_both_ways(std::string_view name, const Topology& topology, std::size_t elements, int chunks, int chunk,
-                      int lanes, bool backwards, int only) {
-  Plan plan = empty_plan(name, topology, elements, chunks, chunk);
+void ho_ring_gather(Plan& plan, const Topology& topology, const GatherShape& shape) {
   const int inner = topology.inner, outer = topology.outer;
+  const int lanes = shape.backwards && inner > 1 && outer > 1 ? 2 : 1;
   const int hops = std::max(1, inner - 1), lag = lanes - 1, parts = lanes * hops;
-  const std::size_t length = chunk_of_piece(elements, topology.ranks(), 0, chunks, chunk).count;
-  if (length == 0) return plan;
+  const auto slice_of = [&](int piece) {
+    return chunk_of_piece(plan.elements, topology.ranks(), piece, shape.chunks, shape.chunk);
+  };
+  const std::size_t length = slice_of(0).count;
+  if (length == 0) return;
 
   const auto wrap = [](int index, int size) { return (index % size + size) % size; };
   // Parts [first, first + count) of the piece of rank (i, o); i and o wrap around.
   const auto range = [&](int i, int o, int first, int count) {
     const int owner = topology.rank(wrap(i, inner), wrap(o, outer));
-    const std::size_t slice = chunk_of_piece(elements, topology.ranks(), plan.piece(owner), chunks, chunk).begin;
     const std::size_t begin = length * first / parts, end = length * (first + count) / parts;
-    return Range{slice + begin, end - begin};
+    return Range{slice_of(plan.piece(owner)).begin + begin, end - begin};
   };
   const auto add = [](Step& step, Action action, int peer, const Range& moved) {
     if (moved.count > 0) step.push_back({action, peer, moved});
   };
 
-  const int way = backwards ? -1 : 1;
+  const int way = shape.backwards ? -1 : 1;
   const int steps = inner > 1 ? outer * parts : outer - 1;
   for (int i = 0; i < inner; ++i) {
     for (int o = 0; o < outer; ++o) {
       const int rank = topology.rank(i, o);
-      if (only != every_rank && rank != only) continue;
+      if (!shape.wants(rank)) continue;
       const auto inside = [&](int distance) { return topology.rank(wrap(i + distance, inner), o); };
       const auto across = [&](int distance) { return topology.rank(i, wrap(o + distance, outer)); };
       for (int s = 0; s < steps; ++s) {
@@ -105,33 +92,6 @@ Plan gather_both_ways(std::string_view name, const Topology& topology, std::size
       }
     }
   }
-  return plan;
-}
-
-}  // namespace
-
-Plan ho_ring_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  return gather_both_ways("HO-Ring all-gather", topology, elements, chunks, chunk, 1, false, only);
-}
-
-Plan ho_ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  const int lanes = topology.inner > 1 && topology.outer > 1 ? 2 : 1;
-  return mirrored(gather_both_ways("HO-Ring reduce-scatter", topology, elements, chunks, chunk, lanes, true, only));
-}
-
-Plan ho_ring_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  Plan plan = empty_plan("HO-Ring all-reduce", topology, elements, chunks, chunk);
-  append(plan, ho_ring_reduce_scatter(topology, elements, chunks, chunk, only));
-  append(plan, ho_ring_all_gather(topology, elements, chunks, chunk, only));
-  return plan;
-}
-
-Plan torus_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  // The all-reduce across the nodes is the last phase of the reduce-scatter and the first one of the all-gather.
-  Plan plan = empty_plan("torus all-reduce", topology, elements, chunks, chunk);
-  append(plan, h_ring_reduce_scatter(topology, elements, chunks, chunk, only));
-  append(plan, h_ring_all_gather(topology, elements, chunks, chunk, only));
-  return plan;
 }
 
 }  // namespace ranvier::collectives

@@ -293,9 +293,12 @@ std::vector<std::string> CheckpointFolder::files_in(const fs::path& folder) cons
 }
 
 CheckpointEntry CheckpointFolder::look_at(const Name& name) const {
-  Entry entry{name.step, name.path, false, {}};
+  CheckpointEntry entry{.step = name.step, .path = name.path};
   try {
-    static_cast<void>(open(name));
+    const Manifest manifest = open_checkpoint(storage_, name.path);
+    if (manifest.step != name.step)
+      fail(ErrorCode::data, "{}: the manifest has another step: {}", (name.path / Manifest::file_name).string(),
+           manifest.step);
     entry.whole = true;
   } catch (const Error& error) {
     entry.why_not = error.what();
@@ -305,41 +308,24 @@ CheckpointEntry CheckpointFolder::look_at(const Name& name) const {
 }
 
 std::vector<CheckpointEntry> CheckpointFolder::list() const {
-  std::vector<Entry> entries;
+  std::vector<CheckpointEntry> entries;
   for (const Name& name : names()) entries.push_back(look_at(name));
   return entries;
 }
 
-std::optional<CheckpointEntry> CheckpointFolder::newest_whole(std::vector<Entry>* passed_over) const {
+std::optional<CheckpointEntry> CheckpointFolder::newest_whole(std::vector<CheckpointEntry>* passed_over) const {
   const std::vector<Name> all = names();
   for (auto name = all.rbegin(); name != all.rend(); ++name) {
-    Entry entry = look_at(*name);
+    CheckpointEntry entry = look_at(*name);
     if (entry.whole) return entry;
     if (passed_over != nullptr) passed_over->push_back(std::move(entry));
   }
   return std::nullopt;
 }
 
-Manifest CheckpointFolder::open(std::int64_t step) const {
-  const std::vector<Name> all = names();
-  const auto newest = std::find_if(all.rbegin(), all.rend(), [&](const Name& name) { return name.step == step; });
-  if (newest == all.rend()) fail(ErrorCode::data, "{}: checkpoint of step {} not found", folder_.string(), step);
-  return open(*newest);
-}
-
-Manifest CheckpointFolder::open(const Name& name) const {
-  Manifest manifest = open(name.path);
-  if (manifest.step != name.step)
-    fail(ErrorCode::data, "{}: the manifest has another step: {}", (name.path / Manifest::file_name).string(),
-         manifest.step);
-  return manifest;
-}
-
-Manifest CheckpointFolder::open(const fs::path& checkpoint) const { return open_checkpoint(storage_, checkpoint); }
-
 std::vector<CheckpointEntry> CheckpointFolder::prunable(int keep, std::int64_t archive_every) const {
   expect(keep >= 1, "{} checkpoints to keep", keep);
-  std::vector<Entry> prunable;
+  std::vector<CheckpointEntry> prunable;
   const std::vector<Name> all = names();
   int whole = 0;
   std::int64_t step_kept = -1, newest = -1;
@@ -367,7 +353,7 @@ std::vector<CheckpointEntry> CheckpointFolder::prunable(int keep, std::int64_t a
 
 std::vector<std::int64_t> CheckpointFolder::prune(int keep, std::int64_t archive_every) {
   std::vector<std::int64_t> removed;
-  for (const Entry& entry : prunable(keep, archive_every)) {
+  for (const CheckpointEntry& entry : prunable(keep, archive_every)) {
     discard({.step = entry.step, .path = entry.path});
     removed.push_back(entry.step);
   }

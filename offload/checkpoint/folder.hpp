@@ -32,8 +32,6 @@ struct CheckpointEntry {
 
 class CheckpointFolder {
  public:
-  using Entry = CheckpointEntry;
-
   /// The folder need not exist. The storage must outlive this.
   explicit CheckpointFolder(std::filesystem::path folder, const CheckpointStorage& storage = system_storage());
   /// Releases the lock.
@@ -67,17 +65,14 @@ class CheckpointFolder {
   void commit(std::int64_t step, const std::string& job, const Manifest& manifest);
 
   /// Everything named like a checkpoint, the oldest first.
-  [[nodiscard]] std::vector<Entry> list() const;
+  [[nodiscard]] std::vector<CheckpointEntry> list() const;
   /// Newest complete checkpoint. `passed_over` gets newer ones with reasons. Data is not read (see
   /// checkpoint/reader.hpp).
-  [[nodiscard]] std::optional<Entry> newest_whole(std::vector<Entry>* passed_over = nullptr) const;
-
-  /// Like open_checkpoint().
-  [[nodiscard]] Manifest open(std::int64_t step) const;
-  [[nodiscard]] Manifest open(const std::filesystem::path& checkpoint) const;
+  [[nodiscard]] std::optional<CheckpointEntry> newest_whole(
+      std::vector<CheckpointEntry>* passed_over = nullptr) const;
 
   /// Checkpoints that prune() would remove.
-  [[nodiscard]] std::vector<Entry> prunable(int keep, std::int64_t archive_every) const;
+  [[nodiscard]] std::vector<CheckpointEntry> prunable(int keep, std::int64_t archive_every) const;
   /// Removes complete checkpoints except the newest `keep` (at least one) and steps divisible by `archive_every` (0:
   /// none). Also removes all but the last version of a repeated step, incomplete ones older than those kept, and
   /// abandoned ones not newer than the newest. Returns the removed steps.
@@ -89,8 +84,7 @@ class CheckpointFolder {
   struct Name;
   /// Names of checkpoints, or of abandoned ones; ascending.
   [[nodiscard]] std::vector<Name> names(bool left = false) const;
-  [[nodiscard]] Manifest open(const Name& name) const;
-  [[nodiscard]] Entry look_at(const Name& name) const;
+  [[nodiscard]] CheckpointEntry look_at(const Name& name) const;
   [[nodiscard]] std::vector<std::string> files_in(const std::filesystem::path& folder) const;
   void write_file(const std::filesystem::path& file, const std::string& text) const;
   /// Result of a call after retries: its value or negative errno.

@@ -1,30 +1,123 @@
 #include "offload/checkpoint/reader.hpp"
 
 #include "offload/checkpoint/folder.hpp"
-#include "offload/checkpoint/segment_loader.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/files/xxh3.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <set>
 #include <thread>
 #include <utility>
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 namespace ranvier::offload {
+
+namespace {
+
+/// Buffer for one segment, on a huge page if available.
+class SegmentBuffer {
+ public:
+  SegmentBuffer()
+      : data_(static_cast<std::byte*>(std::aligned_alloc(checkpoint_segment_bytes, checkpoint_segment_bytes)),
+              &std::free) {
+    if (!data_) throw std::bad_alloc();
+    // A request over scattered small pages may exceed the number of segments that a disk accepts.
+    madvise(data_.get(), checkpoint_segment_bytes, MADV_HUGEPAGE);
+  }
+  [[nodiscard]] std::span<std::byte> first(std::size_t bytes) const { return {data_.get(), bytes}; }
+
+ private:
+  std::unique_ptr<std::byte[], void (*)(void*)> data_;
+};
+
+/// Reads segments and verifies their checksums. One per reading thread.
+class SegmentLoader {
+ public:
+  struct Problem {
+    ErrorCode code;
+    std::string what;  ///< "the 4096 bytes at offset 8192, elements 0 to 7 of m of h.0, …", for the segment's file
+  };
+
+  /// All arguments must outlive the loader.
+  SegmentLoader(const CheckpointStorage& storage, const std::filesystem::path& checkpoint, const Manifest& manifest)
+      : storage_(storage), checkpoint_(checkpoint), manifest_(manifest) {}
+  ~SegmentLoader() { close(); }
+  SegmentLoader(const SegmentLoader&) = delete;
+  SegmentLoader& operator=(const SegmentLoader&) = delete;
+
+  /// Reads complete blocks, with O_DIRECT if possible. Empty: `to` has the written data.
+  [[nodiscard]] std::optional<Problem> load(const CheckpointSegment& piece, const SegmentBuffer& to) {
+    const std::span<std::byte> blocks = to.first(manifest_.block_bytes_of(piece));
+    const CheckpointArray& array = manifest_.arrays[piece.array];
+    const auto problem = [&](ErrorCode code, const std::string& what) {
+      return Problem{
+          code, fmt::format("the {} bytes at offset {}, elements {} to {} of {} of {}, {}", blocks.size(),
+                            piece.offset, piece.begin, piece.begin + piece.count, array.name, array.unit, what)};
+    };
+    if (const int result = read(piece, blocks); result < 0) {
+      if (result == -ENODATA) return problem(ErrorCode::data, "are incomplete: the file is truncated");
+      if (result == -ENOENT) return problem(ErrorCode::data, "are missing: file not found");
+      return problem(ErrorCode::io, fmt::format("cannot be read: {}", std::strerror(-result)));
+    }
+    const std::uint64_t hash = runtime::xxh3(blocks);
+    if (hash == piece.hash) return std::nullopt;
+    return problem(
+        ErrorCode::data,
+        fmt::format("changed after they were written: checksum {:016x} instead of {:016x}", hash, piece.hash));
+  }
+
+ private:
+  [[nodiscard]] int read(const CheckpointSegment& piece, std::span<std::byte> to) {
+    int result = open(piece.file);
+    if (result == 0) result = storage_.read_all(descriptor_, piece.offset, to);
+    if (result != -EINVAL || !std::exchange(direct_, false)) return result;
+    close();
+    return read(piece, to);
+  }
+
+  [[nodiscard]] int open(std::uint32_t file) {
+    if (descriptor_ >= 0 && file == file_) return 0;
+    close();
+    file_ = file;
+    descriptor_ = storage_.open_to_read(checkpoint_ / manifest_.files[file].name, direct_);
+    return std::min(descriptor_, 0);
+  }
+
+  void close() {
+    if (descriptor_ >= 0) storage_.close(descriptor_);
+    descriptor_ = -1;
+  }
+
+  const CheckpointStorage& storage_;
+  const std::filesystem::path& checkpoint_;
+  const Manifest& manifest_;
+  std::uint32_t file_ = 0;  // the open file
+  int descriptor_ = -1;
+  bool direct_ = true;
+};
+
+}  // namespace
 
 struct CheckpointReader::State {
   enum class Stage { empty, wanted, loading, loaded };
 
   /// A segment that is loaded or being loaded.
   struct LoadedPiece {
-    PieceBuffer memory;
+    SegmentBuffer memory;
     std::uint32_t piece = 0;
     Stage stage = Stage::empty;
     bool delivered = false;  // copied to the current destination
@@ -355,7 +448,7 @@ std::vector<CheckpointDamage> verify_checkpoint(const std::filesystem::path& che
   std::vector<std::optional<std::string>> problems(pieces.size());
   const auto work = [&] {
     SegmentLoader loader(storage, checkpoint, manifest);
-    const PieceBuffer memory;
+    const SegmentBuffer memory;
     std::unique_lock lock(mutex);
     while (next < pieces.size()) {
       const std::size_t index = next++;

@@ -5,7 +5,7 @@
 //   mpirun -n 4 message_bench [policy]        on 2 cores: time that waiting ranks take from computing ones;
 //                                             policy: spin, yield, first and longest sleep in microseconds
 #include "collectives/communicators/executor.hpp"
-#include "collectives/plans/ring.hpp"
+#include "collectives/plans/algorithms.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/loop/asio_loop.hpp"
@@ -167,18 +167,11 @@ void bench_messages(Process& process) {
 /// Operands of a ring all-reduce without staging.
 collectives::Executor::Operands ring_all_reduce(const Buffer& data, std::size_t elements, int me, int ranks,
                                                 int chunks, int depth) {
-  std::vector<collectives::RankSchedule> schedules;
-  const collectives::Topology topology = collectives::Topology::regular(ranks, 1);
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    schedules.push_back(
-        collectives::schedule_of(collectives::ring_all_reduce(topology, elements, chunks, chunk), me));
-  }
+  const auto schedules = std::make_shared<const std::vector<collectives::RankSchedule>>(
+      collectives::algorithm(collectives::Collective::all_reduce, "ring")
+          .schedules(collectives::Topology::regular(ranks, 1), elements, chunks, me));
   collectives::Executor::Operands operands{
-      .parts = {{data.data(),
-                 std::make_shared<const std::vector<collectives::RankSchedule>>(std::move(schedules))}},
-      .members = std::vector<int>(ranks),
-      .me = me,
-      .depth = depth};
+      .parts = {{data.data(), schedules}}, .members = std::vector<int>(ranks), .me = me, .depth = depth};
   std::iota(operands.members.begin(), operands.members.end(), 0);
   return operands;
 }

@@ -1,7 +1,6 @@
 #include "collectives/plans/algorithms.hpp"
 
 #include "collectives/plans/recursive.hpp"
-#include "collectives/plans/ring.hpp"
 #include "collectives/plans/traffic.hpp"
 #include "tests/collectives/plan_check.hpp"
 #include "tests/collectives/reference.hpp"
@@ -79,6 +78,7 @@ TEST_CASE("plans have the steps and element counts of their headers") {
           if (algorithm.name == "ring") {
             CHECK(traffic.inter_node == (n > 1 ? times * n * length * (ranks - 1) : 0));
             CHECK(traffic.max_inter_of_node == (n > 1 ? times * length * (ranks - 1) : 0));
+            CHECK(std::max(traffic.max_intra_of_rank, traffic.max_inter_of_rank) == times * length * (ranks - 1));
           } else if (algorithm.name != "recursive") {
             CHECK(traffic.inter_node == times * elements * (n - 1));
             CHECK(traffic.max_inter_of_node == times * length * (ranks - k));
@@ -91,7 +91,8 @@ TEST_CASE("plans have the steps and element counts of their headers") {
 
 TEST_CASE("recursive plans cross nodes as little as hierarchical ones if sizes are powers of two") {
   const Topology topology = Topology::regular(4, 4);
-  CHECK(traffic_of(recursive_all_gather(topology, 1600), topology).inter_node == 1600 * 3);
+  CHECK(traffic_of(algorithm(Collective::all_gather, "recursive").plan(topology, 1600), topology).inter_node ==
+        1600 * 3);
 }
 
 TEST_CASE("contiguous pieces are one message: no piece is reordered") {
@@ -101,7 +102,8 @@ TEST_CASE("contiguous pieces are one message: no piece is reordered") {
     for (const auto& of_rank : algorithm.plan(Topology::regular(4, 2), 800, 1, 0).ranks)
       for (const Step& step : of_rank) CHECK(step.size() <= most);
   }
-  for (const auto& of_rank : hierarchical_all_gather(Topology::regular(2, 4), 800).ranks) {
+  const Plan hierarchical = algorithm(Collective::all_gather, "hierarchical").plan(Topology::regular(2, 4), 800);
+  for (const auto& of_rank : hierarchical.ranks) {
     CHECK(of_rank.back().size() == 2);
     CHECK(of_rank.back()[1].range.count == 400);
   }
@@ -109,7 +111,7 @@ TEST_CASE("contiguous pieces are one message: no piece is reordered") {
 
 TEST_CASE("HO-Ring keeps both kinds of links busy until the last node's pieces are in") {
   const Topology topology = Topology::regular(4, 3);
-  const Plan plan = ho_ring_all_gather(topology, 1200);
+  const Plan plan = algorithm(Collective::all_gather, "ho-ring").plan(topology, 1200);
   for (std::size_t rank = 0; rank < 12; ++rank)
     for (std::size_t step = 0; step < 9; ++step) {
       bool intra = false, inter = false;
@@ -121,18 +123,31 @@ TEST_CASE("HO-Ring keeps both kinds of links busy until the last node's pieces a
 }
 
 TEST_CASE("every single operation of every plan is necessary") {
-  const Topology topology = Topology::regular(3, 2);
-  for (const Collective collective : every_collective)
-    for (const Algorithm& algorithm : algorithms(collective)) {
-      CAPTURE(algorithm.name);
-      const Plan good = algorithm.plan(topology, 24, 1, 0);
-      for (std::size_t rank = 0; rank < good.ranks.size(); ++rank)
-        for (std::size_t step = 0; step < good.ranks[rank].size(); ++step)
-          for (std::size_t index = 0; index < good.ranks[rank][step].size(); ++index) {
-            Plan plan = good;
-            plan.ranks[rank][step].erase(plan.ranks[rank][step].begin() + static_cast<std::ptrdiff_t>(index));
-            CHECK_THROWS_AS(check(collective, plan), ranvier::Error);
-          }
+  for (const auto& [collective, name] : all_algorithms()) {
+    CAPTURE(name);
+    const Plan good = plans_of(Case{collective, name, Topology::regular(3, 2), 24}).front();
+    for (std::size_t rank = 0; rank < good.ranks.size(); ++rank)
+      for (std::size_t step = 0; step < good.ranks[rank].size(); ++step)
+        for (std::size_t index = 0; index < good.ranks[rank][step].size(); ++index) {
+          Plan plan = good;
+          plan.ranks[rank][step].erase(plan.ranks[rank][step].begin() + static_cast<std::ptrdiff_t>(index));
+          CHECK_THROWS_AS(check(collective, plan), ranvier::Error);
+        }
+  }
+}
+
+TEST_CASE("trees of 1 to 17 ranks pass the checker for any size, in the number of steps of their header") {
+  for (unsigned ranks = 1; ranks <= 17; ++ranks)
+    for (const std::size_t elements : {0, 1, 2, 13}) {
+      const Plan plan = tree_all_reduce(static_cast<int>(ranks), elements);
+      check_all_reduce(plan);
+      if (elements > 0) CHECK(plan.ranks[0].size() == 2 * std::bit_width(ranks - 1));
+      for (unsigned rank = 0; rank < ranks; ++rank) {
+        const Plan one = tree_all_reduce(static_cast<int>(ranks), elements, static_cast<int>(rank));
+        REQUIRE(one.ranks.size() == ranks);
+        for (unsigned other = 0; other < ranks; ++other)
+          CHECK(one.ranks[other] == (other == rank ? plan.ranks[other] : std::vector<Step>()));
+      }
     }
 }
 

@@ -1,7 +1,6 @@
 // Collectives in virtual time: plans step by step, and NCCL's by formula, compared with times computed by hand.
 #include "collectives/nccl/phantom_nccl.hpp"
 #include "collectives/plans/link_file.hpp"
-#include "collectives/plans/ring.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/doubles/virtual_time.hpp"
 #include "tests/test.hpp"
@@ -60,7 +59,7 @@ TEST_CASE("a ring all-reduce of four ranks takes six steps of a quarter each") {
   std::vector<std::unique_ptr<Executor>> executors;
   std::vector<std::byte> memory(elements * sizeof(float)), staging(elements * sizeof(float));
   std::vector<Duration> ends(ranks);
-  const Plan plan = ring_all_reduce(Topology::regular(ranks, 1), elements);
+  const Plan plan = algorithm(Collective::all_reduce, "ring").plan(Topology::regular(ranks, 1), elements);
   for (int rank = 0; rank < ranks; ++rank) {
     devices.push_back(make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(), {.costs = &costs}));
     streams.push_back(devices.back()->make_stream("reduce", runtime::StreamWidth::one));

@@ -1,7 +1,6 @@
 #include "collectives/plans/traffic.hpp"
 
 #include "collectives/plans/algorithms.hpp"
-#include "collectives/plans/ring.hpp"
 #include "tests/collectives/reference.hpp"
 #include "tests/test.hpp"
 
