@@ -63,11 +63,6 @@ class WorkTimer {
   runtime::Buffer numbers_;  ///< float source of the pattern
 };
 
-/// Costs of all launches of `queue` on the given stream, which executes nothing. Memory counts as on `device`. Throws
-/// ErrorCode::internal for work without a stated cost.
-[[nodiscard]] std::vector<runtime::WorkCost> costs_of(const runtime::Device& device,
-                                                      const std::function<void(runtime::StreamView)>& queue);
-
 /// Fits the launch time and flops per second (bytes per second for work without flops) to the times of a small and a
 /// large case.
 [[nodiscard]] runtime::WorkRate fit_rate(const TimedWork& small, const TimedWork& large);
