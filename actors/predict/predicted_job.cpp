@@ -255,12 +255,12 @@ PredictedJob::Moment PredictedJob::moment(int rank) {
   return moment;
 }
 
-PredictedJob::Traffic PredictedJob::agreement(int rank) {
+RankTraffic PredictedJob::agreement(int rank) {
   const int simulated = equivalent_.simulated(rank);
   const EquivalentConsensus& consensus = *ranks_[static_cast<std::size_t>(simulated)].consensus;
   const std::vector<int> others = equivalent_.others(simulated);
   const auto place = static_cast<std::size_t>(std::find(others.begin(), others.end(), rank) - others.begin());
-  Traffic traffic;
+  RankTraffic traffic;
   const runtime::VirtualNetwork& network = cluster_.network();
   for (const int peer : rank == simulated ? consensus.peers() : consensus.peers_of(place)) {
     const bool same = network.node_of(rank) == network.node_of(peer);
@@ -271,16 +271,21 @@ PredictedJob::Traffic PredictedJob::agreement(int rank) {
 }
 
 /// Traffic of a rank equals the traffic of its simulated equivalent, except for agreements, which use other peers.
-PredictedJob::Traffic PredictedJob::sent(int rank) {
+RankTraffic PredictedJob::traffic_of(int rank) {
   const int simulated = equivalent_.simulated(rank);
   const Ranks& of = ranks_[static_cast<std::size_t>(simulated)];
-  Traffic traffic{.intra = of.after.sent.bytes_intra - of.before.sent.bytes_intra,
-                  .inter = of.after.sent.bytes_inter - of.before.sent.bytes_inter,
-                  .messages = of.after.sent.messages - of.before.sent.messages,
-                  .nccl_intra = of.after.sent.ring_bytes_intra - of.before.sent.ring_bytes_intra,
-                  .nccl_inter = of.after.sent.ring_bytes_inter - of.before.sent.ring_bytes_inter};
+  const Moment &before = of.before, &after = of.after;
+  RankTraffic traffic{.intra = after.sent.bytes_intra - before.sent.bytes_intra,
+                      .inter = after.sent.bytes_inter - before.sent.bytes_inter,
+                      .nccl_intra = after.sent.ring_bytes_intra - before.sent.ring_bytes_intra,
+                      .nccl_inter = after.sent.ring_bytes_inter - before.sent.ring_bytes_inter,
+                      .to_device = after.link.to_device - before.link.to_device,
+                      .to_host = after.link.to_host - before.link.to_host,
+                      .read = static_cast<double>(after.files.read - before.files.read),
+                      .written = static_cast<double>(after.files.written - before.files.written),
+                      .messages = after.sent.messages - before.sent.messages};
   if (rank == simulated) return traffic;
-  const Traffic mine = agreement(rank), theirs = agreement(simulated);
+  const RankTraffic mine = agreement(rank), theirs = agreement(simulated);
   traffic.intra += mine.intra - theirs.intra;
   traffic.inter += mine.inter - theirs.inter;
   traffic.messages += mine.messages - theirs.messages;
@@ -327,23 +332,12 @@ Prediction PredictedJob::run() {
   Prediction prediction = std::move(prediction_);
   prediction.stages.resize(static_cast<std::size_t>(options_.grid.g_inter));
   double idle = 0;
-  std::uint64_t messages = 0;
   for (int r = 0; r < count; ++r) {
     const Ranks& of = ranks_[static_cast<std::size_t>(equivalent_.simulated(r))];
     const double step = runtime::seconds(of.after.time - of.before.time);
     const double busy = runtime::seconds(of.after.busy - of.before.busy);
     idle += step > 0 ? 1 - std::min(1.0, busy / step) : 0;
-    const Traffic traffic = sent(r);
-    prediction.rank_bytes_intra.push_back(traffic.intra);
-    prediction.rank_bytes_inter.push_back(traffic.inter);
-    prediction.rank_nccl_bytes_intra.push_back(traffic.nccl_intra);
-    prediction.rank_nccl_bytes_inter.push_back(traffic.nccl_inter);
-    messages += traffic.messages;
-    prediction.rank_link_bytes_to_device.push_back(of.after.link.to_device - of.before.link.to_device);
-    prediction.rank_link_bytes_to_host.push_back(of.after.link.to_host - of.before.link.to_host);
-    prediction.rank_file_bytes_read.push_back(static_cast<double>(of.after.files.read - of.before.files.read));
-    prediction.rank_file_bytes_written.push_back(
-        static_cast<double>(of.after.files.written - of.before.files.written));
+    prediction.messages += prediction.traffic.emplace_back(traffic_of(r)).messages;
     StagePrediction& stage = prediction.stages[static_cast<std::size_t>(grid.position(r).stage)];
     stage.add(times_of(of), 1.0 / options_.grid.g_data);
     if (how_.trace) prediction.trace.push_back(of.rank->context().trace.chrome_events());
@@ -351,7 +345,6 @@ Prediction PredictedJob::run() {
   const Ranks& first = ranks_.front();
   prediction.step_seconds = runtime::seconds(first.after.time - first.before.time);
   prediction.bubble = idle / count;
-  prediction.messages = messages;
   prediction.handlers = cluster_.handlers_run();
   if (prediction.step_seconds > 0) {
     const double batch = options_.batch_size;

@@ -63,13 +63,6 @@ class PredictedJob {
     Moment before, after;                            // before and after the reported step
   };
 
-  /// Bytes and messages of a rank in a step.
-  struct Traffic {
-    double intra = 0, inter = 0;
-    std::uint64_t messages = 0;
-    double nccl_intra = 0, nccl_inter = 0;
-  };
-
   [[nodiscard]] int rows_to_simulate() const;
   [[nodiscard]] bool is_simulated(int rank) const { return equivalent_.simulated(rank) == rank; }
   void plan_memory(const models::SampleSource& samples);
@@ -78,8 +71,9 @@ class PredictedJob {
   [[nodiscard]] std::unique_ptr<Consensus> make_consensus(int rank, runtime::Transport& transport);
   [[nodiscard]] Moment moment(int rank);
   /// Traffic of an agreement, sent by `rank`.
-  [[nodiscard]] Traffic agreement(int rank);
-  [[nodiscard]] Traffic sent(int rank);
+  [[nodiscard]] RankTraffic agreement(int rank);
+  /// Traffic of a rank in the reported step.
+  [[nodiscard]] RankTraffic traffic_of(int rank);
   [[nodiscard]] StagePrediction times_of(const Ranks& rank) const;
 
   const models::Architecture* architecture_;

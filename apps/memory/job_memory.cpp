@@ -67,8 +67,9 @@ std::string job_memory_table(const models::Architecture& architecture, const std
       ranks, "", "device", "per param", "host", "nvme");
   JobBytes all;
   const auto line = [&](const std::string& name, const JobBytes& bytes, const std::string& meaning) {
-    text += fmt::format("  {:<12} {:>9} {:>10.2f} {:>9} {:>9}  {}\n", name, cell(bytes.device),
-                        static_cast<double>(bytes.device) / parameters, cell(bytes.host), cell(bytes.nvme), meaning);
+    text +=
+        fmt::format("  {:<12} {:>9} {:>10.2f} {:>9} {:>9}  {}\n", name, cell(bytes.device),
+                    static_cast<double>(bytes.device) / parameters, cell(bytes.host), cell(bytes.nvme), meaning);
   };
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<MemoryKind>(k);

@@ -12,6 +12,7 @@ namespace ranvier::apps {
 
 using actors::format_count;
 using actors::Prediction;
+using actors::RankTraffic;
 using runtime::format_bytes;
 using runtime::MemoryKind;
 
@@ -23,26 +24,24 @@ namespace json = boost::json;
 struct LinkColumn {
   const char* title;
   const char* key;
-  std::vector<double> Prediction::* bytes;
-  std::vector<double> Prediction::* more = nullptr;
+  double RankTraffic::* bytes;
+  double RankTraffic::* more = nullptr;
 
   /// Maximum over ranks.
   [[nodiscard]] double most(const Prediction& p) const {
     double most = 0;
-    for (std::size_t r = 0; r < (p.*bytes).size(); ++r) {
-      const bool both = more != nullptr && r < (p.*more).size();
-      most = std::max(most, (p.*bytes)[r] + (both ? (p.*more)[r] : 0.0));
-    }
+    for (const RankTraffic& rank : p.traffic)
+      most = std::max(most, rank.*bytes + (more != nullptr ? rank.*more : 0.0));
     return most;
   }
 };
 constexpr LinkColumn link_columns[] = {
-    {"in nodes", "bytes_in_nodes", &Prediction::rank_bytes_intra, &Prediction::rank_nccl_bytes_intra},
-    {"between nodes", "bytes_between_nodes", &Prediction::rank_bytes_inter, &Prediction::rank_nccl_bytes_inter},
-    {"host to GPU", "bytes_to_device", &Prediction::rank_link_bytes_to_device},
-    {"GPU to host", "bytes_to_host", &Prediction::rank_link_bytes_to_host},
-    {"files read", "file_bytes_read", &Prediction::rank_file_bytes_read},
-    {"files written", "file_bytes_written", &Prediction::rank_file_bytes_written}};
+    {"in nodes", "bytes_in_nodes", &RankTraffic::intra, &RankTraffic::nccl_intra},
+    {"between nodes", "bytes_between_nodes", &RankTraffic::inter, &RankTraffic::nccl_inter},
+    {"host to GPU", "bytes_to_device", &RankTraffic::to_device},
+    {"GPU to host", "bytes_to_host", &RankTraffic::to_host},
+    {"files read", "file_bytes_read", &RankTraffic::read},
+    {"files written", "file_bytes_written", &RankTraffic::written}};
 
 std::string amount(std::size_t bytes) { return bytes == 0 ? "–" : format_bytes(bytes); }
 
@@ -131,10 +130,10 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
   std::size_t widest = 9;
   for (const Ranked& ranked : ranking.best)
     widest = std::max(widest, ranked.candidate.text().size() - 1);  // "×" is two bytes
-  std::string text = fmt::format(
-      "best plans for {} on {} in {}, {} per step; memory is the maximum over ranks\n",
-      count_of(static_cast<std::size_t>(context.world), "rank"), context.profile->name,
-      to_string(context.precision), count_of(static_cast<std::size_t>(context.batch_size), "sample"));
+  std::string text =
+      fmt::format("best plans for {} on {} in {}, {} per step; memory is the maximum over ranks\n",
+                  count_of(static_cast<std::size_t>(context.world), "rank"), context.profile->name,
+                  to_string(context.precision), count_of(static_cast<std::size_t>(context.batch_size), "sample"));
   constexpr auto line = "{:>3}  {:<{}} {:>13} {:>12} {:>7} {:>7} {:>11} {:>11} {:>11} {:>14}\n";
   text += fmt::format(line, "", "candidate", widest, "rate", "step", "MFU", "bubble", "device", "host", "disk",
                       cost_title(context));
@@ -182,9 +181,9 @@ std::string stages_table(const Ranked& ranked) {
     lines.emplace_back(fmt::format("{}, idlest", idlest - stages.begin()), *idlest);
   }
   constexpr auto line = "{:>13}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}\n";
-  std::string text = "\ntime per step of one rank per stage, best plan\n" +
-                     fmt::format(line, "stage", "forward", "backward", "weights", "optimizer", "other work",
-                                 "waiting");
+  std::string text =
+      "\ntime per step of one rank per stage, best plan\n" +
+      fmt::format(line, "stage", "forward", "backward", "weights", "optimizer", "other work", "waiting");
   for (const auto& [name, stage] : lines) {
     const auto time = [](double seconds) { return seconds > 0 ? milliseconds(seconds) : "–"; };
     text += fmt::format(line, name, time(stage.forward_seconds), time(stage.backward_seconds),
@@ -288,7 +287,7 @@ json::object to_json(const Ranked& ranked, const ReportContext& context) {
                    {"saved_activations", ranked.trial.saved_activations},
                    {"stages", std::move(stages)}};
   for (const LinkColumn& column : link_columns)
-    all[column.key] = (p.*column.bytes).empty() ? json::value(nullptr) : json::value(column.most(p));
+    all[column.key] = p.traffic.empty() ? json::value(nullptr) : json::value(column.most(p));
   if (const auto cost = cost_per_million(p, context)) all["cost_per_million_tokens"] = *cost;
   if (!ranked.alternatives.empty()) {
     json::array others;

@@ -50,7 +50,7 @@ inline actors::Prediction invented(const models::Architecture&, const models::Sa
                                        1e8 / profile.links.inter_node.bytes_per_second);
   prediction.tokens_per_second = 32.0 * options.batch_size / prediction.step_seconds;
   prediction.mfu = 0.25;
-  prediction.rank_link_bytes_to_device = {3 << 20, 5 << 20, 0, 0};
+  prediction.traffic = {{.to_device = 3 << 20}, {.to_device = 5 << 20}, {}, {}};
   prediction.device_bytes = 1 << 20;
   return prediction;
 }
