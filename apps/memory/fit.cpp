@@ -110,12 +110,11 @@ FitResult verdict(const TrainerOptions& options, std::span<const RankPlan> stage
   if (needs.disk > 0) lines.push_back({"files per node", needs.disk, capacity.disk_bytes});
   FitResult result{.states_fit = fit(lines)};
   // At the end, the disk of --save has the weights, and its share of the state files.
-  const std::size_t at_save =
-      capacity.saved_bytes +
-      static_cast<std::size_t>(capacity.states_beside_save * static_cast<double>(needs.disk));
+  const std::size_t at_save = capacity.saved_bytes + static_cast<std::size_t>(capacity.states_beside_save *
+                                                                              static_cast<double>(needs.disk));
   if (capacity.saved_bytes > 0)
-    lines.push_back({at_save > capacity.saved_bytes ? "weights of --save, with files" : "weights of --save", at_save,
-                     capacity.save_bytes});
+    lines.push_back({at_save > capacity.saved_bytes ? "weights of --save, with files" : "weights of --save",
+                     at_save, capacity.save_bytes});
   result.fits = fit(lines);
   result.text = result.fits ? "this job fits, as far as known:\n" : "this job does not fit:\n";
   for (const FitLine& line : lines) {

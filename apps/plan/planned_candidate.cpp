@@ -155,11 +155,6 @@ SpaceOptions Planner::space() const {
   return options;
 }
 
-std::int64_t Planner::items_of_sample() const {
-  const models::Architecture& architecture = job_.architecture;
-  return architecture.targets > 0 ? architecture.targets : architecture.positions;
-}
-
 bool Planner::is_given(std::string_view flag) const { return value_of(given_, flag) != nullptr; }
 
 std::vector<GivenFlag> Planner::flags_of(const Candidate& candidate) const {

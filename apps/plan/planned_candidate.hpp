@@ -11,7 +11,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -74,12 +73,8 @@ class Planner {
 
   [[nodiscard]] const Job& job() const noexcept { return job_; }
   [[nodiscard]] const runtime::MachineProfile& profile() const noexcept { return *profile_; }
-  [[nodiscard]] const MachineCapacity& capacity() const noexcept { return capacity_; }
-  [[nodiscard]] const std::vector<GivenFlag>& given() const noexcept { return given_; }
   [[nodiscard]] int world() const noexcept { return world_; }
   [[nodiscard]] int node_size() const noexcept { return node_size_; }
-  /// Elements of a sample that have a loss: its tokens, or 1 for an image.
-  [[nodiscard]] std::int64_t items_of_sample() const;
   [[nodiscard]] bool is_given(std::string_view flag) const;
   [[nodiscard]] int batch_size() const noexcept { return batch_size_; }
   [[nodiscard]] runtime::DType precision() const noexcept { return job_.architecture.precision.compute; }

@@ -56,16 +56,11 @@ inline actors::Prediction invented(const models::Architecture&, const models::Sa
 }
 
 inline apps::PlanTools invented_tools() {
-  return {.predict = invented,
-          .costs = [](const runtime::MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
-            return std::make_unique<runtime::ProfileCosts>(profile);
-          },
-          .read_profile =
-              [](const std::string& name) {
-                if (name == "test-cpu") return plan_profile(false);
-                if (name == "test-gpu") return plan_profile(true);
-                return runtime::read_machine_profile(name);
-              }};
+  return {.predict = invented, .read_profile = [](const std::string& name) {
+            if (name == "test-cpu") return plan_profile(false);
+            if (name == "test-gpu") return plan_profile(true);
+            return runtime::read_machine_profile(name);
+          }};
 }
 
 /// Contents of a file.
