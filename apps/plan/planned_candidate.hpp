@@ -33,13 +33,6 @@ struct KindBytes {
   std::array<std::size_t, runtime::memory_kinds> elsewhere{};
 };
 
-/// Capacity of the machines in bytes; 0: unknown.
-struct MachineCapacity {
-  std::size_t device = 0;  ///< device memory per rank, without the reserve for drivers and libraries
-  std::size_t host = 0;    ///< host memory per node
-  std::size_t disk = 0;    ///< disk per node
-};
-
 /// Ranks of the current job, in place of --world.
 struct CurrentRanks {
   std::vector<int> nodes;  ///< node of every rank
@@ -52,11 +45,12 @@ struct PlannedCandidate {
   MemoryNeeds needs = {};
   KindBytes kinds = {};                ///< bytes of the rank with the most device memory
   std::string saved_activations = {};  ///< saved_activations_text()
-  bool fits = true;
-  double fullness = 0;  ///< largest ratio of needed and available bytes; above 1: does not fit
+  double fullness = 0;                 ///< largest ratio of needed and available bytes; above 1: does not fit
   /// "a rank's device memory is too small: 90.1 GiB needed, 79.0 GiB available"; empty: fits
   std::string lacks = {};
   std::string lacking = {};  ///< "device", "host" or "disk"; empty: fits
+
+  [[nodiscard]] bool fits() const { return lacking.empty(); }
 };
 
 /// PlannedCandidate::fullness above which smaller microbatches and the like do not help; the estimate of the smallest
@@ -122,7 +116,7 @@ class Planner {
   int world_ = 1, node_size_ = 1, batch_size_ = 1, chunks_per_rank_ = 1;
   bool may_save_all_ = false;
   DeviceOptions device_;
-  MachineCapacity capacity_;
+  std::size_t device_bytes_ = 0;  // per rank, without the reserve for drivers and libraries; 0: unknown
   Job job_;
   int layers_ = 1;
   std::vector<int> layer_class_;

@@ -185,7 +185,7 @@ class Ranker {
     }
     try {
       PlannedCandidate trial = planner_->plan(candidate);
-      if (!trial.fits) {
+      if (!trial.fits()) {
         leave_out_for_memory(candidate, trial);
         return {};
       }
@@ -244,7 +244,7 @@ std::optional<Ranked> predict_one(const Planner& planner, const Predictor& predi
                                   const actors::PredictionOptions& how) {
   try {
     Ranked ranked{.candidate = candidate, .trial = planner.plan(candidate)};
-    if (!ranked.trial.fits) return {};
+    if (!ranked.trial.fits()) return {};
     ranked.trial.plans = {};
     ranked.prediction = predict_on(planner, predict, ranked, planner.profile(), how);
     ranked.config = planner.config_of(candidate, ranked.trial);
