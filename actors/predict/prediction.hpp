@@ -39,7 +39,7 @@ struct PredictionOptions {
   int steps = 2;  ///< simulated steps; the first fills caches and pipelines, the last is reported
   Disturbances disturbances;
   bool trace = false;  ///< record spans of all ranks in Prediction::trace
-  /// Simulates one of several equivalent ranks (equivalent_ranks.hpp), unless there is a trace or a disturbance. Then
+  /// Simulates one of several equivalent ranks (distinct_rows()), unless there is a trace or a disturbance. Then
   /// predictions of a thousand ranks take as long as of about ten. Memory is the same. Step and optimizer times differ
   /// by a few message latencies per step, since each row replaces all equivalent ones in agreements.
   bool distinct_only = false;
