@@ -26,8 +26,7 @@ void print_training(const RankRun& run, const actors::TrainerOptions& options, T
              training.rank().trainer().stopped_early() ? "stopped after" : "trained", steps,
              actors::format_count(tokens), run.job.item, actors::format_duration(seconds),
              actors::format_count(tokens / seconds), run.job.item, 1e3 * reporter.median_step_seconds());
-  if (const std::string raises = actors::describe_raises(reporter.ceiling()); !raises.empty())
-    fmt::print("{}\n", raises);
+  if (const std::string raises = reporter.ceiling().describe_raises(); !raises.empty()) fmt::print("{}\n", raises);
   if (const std::string checks = reporter.checks(); !checks.empty()) fmt::print("{}\n", checks);
   fmt::print("loss {:.5f} → {:.5f}\n", reporter.first_loss().value_or(0), reporter.last_loss());
   if (const std::string plot = text_plot(training.losses(), Metric::loss); !plot.empty()) fmt::print("{}", plot);
