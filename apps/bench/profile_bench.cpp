@@ -225,7 +225,8 @@ class ProfileBench {
       crowding = std::max(1.0, large.seconds / seconds_of_large());
       timer.set_alone(false, leads_);
     }
-    const TimedWork small = timer.timed(stream, work.small, Caches::warm, budget);
+    const TimedWork small{.costs = timer.costs(stream, work.small),
+                          .seconds = timer.seconds_of(stream, work.small, Caches::warm, budget)};
     return rounded_rate(alone_rate(fit_rate(small, large), crowding));
   }
 

@@ -95,11 +95,6 @@ std::vector<runtime::WorkCost> WorkTimer::costs(runtime::StreamView stream, cons
   return runtime::costs_of(recorded, [&](runtime::StreamView costs) { work.queue(costs, memory_.data()); });
 }
 
-TimedWork WorkTimer::timed(runtime::StreamView stream, const ProfiledWork& work, Caches caches,
-                           double budget_seconds) {
-  return {.costs = costs(stream, work), .seconds = seconds_of(stream, work, caches, budget_seconds)};
-}
-
 double WorkTimer::agree(double seconds) {
   constexpr double per_second = 1e12;
   std::vector<double> all;

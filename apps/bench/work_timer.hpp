@@ -48,8 +48,6 @@ class WorkTimer {
   /// ranks. Takes about `budget_seconds`, at least one round.
   double seconds_of(runtime::StreamView stream, const ProfiledWork& work, Caches caches, double budget_seconds);
   [[nodiscard]] std::vector<runtime::WorkCost> costs(runtime::StreamView stream, const ProfiledWork& work);
-  /// seconds_of() together with the stated costs.
-  TimedWork timed(runtime::StreamView stream, const ProfiledWork& work, Caches caches, double budget_seconds);
 
  private:
   /// Median over ranks; a rank without a value passes -1.
