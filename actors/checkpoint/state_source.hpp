@@ -24,8 +24,8 @@ class StateSource {
 
   /// Announces the next reads in their order, for prefetching.
   virtual void will_read([[maybe_unused]] std::span<const StateRange> ranges) {}
-  /// Reads elements starting at `begin` of an array, named by to_string(StateKind); blocks. Throws ErrorCode::data if they are
-  /// missing or damaged.
+  /// Reads elements starting at `begin` of an array, named by to_string(StateKind); blocks. Throws ErrorCode::data if
+  /// they are missing or damaged.
   virtual void read(const models::UnitSpec& unit, std::string_view array, std::size_t begin,
                     std::span<float> out) = 0;
   /// Scalars of all actors.

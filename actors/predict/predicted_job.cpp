@@ -78,6 +78,26 @@ double factor_of(const std::vector<double>& factors, int index) {
   return static_cast<std::size_t>(index) < factors.size() ? factors[static_cast<std::size_t>(index)] : 1.0;
 }
 
+/// Returns whether blocks of `rows` rows occupy separate nodes, distributed identically, in each stage.
+bool fill_nodes_alike(const runtime::GridShape& grid, int rows, std::span<const int> nodes) {
+  std::map<int, int> block_of_node;
+  for (int rank = 0; rank < grid.ranks(); ++rank) {
+    const int block = rank / rows;  // numbered over all stages; a stage consists of complete blocks
+    if (block_of_node.try_emplace(nodes[static_cast<std::size_t>(rank)], block).first->second != block)
+      return false;
+  }
+  const auto begins_node = [&](int rank) {
+    return rank % rows == 0 || nodes[static_cast<std::size_t>(rank)] != nodes[static_cast<std::size_t>(rank - 1)];
+  };
+  std::size_t begun = 0;
+  for (int rank = 0; rank < grid.ranks(); ++rank) {
+    const int first_block = rank / grid.g_data * grid.g_data;
+    if (begins_node(rank) != begins_node(first_block + (rank - first_block) % rows)) return false;
+    if (begins_node(rank)) ++begun;
+  }
+  return begun == block_of_node.size();  // otherwise ranks of a node are not consecutive
+}
+
 }  // namespace
 
 void StagePrediction::add(const StagePrediction& other, double share) {
@@ -93,6 +113,62 @@ void Prediction::write_trace(const std::filesystem::path& path) const {
   runtime::write_trace_file(path, trace);
 }
 
+int distinct_rows(const TrainerOptions& options, std::span<const int> nodes) {
+  const runtime::GridShape& grid = options.grid;
+  const int group = column_shape(options).group_size;
+  for (int rows = 1; rows < grid.g_data; ++rows) {
+    if (grid.g_data % rows != 0 || (group % rows != 0 && rows % group != 0)) continue;
+    if (fill_nodes_alike(grid, rows, nodes)) return rows;
+  }
+  return grid.g_data;
+}
+
+/// Agreement of a rank with equivalents. Each equivalent takes part on its own loop and transport and contributes
+/// zeros; `done` runs when the last of them has finished.
+class PredictedJob::EquivalentConsensus final : public Consensus {
+ public:
+  /// Loop and transport must outlive this object.
+  EquivalentConsensus(runtime::EventLoop& loop, runtime::Transport& transport)
+      : Consensus(loop, transport), loop_(&loop) {}
+
+  void add(runtime::EventLoop& loop, runtime::Transport& transport) {
+    others_.push_back({&loop, std::make_unique<Consensus>(loop, transport, staging_)});
+  }
+
+  void agree(std::vector<double>& values, runtime::Handler done) override {
+    values_.assign(values.size(), 0.0);
+    missing_ = 1 + others_.size();
+    done_ = std::move(done);
+    for (const Other& other : others_)
+      other.loop->post([this, &other] { other.consensus->agree(values_, [this] { one_done(false); }); });
+    Consensus::agree(values, [this] { one_done(true); });
+  }
+
+  /// Bytes that each rank sent to each of its peers in the last agreement.
+  [[nodiscard]] std::size_t bytes() const noexcept { return values_.size() * sizeof(double); }
+  /// Peers of an equivalent, by its index.
+  [[nodiscard]] std::vector<int> peers_of(std::size_t twin) const { return others_[twin].consensus->peers(); }
+
+ private:
+  struct Other {
+    runtime::EventLoop* loop;
+    std::unique_ptr<Consensus> consensus;
+  };
+  void one_done(bool mine) {
+    if (--missing_ > 0) return;
+    if (mine) return std::exchange(done_, nullptr)();
+    loop_->post(std::exchange(done_, nullptr));
+  }
+
+  runtime::EventLoop* loop_;
+  // Shared by all equivalents. Values that decide anything are zero in predictions; sums of compute times are
+  // meaningless, because equivalents add to the same memory.
+  std::vector<double> staging_, values_;
+  std::vector<Other> others_;
+  std::size_t missing_ = 0;
+  runtime::Handler done_;
+};
+
 PredictedJob::PredictedJob(const models::Architecture& architecture, const models::SampleSource& samples,
                            const TrainerOptions& options, const runtime::MachineProfile& profile,
                            const Costs& costs, const PredictionOptions& how)
@@ -101,26 +177,29 @@ PredictedJob::PredictedJob(const models::Architecture& architecture, const model
       profile_(&profile),
       how_(how),
       cluster_(cluster_of(options, profile, how)),
-      equivalent_(options.grid, options.grid.g_data),
+      grid_(options.grid, options.grid.ranks()),
       costs_(costs) {
   plan_memory(samples);
-  equivalent_ = EquivalentRanks(options.grid, rows_to_simulate());
+  rows_ = rows_to_simulate();
+  const int ranks = options.grid.ranks();
   if (options.gpu && options.gpu->nccl) {
     const AlgorithmNames& names = options.algorithms;
+    std::vector<bool> absent;
+    for (int rank = 0; rank < ranks && has_equivalents(); ++rank) absent.push_back(!is_simulated(rank));
     nccl_ = std::make_unique<collectives::PhantomNccl>(
         cluster_,
         collectives::NcclModes{collectives::nccl_mode(names.all_gather),
                                collectives::nccl_mode(names.reduce_scatter),
                                collectives::nccl_mode(names.all_reduce)},
-        equivalent_.any() ? equivalent_.absent() : std::vector<bool>());
+        absent);
   }
   options_ = steps_of(options, how.steps);
   options_.tiers.files.make = [this](runtime::EventLoop& loop, int rank) {
     return std::make_unique<offload::VirtualFiles>(loop, cluster_.disk(rank));
   };
   chosen_.resize(static_cast<std::size_t>(options.grid.g_inter));
-  ranks_.resize(static_cast<std::size_t>(options.grid.ranks()));
-  for (int rank = 0; rank < options.grid.ranks(); ++rank) {
+  ranks_.resize(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
     if (!is_simulated(rank)) continue;
     if (how_.goes_on && !how_.goes_on()) throw PredictionEnded();
     make_rank(rank, samples);
@@ -128,6 +207,20 @@ PredictedJob::PredictedJob(const models::Architecture& architecture, const model
 }
 
 PredictedJob::~PredictedJob() = default;
+
+int PredictedJob::simulated(int rank) const {
+  runtime::Position position = grid_.position(rank);
+  position.row %= rows_;
+  return grid_.rank(position);
+}
+
+std::vector<int> PredictedJob::others(int rank) const {
+  std::vector<int> all;
+  runtime::Position position = grid_.position(rank);
+  for (position.row += rows_; position.row < options_.grid.g_data; position.row += rows_)
+    all.push_back(grid_.rank(position));
+  return all;
+}
 
 /// Rows communicate only through NCCL and agreements, unless the job sends messages between them.
 int PredictedJob::rows_to_simulate() const {
@@ -143,10 +236,9 @@ void PredictedJob::plan_memory(const models::SampleSource& samples) {
   struct Needs {
     std::size_t device = 0, host = 0, files = 0;
   };
-  const runtime::Grid grid(options_.grid, options_.grid.ranks());
   std::vector<RankPlan> stages;
   for (int rank = 0; rank < options_.grid.ranks(); ++rank) {
-    if (grid.position(rank).row == 0)
+    if (grid_.position(rank).row == 0)
       stages.push_back(plan_rank(*architecture_, samples.sample_bytes(), options_, rank));
   }
   std::sort(stages.begin(), stages.end(),
@@ -166,7 +258,7 @@ void PredictedJob::plan_memory(const models::SampleSource& samples) {
   }
   std::vector<Needs> nodes(static_cast<std::size_t>(cluster_.network().nodes()));
   for (int rank = 0; rank < options_.grid.ranks(); ++rank) {
-    const auto stage = static_cast<std::size_t>(grid.position(rank).stage);
+    const auto stage = static_cast<std::size_t>(grid_.position(rank).stage);
     Needs& node = nodes[static_cast<std::size_t>(cluster_.network().node_of(rank))];
     node.host += needs[stage].host + (profile_->gpu ? 0 : needs[stage].device);
     node.files += needs[stage].files;
@@ -179,7 +271,7 @@ void PredictedJob::plan_memory(const models::SampleSource& samples) {
 
 /// Slow choices are identical for all ranks of a column, so its first rank makes them for all.
 RankPlan PredictedJob::plan_as_before(int rank, const models::SampleBytes& sample) {
-  const int stage = runtime::Grid(options_.grid, options_.grid.ranks()).position(rank).stage;
+  const int stage = grid_.position(rank).stage;
   std::optional<TrainerOptions>& chosen = chosen_[static_cast<std::size_t>(stage)];
   RankPlan plan = plan_rank(*architecture_, sample, chosen ? *chosen : options_, rank);
   if (chosen) return plan;
@@ -226,18 +318,17 @@ void PredictedJob::make_rank(int rank, const models::SampleSource& samples) {
 }
 
 std::unique_ptr<Consensus> PredictedJob::make_consensus(int rank, runtime::Transport& transport) {
-  if (!equivalent_.any()) return nullptr;
+  if (!has_equivalents()) return nullptr;
   Ranks& of = ranks_[static_cast<std::size_t>(rank)];
-  std::vector<EquivalentConsensus::Equivalent> equivalent;
-  for (const int other : equivalent_.others(rank)) {
+  auto consensus = std::make_unique<EquivalentConsensus>(cluster_.loop(rank), transport);
+  for (const int other : others(rank)) {
     runtime::Transport* port = &cluster_.transport(other);
     if (!of.staged.empty())
       port = of.staged
                  .emplace_back(std::make_unique<runtime::StagedTransport>(cluster_.loop(other), *port, *of.device))
                  .get();
-    equivalent.push_back({cluster_.loop(other), *port});
+    consensus->add(cluster_.loop(other), *port);
   }
-  auto consensus = std::make_unique<EquivalentConsensus>(cluster_.loop(rank), transport, equivalent);
   of.consensus = consensus.get();
   return consensus;
 }
@@ -255,14 +346,14 @@ PredictedJob::Moment PredictedJob::moment(int rank) {
   return moment;
 }
 
-PredictedJob::Traffic PredictedJob::agreement(int rank) {
-  const int simulated = equivalent_.simulated(rank);
-  const EquivalentConsensus& consensus = *ranks_[static_cast<std::size_t>(simulated)].consensus;
-  const std::vector<int> others = equivalent_.others(simulated);
-  const auto place = static_cast<std::size_t>(std::find(others.begin(), others.end(), rank) - others.begin());
-  Traffic traffic;
+RankTraffic PredictedJob::agreement(int rank) {
+  const int equivalent = simulated(rank);
+  const EquivalentConsensus& consensus = *ranks_[static_cast<std::size_t>(equivalent)].consensus;
+  const std::vector<int> all = others(equivalent);
+  const auto place = static_cast<std::size_t>(std::find(all.begin(), all.end(), rank) - all.begin());
+  RankTraffic traffic;
   const runtime::VirtualNetwork& network = cluster_.network();
-  for (const int peer : rank == simulated ? consensus.peers() : consensus.peers_of(place)) {
+  for (const int peer : rank == equivalent ? consensus.peers() : consensus.peers_of(place)) {
     const bool same = network.node_of(rank) == network.node_of(peer);
     (same ? traffic.intra : traffic.inter) += static_cast<double>(consensus.bytes());
     ++traffic.messages;
@@ -271,16 +362,21 @@ PredictedJob::Traffic PredictedJob::agreement(int rank) {
 }
 
 /// Traffic of a rank equals the traffic of its simulated equivalent, except for agreements, which use other peers.
-PredictedJob::Traffic PredictedJob::sent(int rank) {
-  const int simulated = equivalent_.simulated(rank);
-  const Ranks& of = ranks_[static_cast<std::size_t>(simulated)];
-  Traffic traffic{.intra = of.after.sent.bytes_intra - of.before.sent.bytes_intra,
-                  .inter = of.after.sent.bytes_inter - of.before.sent.bytes_inter,
-                  .messages = of.after.sent.messages - of.before.sent.messages,
-                  .nccl_intra = of.after.sent.ring_bytes_intra - of.before.sent.ring_bytes_intra,
-                  .nccl_inter = of.after.sent.ring_bytes_inter - of.before.sent.ring_bytes_inter};
-  if (rank == simulated) return traffic;
-  const Traffic mine = agreement(rank), theirs = agreement(simulated);
+RankTraffic PredictedJob::traffic_of(int rank) {
+  const int equivalent = simulated(rank);
+  const Ranks& of = ranks_[static_cast<std::size_t>(equivalent)];
+  const Moment &before = of.before, &after = of.after;
+  RankTraffic traffic{.intra = after.sent.bytes_intra - before.sent.bytes_intra,
+                      .inter = after.sent.bytes_inter - before.sent.bytes_inter,
+                      .nccl_intra = after.sent.ring_bytes_intra - before.sent.ring_bytes_intra,
+                      .nccl_inter = after.sent.ring_bytes_inter - before.sent.ring_bytes_inter,
+                      .to_device = after.link.to_device - before.link.to_device,
+                      .to_host = after.link.to_host - before.link.to_host,
+                      .read = static_cast<double>(after.files.read - before.files.read),
+                      .written = static_cast<double>(after.files.written - before.files.written),
+                      .messages = after.sent.messages - before.sent.messages};
+  if (rank == equivalent) return traffic;
+  const RankTraffic mine = agreement(rank), theirs = agreement(equivalent);
   traffic.intra += mine.intra - theirs.intra;
   traffic.inter += mine.inter - theirs.inter;
   traffic.messages += mine.messages - theirs.messages;
@@ -317,41 +413,28 @@ Prediction PredictedJob::run() {
                       .done =
                           [this, r] {
                             cluster_.loop(r).stop();
-                            for (const int other : equivalent_.others(r)) cluster_.loop(other).stop();
+                            for (const int other : others(r)) cluster_.loop(other).stop();
                           }});
     });
   }
   if (!cluster_.run(how_.goes_on)) throw PredictionEnded();
 
-  const runtime::Grid grid(options_.grid, count);
   Prediction prediction = std::move(prediction_);
   prediction.stages.resize(static_cast<std::size_t>(options_.grid.g_inter));
   double idle = 0;
-  std::uint64_t messages = 0;
   for (int r = 0; r < count; ++r) {
-    const Ranks& of = ranks_[static_cast<std::size_t>(equivalent_.simulated(r))];
+    const Ranks& of = ranks_[static_cast<std::size_t>(simulated(r))];
     const double step = runtime::seconds(of.after.time - of.before.time);
     const double busy = runtime::seconds(of.after.busy - of.before.busy);
     idle += step > 0 ? 1 - std::min(1.0, busy / step) : 0;
-    const Traffic traffic = sent(r);
-    prediction.rank_bytes_intra.push_back(traffic.intra);
-    prediction.rank_bytes_inter.push_back(traffic.inter);
-    prediction.rank_nccl_bytes_intra.push_back(traffic.nccl_intra);
-    prediction.rank_nccl_bytes_inter.push_back(traffic.nccl_inter);
-    messages += traffic.messages;
-    prediction.rank_link_bytes_to_device.push_back(of.after.link.to_device - of.before.link.to_device);
-    prediction.rank_link_bytes_to_host.push_back(of.after.link.to_host - of.before.link.to_host);
-    prediction.rank_file_bytes_read.push_back(static_cast<double>(of.after.files.read - of.before.files.read));
-    prediction.rank_file_bytes_written.push_back(
-        static_cast<double>(of.after.files.written - of.before.files.written));
-    StagePrediction& stage = prediction.stages[static_cast<std::size_t>(grid.position(r).stage)];
+    prediction.messages += prediction.traffic.emplace_back(traffic_of(r)).messages;
+    StagePrediction& stage = prediction.stages[static_cast<std::size_t>(grid_.position(r).stage)];
     stage.add(times_of(of), 1.0 / options_.grid.g_data);
     if (how_.trace) prediction.trace.push_back(of.rank->context().trace.chrome_events());
   }
   const Ranks& first = ranks_.front();
   prediction.step_seconds = runtime::seconds(first.after.time - first.before.time);
   prediction.bubble = idle / count;
-  prediction.messages = messages;
   prediction.handlers = cluster_.handlers_run();
   if (prediction.step_seconds > 0) {
     const double batch = options_.batch_size;

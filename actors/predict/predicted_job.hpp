@@ -2,7 +2,7 @@
 // profile. predict() runs it with the profile's costs. One thread.
 #pragma once
 
-#include "actors/predict/equivalent_ranks.hpp"
+#include "actors/base/consensus.hpp"
 #include "actors/predict/prediction.hpp"
 #include "actors/rank/rank.hpp"
 #include "collectives/nccl/phantom_nccl.hpp"
@@ -13,9 +13,17 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace ranvier::actors {
+
+/// Number of distinct rows R. Row i is equivalent to rows i + R, i + 2R, and so on. Ranks of equivalent rows, on
+/// different nodes, do the same at the same time, so a prediction simulates one of them. With NCCL, whose link traffic
+/// follows from formulas, rows meet only in the agreement after a batch, and there all equivalents take part. R is the
+/// smallest valid number of rows; if there is none, all rows are distinct. Valid: R rows occupy separate nodes in every
+/// stage, and consist of complete groups or divide one. `nodes`: node by rank.
+[[nodiscard]] int distinct_rows(const TrainerOptions& options, std::span<const int> nodes);
 
 class PredictedJob {
  public:
@@ -38,12 +46,11 @@ class PredictedJob {
   [[nodiscard]] Prediction run();
 
   /// The rank, or its simulated equivalent.
-  [[nodiscard]] Rank& rank(int rank) {
-    return *ranks_.at(static_cast<std::size_t>(equivalent_.simulated(rank))).rank;
-  }
+  [[nodiscard]] Rank& rank(int rank) { return *ranks_.at(static_cast<std::size_t>(simulated(rank))).rank; }
   [[nodiscard]] runtime::Simulation& cluster() noexcept { return cluster_; }
 
  private:
+  class EquivalentConsensus;
   /// Totals of a rank at the end of a step.
   struct Moment {
     runtime::Duration time{};
@@ -63,23 +70,22 @@ class PredictedJob {
     Moment before, after;                            // before and after the reported step
   };
 
-  /// Bytes and messages of a rank in a step.
-  struct Traffic {
-    double intra = 0, inter = 0;
-    std::uint64_t messages = 0;
-    double nccl_intra = 0, nccl_inter = 0;
-  };
-
   [[nodiscard]] int rows_to_simulate() const;
-  [[nodiscard]] bool is_simulated(int rank) const { return equivalent_.simulated(rank) == rank; }
+  [[nodiscard]] bool has_equivalents() const noexcept { return rows_ < options_.grid.g_data; }
+  /// Simulated equivalent of a rank, possibly itself.
+  [[nodiscard]] int simulated(int rank) const;
+  [[nodiscard]] bool is_simulated(int rank) const { return simulated(rank) == rank; }
+  /// The other ranks that a simulated rank represents.
+  [[nodiscard]] std::vector<int> others(int rank) const;
   void plan_memory(const models::SampleSource& samples);
   [[nodiscard]] RankPlan plan_as_before(int rank, const models::SampleBytes& sample);
   void make_rank(int rank, const models::SampleSource& samples);
   [[nodiscard]] std::unique_ptr<Consensus> make_consensus(int rank, runtime::Transport& transport);
   [[nodiscard]] Moment moment(int rank);
   /// Traffic of an agreement, sent by `rank`.
-  [[nodiscard]] Traffic agreement(int rank);
-  [[nodiscard]] Traffic sent(int rank);
+  [[nodiscard]] RankTraffic agreement(int rank);
+  /// Traffic of a rank in the reported step.
+  [[nodiscard]] RankTraffic traffic_of(int rank);
   [[nodiscard]] StagePrediction times_of(const Ranks& rank) const;
 
   const models::Architecture* architecture_;
@@ -88,7 +94,8 @@ class PredictedJob {
   PredictionOptions how_;
   Prediction prediction_;
   runtime::Simulation cluster_;
-  EquivalentRanks equivalent_;
+  runtime::Grid grid_;
+  int rows_ = 1;        // number of simulated rows
   bool pulls_ = false;  // parameters are pulled from their owners
   Costs costs_;
   std::unique_ptr<collectives::PhantomNccl> nccl_;

@@ -39,7 +39,7 @@ struct PredictionOptions {
   int steps = 2;  ///< simulated steps; the first fills caches and pipelines, the last is reported
   Disturbances disturbances;
   bool trace = false;  ///< record spans of all ranks in Prediction::trace
-  /// Simulates one of several equivalent ranks (equivalent_ranks.hpp), unless there is a trace or a disturbance. Then
+  /// Simulates one of several equivalent ranks (distinct_rows()), unless there is a trace or a disturbance. Then
   /// predictions of a thousand ranks take as long as of about ten. Memory is the same. Step and optimizer times differ
   /// by a few message latencies per step, since each row replaces all equivalent ones in agreements.
   bool distinct_only = false;
@@ -66,18 +66,23 @@ struct StagePrediction {
   void add(const StagePrediction& other, double share);
 };
 
+/// Traffic of a rank per step in bytes.
+struct RankTraffic {
+  double intra = 0, inter = 0;            ///< messages sent inside the node and to other nodes
+  double nccl_intra = 0, nccl_inter = 0;  ///< sent by NCCL's rings
+  double to_device = 0, to_host = 0;      ///< copied between GPU and host
+  double read = 0, written = 0;           ///< files of tiers
+  std::uint64_t messages = 0;             ///< number of messages sent
+};
+
 struct Prediction {
   double step_seconds = 0;
   double tokens_per_second = 0;
   double model_flops_per_second = 0;  ///< model FLOP per second and device
   double mfu = 0;                     ///< relative to the profile's peak; 0: unknown peak
   std::vector<StagePrediction> stages;
-  std::vector<double> rank_bytes_intra, rank_bytes_inter;            ///< message bytes sent per step, by rank
-  std::vector<double> rank_nccl_bytes_intra, rank_nccl_bytes_inter;  ///< NCCL ring bytes sent per step, by rank
-  std::vector<double> rank_link_bytes_to_device,
-      rank_link_bytes_to_host;  ///< bytes copied between GPU and host, by rank
-  std::vector<double> rank_file_bytes_read, rank_file_bytes_written;  ///< tier file bytes per step, by rank
-  double bubble = 0;  ///< fraction of the step without compute, mean over ranks
+  std::vector<RankTraffic> traffic;  ///< by rank; empty: not simulated
+  double bubble = 0;                 ///< fraction of the step without compute, mean over ranks
   std::size_t device_bytes = 0, host_bytes = 0, file_bytes = 0;  ///< maximum over ranks
   double device_bytes_of_all = 0;                                ///< sum over ranks
   std::uint64_t messages = 0;                                    ///< messages per step, all ranks

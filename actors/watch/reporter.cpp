@@ -100,14 +100,23 @@ std::string format_fitting(double value, int digits, int columns) {
   return fmt::format("{:.{}g}", value, std::max(1, columns - 6));
 }
 
-std::string describe_raises(const FlopsCeiling& ceiling) {
-  if (ceiling.raises() == 0) return {};
-  const std::string steps = ceiling.raises() == 1 ? fmt::format("step {}", ceiling.last_step())
-                                                  : fmt::format("{} steps ({} to {})", ceiling.raises(),
-                                                                ceiling.first_step(), ceiling.last_step());
+double FlopsCeiling::share(std::int64_t step, double rate) {
+  raised_from_.reset();
+  if (value_ <= 0 || !std::isfinite(rate)) return 0;
+  if (rate > value_) {
+    raised_from_ = std::exchange(value_, rate);
+    if (raises_++ == 0) first_step_ = step;
+    last_step_ = step;
+  }
+  return rate / value_;
+}
+
+std::string FlopsCeiling::describe_raises() const {
+  if (raises_ == 0) return {};
+  const std::string steps = raises_ == 1 ? fmt::format("step {}", last_step_)
+                                         : fmt::format("{} steps ({} to {})", raises_, first_step_, last_step_);
   return fmt::format("measured MFU: peak {}FLOP/s before training, raised to {}FLOP/s ({:.0f}%) by {}",
-                     format_count(ceiling.measured()), format_count(ceiling.value()),
-                     100 * ceiling.value() / ceiling.measured(), steps);
+                     format_count(measured_), format_count(value_), 100 * value_ / measured_, steps);
 }
 
 Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory,
@@ -186,9 +195,9 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
         std::isfinite(shown) ? fmt::format("{:.1f}%", 100 * shown) : "-", runtime::format_bytes(memory_bytes_),
         format_duration(median_step_seconds() * static_cast<double>(options_.steps - result.step)));
     if (result.skipped) line += result.bad ? "  (skipped)" : "  (skipped: gradients overflowed)";
-    if (const auto& raised = ceiling_.raised(); raised && shown == measured_mfu) {
-      line += fmt::format("  (measured peak raised to {}FLOP/s from {}FLOP/s)", format_count(raised->to),
-                          format_count(raised->from));
+    if (const auto& before = ceiling_.raised_from(); before && shown == measured_mfu) {
+      line += fmt::format("  (measured peak raised to {}FLOP/s from {}FLOP/s)", format_count(ceiling_.value()),
+                          format_count(*before));
     }
     fmt::print("{}\n", line);
   }

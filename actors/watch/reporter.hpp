@@ -8,7 +8,6 @@
 #include "actors/rank/recent_median.hpp"
 #include "actors/rank/trainer.hpp"
 #include "actors/replicas/replica_check.hpp"
-#include "actors/watch/flops_ceiling.hpp"
 #include "actors/watch/stragglers.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/files/record_file.hpp"
@@ -29,6 +28,28 @@ struct PeakRates {
   /// Dense rate of the GPUs' data sheets; 0: unknown. None: the devices have no data sheet (CPU), and MFU is relative
   /// to the measured rate.
   std::optional<double> data_sheet = {};
+};
+
+/// Measured peak rate of all devices together, in FLOP per second: the reference of measured MFU. The short measurement
+/// before training can be too low, so a faster step raises the ceiling to its own rate, and measured MFU never exceeds
+/// 100%.
+class FlopsCeiling {
+ public:
+  FlopsCeiling() = default;  ///< unknown ceiling: every share is 0
+  explicit FlopsCeiling(double measured) : measured_(measured), value_(measured) {}
+
+  /// Returns `rate` relative to the ceiling. A higher rate first raises the ceiling.
+  double share(std::int64_t step, double rate);
+  [[nodiscard]] double value() const noexcept { return value_; }
+  /// Ceiling before the last call of share(), if that raised it.
+  [[nodiscard]] const std::optional<double>& raised_from() const noexcept { return raised_from_; }
+  /// "measured MFU: peak 200FLOP/s before training, raised to 400FLOP/s (200%) by step 7"; empty: no step raised it.
+  [[nodiscard]] std::string describe_raises() const;
+
+ private:
+  double measured_ = 0, value_ = 0;
+  std::optional<double> raised_from_;
+  std::int64_t raises_ = 0, first_step_ = 0, last_step_ = 0;  // number of raises; steps of the first and the last
 };
 
 class Reporter {
@@ -125,8 +146,6 @@ class Reporter {
 
 /// Replaces invalid UTF-8 and control characters, except tabs and newlines, by U+FFFD.
 [[nodiscard]] std::string printable(std::string_view text);
-/// "measured MFU: peak 200FLOP/s before training, raised to 400FLOP/s (200%) by step 7"; empty: no step raised it.
-[[nodiscard]] std::string describe_raises(const FlopsCeiling& ceiling);
 /// "1:02:03", "2:03".
 [[nodiscard]] std::string format_duration(double seconds);
 /// "1.23k", "4.56M"; at most five characters from 1 to 999E.

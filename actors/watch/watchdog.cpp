@@ -75,12 +75,9 @@ void Watchdog::listen(int peer) {
 }
 
 std::optional<Transport::Pending> Watchdog::oldest_pending() const {
-  std::optional<Transport::Pending> oldest;
-  for (const Transport::Pending& operation : pending()) {
-    if (stands(operation)) continue;
-    if (!oldest || operation.since < oldest->since) oldest = operation;
-  }
-  return oldest;
+  const auto all = pending();
+  const auto oldest = std::ranges::min_element(all, {}, &Transport::Pending::since);
+  return oldest == all.end() ? std::nullopt : std::optional(*oldest);
 }
 
 std::uint64_t Watchdog::progress() { return own_.progress() + transport_->completed(); }
@@ -137,8 +134,7 @@ std::string Watchdog::report() const {
                                   wait.rank ? ", from " + options_.describe(*wait.rank) : "", age(wait.since)));
   }
   auto operations = pending();
-  std::erase_if(operations, stands);
-  std::sort(operations.begin(), operations.end(), [](const auto& a, const auto& b) { return a.since < b.since; });
+  std::ranges::sort(operations, {}, &Transport::Pending::since);
   for (const Transport::Pending& operation : operations)
     messages.push_back(fmt::format("{} {} {}, tag '{}', {} bytes, for {:.1f} s", phrase(operation.tag),
                                    operation.receives ? "from" : "to", options_.describe(operation.peer),
@@ -188,21 +184,16 @@ std::vector<Transport::Pending> Watchdog::pending() const {
     const auto beside = options_.waited_for();
     all.insert(all.end(), beside.begin(), beside.end());
   }
+  std::erase_if(all, stands);
   return all;
 }
 
-std::vector<Transport::Pending> Watchdog::overdue() const {
-  std::vector<Transport::Pending> late;
+std::map<int, Transport::Pending> Watchdog::overdue() const {
+  std::map<int, Transport::Pending> late;
   for (const Transport::Pending& operation : pending()) {
-    if (stands(operation)) continue;
     if (loop_->now() - std::max(operation.since, began_waiting_) < options_.timeout) continue;
-    const auto known =
-        std::find_if(late.begin(), late.end(), [&](const auto& l) { return l.peer == operation.peer; });
-    if (known == late.end()) {
-      late.push_back(operation);
-    } else if (operation.since < known->since) {
-      *known = operation;
-    }
+    Transport::Pending& oldest = late.try_emplace(operation.peer, operation).first->second;
+    if (operation.since < oldest.since) oldest = operation;
   }
   return late;
 }
@@ -217,7 +208,7 @@ void Watchdog::tick() {
   const auto late = overdue();
   if (loop_->pending_work().any()) began_waiting_ = now;
   for (auto& [peer, state] : peers_) {
-    const auto found = std::find_if(late.begin(), late.end(), [&, p = peer](const auto& l) { return l.peer == p; });
+    const auto found = late.find(peer);
     if (found == late.end()) {
       state->asked = false;
     } else if (!state->asked) {
@@ -225,7 +216,7 @@ void Watchdog::tick() {
       state->idle_at.reset();
       ask(peer);
     } else {
-      judge(peer, *found);
+      judge(peer, found->second);
     }
   }
   judge_itself();

@@ -83,9 +83,11 @@ class Watchdog {
   /// Polls peers for the distance up to which all ranks are idle.
   void look_around();
   [[nodiscard]] std::uint64_t progress();
+  /// Pending messages, without receives that are always posted.
   [[nodiscard]] std::vector<runtime::Transport::Pending> pending() const;
-  [[nodiscard]] std::vector<runtime::Transport::Pending> overdue() const;
-  /// Oldest pending message, without receives that are always posted; none: no message is pending.
+  /// Oldest pending message of each peer that has waited for the timeout.
+  [[nodiscard]] std::map<int, runtime::Transport::Pending> overdue() const;
+  /// Oldest pending message; none: no message is pending.
   [[nodiscard]] std::optional<runtime::Transport::Pending> oldest_pending() const;
   /// "has waited for a collective chunk from PEER for 2.0 s, …".
   [[nodiscard]] std::string wait_of(const runtime::Transport::Pending& pending, const std::string& peer) const;

@@ -1,6 +1,7 @@
 #include "apps/bench/bench_rank.hpp"
 
 #include "collectives/plans/recursive.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
 
 #include <cstring>
@@ -88,6 +89,16 @@ double BenchRank::slowest_seconds(const Work& work) {
     throw;
   }
   return slowest(end - begin);
+}
+
+double BenchRank::median_seconds(const Work& work, int max_rounds, double seconds) {
+  std::vector<double> rounds;
+  double spent = 0;
+  while (rounds.empty() || (std::ssize(rounds) < max_rounds && spent < seconds)) {
+    rounds.push_back(slowest_seconds(work));
+    spent += rounds.back();
+  }
+  return runtime::median(rounds);
 }
 
 double BenchRank::elapsed_seconds() { return slowest(Clock::now() - made_); }

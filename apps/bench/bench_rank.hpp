@@ -39,6 +39,8 @@ class BenchRank {
   /// Starts `work` on all ranks after a barrier, and waits. Returns the seconds of the slowest rank, equal on all
   /// ranks.
   double slowest_seconds(const Work& work);
+  /// Median of slowest_seconds() over at most `max_rounds` rounds; starts no further round after `seconds`.
+  double median_seconds(const Work& work, int max_rounds, double seconds);
   /// Seconds since construction, maximum over ranks; equal on all ranks.
   [[nodiscard]] double elapsed_seconds();
 

@@ -4,7 +4,6 @@
 #include "apps/program/agreement.hpp"
 #include "offload/file_system.hpp"
 #include "offload/file_tier.hpp"
-#include "runtime/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -41,13 +40,7 @@ FileRates time_files(BenchRank& rank, const std::vector<std::filesystem::path>& 
 
   const auto rate_of = [&](const BenchRank::Work& work) {
     rank.slowest_seconds(work);  // allocates the disk space
-    std::vector<double> rounds;
-    double spent = 0;
-    while (rounds.empty() || (static_cast<int>(rounds.size()) < max_rounds && spent < seconds / 2)) {
-      rounds.push_back(rank.slowest_seconds(work));
-      spent += rounds.back();
-    }
-    return on_node / runtime::median(rounds);
+    return on_node / rank.median_seconds(work, max_rounds, seconds / 2);
   };
   rates.write_bytes_per_second = rate_of(
       [&](const runtime::Handler& done) { tier.store(region, 0, std::span<const std::byte>(bytes), done); });

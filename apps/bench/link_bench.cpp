@@ -1,7 +1,5 @@
 #include "apps/bench/measurements.hpp"
 
-#include "runtime/base/arithmetic.hpp"
-
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -103,14 +101,7 @@ class LinkBench {
     (void)rank_.slowest_seconds(work(1));  // connects, and touches memory
     const double estimate = rank_.slowest_seconds(work(window)) / window;
     const int times = static_cast<int>(std::clamp<double>(seconds_ / max_rounds / estimate, min_times, 1000));
-    std::vector<double> rounds;
-    double spent = 0;
-    while (rounds.empty() || (rounds.size() < max_rounds && spent < seconds_)) {
-      const double seconds = rank_.slowest_seconds(work(times));
-      spent += seconds;
-      rounds.push_back(seconds / times);
-    }
-    return runtime::median(rounds);
+    return rank_.median_seconds(work(times), max_rounds, seconds_) / times;
   }
 
   /// Sends 8 bytes forth and back `times` times.

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -224,7 +225,8 @@ class ProfileBench {
       crowding = std::max(1.0, large.seconds / seconds_of_large());
       timer.set_alone(false, leads_);
     }
-    const TimedWork small = timer.timed(stream, work.small, Caches::warm, budget);
+    const TimedWork small{.costs = timer.costs(stream, work.small),
+                          .seconds = timer.seconds_of(stream, work.small, Caches::warm, budget)};
     return rounded_rate(alone_rate(fit_rate(small, large), crowding));
   }
 
@@ -280,16 +282,16 @@ class ProfileBench {
 
   /// Time per handler: handlers that post their successor.
   double handler_seconds() {
-    constexpr int handlers = 20000;
-    std::vector<double> rounds;
-    for (int round = 0; round < 5; ++round) {
-      int left = handlers;
-      std::function<void(const runtime::Handler&)> next = [&](const runtime::Handler& done) {
-        rank_.loop().post([&, done] { --left > 0 ? next(done) : done(); });
-      };
-      rounds.push_back(rank_.slowest_seconds([&](const runtime::Handler& done) { next(done); }) / handlers);
-    }
-    return runtime::median(rounds);
+    constexpr int handlers = 20000, rounds = 5;
+    int left = 0;
+    std::function<void(const runtime::Handler&)> next = [&](const runtime::Handler& done) {
+      rank_.loop().post([&, done] { --left > 0 ? next(done) : done(); });
+    };
+    const auto all = [&](const runtime::Handler& done) {
+      left = handlers;
+      next(done);
+    };
+    return rank_.median_seconds(all, rounds, std::numeric_limits<double>::infinity()) / handlers;
   }
 
   void measure_files(MachineProfile& profile) {

@@ -3,6 +3,7 @@
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "runtime/simulation/phantom_device.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -25,54 +26,6 @@ constexpr std::size_t max_rounds = 9;
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
-
-/// Device without memory and events that records costs of launches.
-class RecordingDevice final : public runtime::Device {
- public:
-  explicit RecordingDevice(const runtime::Device& device) : device_(device) {}
-
-  [[nodiscard]] runtime::DeviceKind kind() const noexcept override { return runtime::DeviceKind::phantom; }
-  [[nodiscard]] std::string description() const override { return "costs of " + device_.description(); }
-  [[nodiscard]] int threads() const noexcept override { return device_.threads(); }
-  [[nodiscard]] std::size_t used_bytes() const noexcept override { return 0; }
-  [[nodiscard]] std::size_t budget_bytes() const noexcept override { return 0; }
-  [[nodiscard]] bool apart() const noexcept override { return device_.apart(); }
-  [[nodiscard]] bool host_reaches(const void* address) const override { return device_.host_reaches(address); }
-  [[nodiscard]] runtime::Buffer allocate(std::size_t /*bytes*/, runtime::MemorySpace /*space*/) override {
-    refuse();
-  }
-  [[nodiscard]] std::unique_ptr<runtime::Stream> make_stream(std::string /*name*/,
-                                                             runtime::StreamWidth /*width*/) override {
-    refuse();
-  }
-  [[nodiscard]] std::unique_ptr<runtime::Event> make_event() override { refuse(); }
-  void on_failure(std::function<void(std::exception_ptr)> /*handler*/) override {}
-
- private:
-  [[noreturn]] static void refuse() { fail(ErrorCode::internal, "a cost recorder has only one stream"); }
-
-  const runtime::Device& device_;
-};
-
-class RecordingStream final : public runtime::Stream {
- public:
-  explicit RecordingStream(const runtime::Device& device) : device_(device) {}
-
-  [[nodiscard]] runtime::Device& device() const noexcept override { return device_; }
-  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
-  void launch(Work /*work*/) override { fail(ErrorCode::internal, "work of a profile states no cost"); }
-  void launch(const runtime::WorkCost& cost, Work /*work*/) override { costs_.push_back(cost); }
-  void call_back(std::function<void()> function) override { function(); }
-  void wait(const runtime::Event& /*event*/) override {}
-  void synchronize() override {}
-
-  [[nodiscard]] const std::vector<runtime::WorkCost>& costs() const { return costs_; }
-
- private:
-  mutable RecordingDevice device_;
-  const std::string name_ = "costs";
-  std::vector<runtime::WorkCost> costs_;
-};
 
 }  // namespace
 
@@ -134,12 +87,12 @@ double WorkTimer::seconds_of(runtime::StreamView stream, const ProfiledWork& wor
 }
 
 std::vector<runtime::WorkCost> WorkTimer::costs(runtime::StreamView stream, const ProfiledWork& work) {
-  return costs_of(stream.device(), [&](runtime::StreamView costs) { work.queue(costs, memory_.data()); });
-}
-
-TimedWork WorkTimer::timed(runtime::StreamView stream, const ProfiledWork& work, Caches caches,
-                           double budget_seconds) {
-  return {.costs = costs(stream, work), .seconds = seconds_of(stream, work, caches, budget_seconds)};
+  const runtime::Device& device = stream.device();
+  const runtime::RecordedDevice recorded{
+      .apart = device.apart(), .threads = device.threads(), .host_reaches = [&](const void* address) {
+        return device.host_reaches(address);
+      }};
+  return runtime::costs_of(recorded, [&](runtime::StreamView costs) { work.queue(costs, memory_.data()); });
 }
 
 double WorkTimer::agree(double seconds) {
@@ -149,13 +102,6 @@ double WorkTimer::agree(double seconds) {
     if (each >= 0) all.push_back(static_cast<double>(each) / per_second);
   }
   return runtime::median(all);
-}
-
-std::vector<runtime::WorkCost> costs_of(const runtime::Device& device,
-                                        const std::function<void(runtime::StreamView)>& queue) {
-  RecordingStream stream(device);
-  queue(stream);
-  return stream.costs();
 }
 
 runtime::WorkRate fit_rate(const TimedWork& small, const TimedWork& large) {

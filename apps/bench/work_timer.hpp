@@ -48,8 +48,6 @@ class WorkTimer {
   /// ranks. Takes about `budget_seconds`, at least one round.
   double seconds_of(runtime::StreamView stream, const ProfiledWork& work, Caches caches, double budget_seconds);
   [[nodiscard]] std::vector<runtime::WorkCost> costs(runtime::StreamView stream, const ProfiledWork& work);
-  /// seconds_of() together with the stated costs.
-  TimedWork timed(runtime::StreamView stream, const ProfiledWork& work, Caches caches, double budget_seconds);
 
  private:
   /// Median over ranks; a rank without a value passes -1.
@@ -62,11 +60,6 @@ class WorkTimer {
   runtime::Buffer memory_, pattern_;
   runtime::Buffer numbers_;  ///< float source of the pattern
 };
-
-/// Costs of all launches of `queue` on the given stream, which executes nothing. Memory counts as on `device`. Throws
-/// ErrorCode::internal for work without a stated cost.
-[[nodiscard]] std::vector<runtime::WorkCost> costs_of(const runtime::Device& device,
-                                                      const std::function<void(runtime::StreamView)>& queue);
 
 /// Fits the launch time and flops per second (bytes per second for work without flops) to the times of a small and a
 /// large case.

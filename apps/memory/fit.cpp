@@ -72,32 +72,15 @@ bool on_one_disk(const fs::path& a, const fs::path& b) {
          of_a.st_dev == of_b.st_dev;
 }
 
-MemoryNeeds memory_needs(std::span<const RankPlan> stages, const TrainerOptions& options,
-                         const JobCapacity& capacity) {
-  std::vector<const RankPlan*> all;
-  for (const RankPlan& stage : stages) all.push_back(&stage);
-  return apps::memory_needs(all, options, capacity.device_is_host);
-}
+/// One line of the fit check.
+struct FitLine {
+  const char* where;
+  std::size_t needed;
+  std::optional<std::size_t> there;
+  const char* unknown = "(available unknown)";
 
-/// Bytes on the disk of --save at the end: weights, and the share of state files that is on the same disk.
-std::size_t bytes_with_states(const MemoryNeeds& needs, const JobCapacity& capacity) {
-  return capacity.saved_bytes +
-         static_cast<std::size_t>(capacity.states_beside_save * static_cast<double>(needs.disk));
-}
-
-JobCapacity without_saving(JobCapacity capacity) {
-  capacity.saved_bytes = 0;
-  capacity.save_bytes.reset();
-  return capacity;
-}
-
-bool fit(const MemoryNeeds& needs, const JobCapacity& capacity) {
-  const auto within = [](std::size_t needed, std::optional<std::size_t> there) {
-    return !there || needed <= *there;
-  };
-  return within(needs.device, capacity.device_bytes) && within(needs.host, capacity.host_bytes) &&
-         within(needs.disk, capacity.disk_bytes) && within(bytes_with_states(needs, capacity), capacity.save_bytes);
-}
+  [[nodiscard]] bool fits() const { return !there || needed <= *there; }
+};
 
 /// "gradients, 1.2 GiB": largest kind of device memory.
 std::string largest_part(const RankPlan& stage) {
@@ -115,30 +98,36 @@ std::string largest_part(const RankPlan& stage) {
 }  // namespace
 
 FitResult verdict(const TrainerOptions& options, std::span<const RankPlan> stages, const JobCapacity& capacity) {
-  const MemoryNeeds needs = memory_needs(stages, options, capacity);
-  FitResult result{.fits = fit(needs, capacity), .states_fit = fit(needs, without_saving(capacity))};
-  const auto line = [&](const char* where, std::size_t needed, std::optional<std::size_t> there,
-                        const char* unknown) {
-    const bool fits = !there || needed <= *there;
-    result.text += fmt::format("  {:<32} {:>11}", where, format_bytes(needed));
-    result.text += there ? fmt::format(" of {:>11}  {}\n", format_bytes(*there), fits ? "fits" : "does not fit")
-                         : fmt::format("  {}\n", unknown);
-  };
-  result.text = result.fits ? "this job fits, as far as known:\n" : "this job does not fit:\n";
-  line("device memory per rank", needs.device, capacity.device_bytes,
-       capacity.device_is_host ? "(no --device-memory)" : "(available unknown; set --device-memory)");
-  line(capacity.device_is_host ? "memory per node, with devices" : "memory per node", needs.host,
-       capacity.host_bytes, "(available unknown)");
-  if (needs.disk > 0) line("files per node", needs.disk, capacity.disk_bytes, "(available unknown)");
+  std::vector<const RankPlan*> all;
+  for (const RankPlan& stage : stages) all.push_back(&stage);
+  const MemoryNeeds needs = memory_needs(all, options, capacity.device_is_host);
+  const auto fit = [](const std::vector<FitLine>& lines) { return std::ranges::all_of(lines, &FitLine::fits); };
+  std::vector<FitLine> lines{
+      {"device memory per rank", needs.device, capacity.device_bytes,
+       capacity.device_is_host ? "(no --device-memory)" : "(available unknown; set --device-memory)"},
+      {capacity.device_is_host ? "memory per node, with devices" : "memory per node", needs.host,
+       capacity.host_bytes}};
+  if (needs.disk > 0) lines.push_back({"files per node", needs.disk, capacity.disk_bytes});
+  FitResult result{.states_fit = fit(lines)};
+  // At the end, the disk of --save has the weights, and its share of the state files.
+  const std::size_t at_save = capacity.saved_bytes + static_cast<std::size_t>(capacity.states_beside_save *
+                                                                              static_cast<double>(needs.disk));
   if (capacity.saved_bytes > 0)
-    line(bytes_with_states(needs, capacity) > capacity.saved_bytes ? "weights of --save, with files"
-                                                                   : "weights of --save",
-         bytes_with_states(needs, capacity), capacity.save_bytes, "(available unknown)");
+    lines.push_back({at_save > capacity.saved_bytes ? "weights of --save, with files" : "weights of --save",
+                     at_save, capacity.save_bytes});
+  result.fits = fit(lines);
+  result.text = result.fits ? "this job fits, as far as known:\n" : "this job does not fit:\n";
+  for (const FitLine& line : lines) {
+    result.text += fmt::format("  {:<32} {:>11}", line.where, format_bytes(line.needed));
+    result.text += line.there ? fmt::format(" of {:>11}  {}\n", format_bytes(*line.there),
+                                            line.fits() ? "fits" : "does not fit")
+                              : fmt::format("  {}\n", line.unknown);
+  }
   result.text +=
       fmt::format("largest on the device: {} (stage {})\n", largest_part(stages[needs.stage]), needs.stage);
-  if (capacity.save_bytes && bytes_with_states(needs, capacity) > *capacity.save_bytes)
+  if (capacity.save_bytes && at_save > *capacity.save_bytes)
     result.text += fmt::format("free {} more on the disk of --save, or use another disk\n",
-                               format_bytes(bytes_with_states(needs, capacity) - *capacity.save_bytes));
+                               format_bytes(at_save - *capacity.save_bytes));
   return result;
 }
 

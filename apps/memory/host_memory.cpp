@@ -27,9 +27,8 @@ MemoryAdvice advice_of_first(runtime::MpiSession& session, bool lacks, const Mem
 }  // namespace
 
 std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::MemoryPlan& plan) {
-  std::size_t bytes = 0;
-  for (int k = 0; k < runtime::memory_kinds; ++k) bytes += host_bytes(options, plan, static_cast<MemoryKind>(k));
-  return bytes;
+  return plan.bytes(MemorySpace::pinned) + plan.bytes(MemorySpace::host) +
+         (options.gpu ? 0 : plan.bytes(MemorySpace::device));
 }
 
 void check_host_memory(const actors::TrainerOptions& options, const runtime::MemoryPlan& plan,

@@ -1,7 +1,6 @@
 #include "apps/memory/job_memory.hpp"
 
 #include "actors/watch/reporter.hpp"
-#include "apps/program/text_table.hpp"
 
 #include <fmt/format.h>
 
@@ -68,9 +67,9 @@ std::string job_memory_table(const models::Architecture& architecture, const std
       ranks, "", "device", "per param", "host", "nvme");
   JobBytes all;
   const auto line = [&](const std::string& name, const JobBytes& bytes, const std::string& meaning) {
-    text += fmt::format("  {:<12} {} {:>10.2f} {} {}  {}\n", name, right_aligned(cell(bytes.device), 9),
-                        static_cast<double>(bytes.device) / parameters, right_aligned(cell(bytes.host), 9),
-                        right_aligned(cell(bytes.nvme), 9), meaning);
+    text +=
+        fmt::format("  {:<12} {:>9} {:>10.2f} {:>9} {:>9}  {}\n", name, cell(bytes.device),
+                    static_cast<double>(bytes.device) / parameters, cell(bytes.host), cell(bytes.nvme), meaning);
   };
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<MemoryKind>(k);

@@ -11,12 +11,9 @@
 #include <utility>
 
 namespace ranvier::apps {
-namespace {
 
 namespace json = boost::json;
 using actors::AlgorithmNames;
-
-}  // namespace
 
 actors::KeptAlgorithms names_of(const actors::PlanChoices& choices) {
   actors::KeptAlgorithms names;

@@ -1,7 +1,6 @@
 #include "apps/memory/shard_table.hpp"
 
 #include "actors/watch/reporter.hpp"
-#include "runtime/base/arithmetic.hpp"
 #include "runtime/device/arena.hpp"
 
 #include <fmt/format.h>
@@ -180,9 +179,7 @@ std::string shard_table(const models::Architecture& architecture, const actors::
                         std::span<const actors::RankPlan> stages, const std::string& measured_links) {
   const actors::ColumnShape shape = actors::column_shape(trainer);
   const int rows = trainer.grid.g_data;
-  const int row_samples = trainer.batch_size / rows;
-  const int microbatch = std::min(trainer.microbatch_size, row_samples);
-  const int micro_steps = runtime::ceil_divide(row_samples, microbatch);
+  const int micro_steps = actors::microbatches_of(trainer);
   const auto algorithms = actors::choose_algorithms(shape.node_of_row, shape.group_size,
                                                     {.names = trainer.algorithms,
                                                      .kept = trainer.kept_algorithms,

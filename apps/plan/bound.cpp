@@ -91,12 +91,12 @@ double min_of(const std::vector<double>& factors) {
 
 }  // namespace
 
-Bounds::Bounds(const Planner& planner, const runtime::CostModel& costs, const actors::Disturbances& disturbances)
+Bounds::Bounds(const Planner& planner, const actors::Disturbances& disturbances)
     : planner_(&planner),
-      costs_(&costs),
+      costs_(planner.profile()),
       min_work_(runtime::min_jitter(disturbances.jitter) * min_of(disturbances.slow_ranks)),
       min_byte_(min_of(disturbances.slow_nodes)),
-      times_(planner.job().architecture, planner.layer_classes(), costs, planner.profile().gpu,
+      times_(planner.job().architecture, planner.layer_classes(), costs_, planner.profile().gpu,
              planner.profile().gpu ? 1 : planner.profile().threads) {}
 
 Bound Bounds::of(const Candidate& candidate) {
@@ -231,7 +231,7 @@ double Bounds::tiers_seconds(const PlannedCandidate& trial) const {
   const auto seconds = [&](offload::TierKind tier, double bytes) {
     if (tier == offload::TierKind::device || bytes == 0) return 0.0;
     const runtime::WorkCost copy{.kind = runtime::WorkKind::host_copy, .bytes = bytes};
-    const double link = std::chrono::duration<double>(costs_->duration(copy)).count();
+    const double link = std::chrono::duration<double>(costs_.duration(copy)).count();
     if (tier == offload::TierKind::host) return link;
     const double rate = std::min(profile.read_bytes_per_second, profile.write_bytes_per_second);
     return std::max(link, rate > 0 ? bytes * planner_->node_size() / rate : 0);

@@ -7,7 +7,7 @@
 #include "actors/predict/volume.hpp"
 #include "apps/plan/planned_candidate.hpp"
 #include "apps/plan/stage_times.hpp"
-#include "runtime/device/work_cost.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <map>
 #include <string>
@@ -23,8 +23,8 @@ struct Bound {
 
 class Bounds {
  public:
-  /// `costs`: times of work on the profile's device. Planner and costs outlive this. `disturbances`: as in predictions.
-  Bounds(const Planner& planner, const runtime::CostModel& costs, const actors::Disturbances& disturbances = {});
+  /// The planner outlives this. `disturbances`: as in predictions.
+  explicit Bounds(const Planner& planner, const actors::Disturbances& disturbances = {});
 
   /// Bound of an unplanned candidate: compute time only.
   [[nodiscard]] Bound of(const Candidate& candidate);
@@ -46,8 +46,8 @@ class Bounds {
   [[nodiscard]] double tiers_seconds(const PlannedCandidate& trial) const;
 
   const Planner* planner_;
-  const runtime::CostModel* costs_;
-  double min_work_, min_byte_;  ///< smallest factors on the times of work and bytes
+  runtime::ProfileCosts costs_;  ///< on the profile's device
+  double min_work_, min_byte_;   ///< smallest factors on the times of work and bytes
   LayerTimes times_;
   std::map<ComputeKey, double> computes_;
   std::map<std::string, actors::VolumeCounter> counters_;  // cached per column; hundreds of candidates share one

@@ -71,7 +71,7 @@ class Trials {
     }
     if (!family->second) return {};
     auto trial = plan(candidate);
-    return trial && trial->fits ? std::move(trial) : std::nullopt;
+    return trial && trial->fits() ? std::move(trial) : std::nullopt;
   }
   [[nodiscard]] const std::optional<Closest>& closest() const noexcept { return closest_; }
 
@@ -79,7 +79,7 @@ class Trials {
   std::optional<PlannedCandidate> plan(const Candidate& candidate) {
     try {
       PlannedCandidate trial = planner_->plan(candidate);
-      if (!trial.fits && (!closest_ || trial.fullness < closest_->fullness))
+      if (!trial.fits() && (!closest_ || trial.fullness < closest_->fullness))
         closest_ = Closest{candidate, trial.fullness, trial.lacks};
       return trial;
     } catch (const Error& error) {

@@ -2,7 +2,6 @@
 
 #include "actors/watch/reporter.hpp"
 #include "apps/plan/rows.hpp"
-#include "apps/program/text_table.hpp"
 
 #include <boost/json/array.hpp>
 #include <fmt/format.h>
@@ -13,6 +12,7 @@ namespace ranvier::apps {
 
 using actors::format_count;
 using actors::Prediction;
+using actors::RankTraffic;
 using runtime::format_bytes;
 using runtime::MemoryKind;
 
@@ -24,28 +24,28 @@ namespace json = boost::json;
 struct LinkColumn {
   const char* title;
   const char* key;
-  std::vector<double> Prediction::* bytes;
-  std::vector<double> Prediction::* more = nullptr;
+  double RankTraffic::* bytes;
+  double RankTraffic::* more = nullptr;
 
   /// Maximum over ranks.
   [[nodiscard]] double most(const Prediction& p) const {
     double most = 0;
-    for (std::size_t r = 0; r < (p.*bytes).size(); ++r) {
-      const bool both = more != nullptr && r < (p.*more).size();
-      most = std::max(most, (p.*bytes)[r] + (both ? (p.*more)[r] : 0.0));
-    }
+    for (const RankTraffic& rank : p.traffic)
+      most = std::max(most, rank.*bytes + (more != nullptr ? rank.*more : 0.0));
     return most;
   }
 };
 constexpr LinkColumn link_columns[] = {
-    {"in nodes", "bytes_in_nodes", &Prediction::rank_bytes_intra, &Prediction::rank_nccl_bytes_intra},
-    {"between nodes", "bytes_between_nodes", &Prediction::rank_bytes_inter, &Prediction::rank_nccl_bytes_inter},
-    {"host to GPU", "bytes_to_device", &Prediction::rank_link_bytes_to_device},
-    {"GPU to host", "bytes_to_host", &Prediction::rank_link_bytes_to_host},
-    {"files read", "file_bytes_read", &Prediction::rank_file_bytes_read},
-    {"files written", "file_bytes_written", &Prediction::rank_file_bytes_written}};
+    {"in nodes", "bytes_in_nodes", &RankTraffic::intra, &RankTraffic::nccl_intra},
+    {"between nodes", "bytes_between_nodes", &RankTraffic::inter, &RankTraffic::nccl_inter},
+    {"host to GPU", "bytes_to_device", &RankTraffic::to_device},
+    {"GPU to host", "bytes_to_host", &RankTraffic::to_host},
+    {"files read", "file_bytes_read", &RankTraffic::read},
+    {"files written", "file_bytes_written", &RankTraffic::written}};
 
-std::string amount(double bytes) { return bytes < 0.5 ? "–" : format_bytes(static_cast<std::size_t>(bytes)); }
+std::string amount(std::size_t bytes) { return bytes == 0 ? "–" : format_bytes(bytes); }
+
+std::string amount(double bytes) { return bytes < 0.5 ? "–" : amount(static_cast<std::size_t>(bytes)); }
 
 std::string rate(const Prediction& prediction, const ReportContext& context) {
   return fmt::format("{} {}/s", format_count(prediction.tokens_per_second),
@@ -76,6 +76,8 @@ std::string cost(const Prediction& prediction, const ReportContext& context) {
   return cost ? fmt::format("{:.4g}", *cost) : "–";
 }
 
+std::string cost_title(const ReportContext& context) { return fmt::format("cost/M {}s", context.item); }
+
 std::string milliseconds(double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); }
 
 json::object bytes_by_kind(const std::array<std::size_t, runtime::memory_kinds>& bytes) {
@@ -102,12 +104,12 @@ std::string links_table(const Ranking& ranking) {
   }
   if (used.empty()) return {};
   std::string text = fmt::format("\nbytes per step by link, maximum over ranks\n{:>3} ", "");
-  for (const LinkColumn& column : used) text += right_aligned(column.title, 15);
+  for (const LinkColumn& column : used) text += fmt::format("{:>15}", column.title);
   text += '\n';
   for (std::size_t i = 0; i < ranking.best.size(); ++i) {
     text += fmt::format("{:>3} ", i + 1);
     for (const LinkColumn& column : used)
-      text += right_aligned(amount(column.most(ranking.best[i].prediction)), 15);
+      text += fmt::format("{:>15}", amount(column.most(ranking.best[i].prediction)));
     text += '\n';
   }
   return text;
@@ -128,39 +130,35 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
   std::size_t widest = 9;
   for (const Ranked& ranked : ranking.best)
     widest = std::max(widest, ranked.candidate.text().size() - 1);  // "×" is two bytes
-  std::string text = fmt::format(
-      "best plans for {} on {} in {}, {} per step; memory is the maximum over ranks\n{:>3}  {} {} "
-      "{} {} {} {} {} {} {}\n",
-      count_of(static_cast<std::size_t>(context.world), "rank"), context.profile->name,
-      to_string(context.precision), count_of(static_cast<std::size_t>(context.batch_size), "sample"), "",
-      left_aligned("candidate", widest), right_aligned("rate", 13), right_aligned("step", 12),
-      right_aligned("MFU", 7), right_aligned("bubble", 7), right_aligned("device", 11), right_aligned("host", 11),
-      right_aligned("disk", 11), right_aligned(fmt::format("cost/M {}s", context.item), 14));
+  std::string text =
+      fmt::format("best plans for {} on {} in {}, {} per step; memory is the maximum over ranks\n",
+                  count_of(static_cast<std::size_t>(context.world), "rank"), context.profile->name,
+                  to_string(context.precision), count_of(static_cast<std::size_t>(context.batch_size), "sample"));
+  constexpr auto line = "{:>3}  {:<{}} {:>13} {:>12} {:>7} {:>7} {:>11} {:>11} {:>11} {:>14}\n";
+  text += fmt::format(line, "", "candidate", widest, "rate", "step", "MFU", "bubble", "device", "host", "disk",
+                      cost_title(context));
   for (std::size_t i = 0; i < ranking.best.size(); ++i) {
     const Ranked& ranked = ranking.best[i];
     const Prediction& p = ranked.prediction;
-    text += fmt::format("{:>3}  {} {} {} {} {} {} {} {} {}\n", i + 1, left_aligned(ranked.candidate.text(), widest),
-                        right_aligned(rate(p, context), 13), right_aligned(milliseconds(p.step_seconds), 12),
-                        right_aligned(mfu(p), 7), right_aligned(bubble(p), 7),
-                        right_aligned(amount(static_cast<double>(p.device_bytes)), 11),
-                        right_aligned(amount(static_cast<double>(p.host_bytes)), 11),
-                        right_aligned(amount(static_cast<double>(p.file_bytes)), 11),
-                        right_aligned(cost(p, context), 14));
+    text += fmt::format(line, i + 1, ranked.candidate.text(), widest, rate(p, context),
+                        milliseconds(p.step_seconds), mfu(p), bubble(p), amount(p.device_bytes),
+                        amount(p.host_bytes), amount(p.file_bytes), cost(p, context));
     text += switches_line(ranked);
   }
   text += links_table(ranking);
   text += fmt::format("\nmemory by kind on the device of the rank with the most (+ off the device)\n{:>3} ", "");
-  for (int k = 0; k < runtime::memory_kinds; ++k) text += right_aligned(to_string(static_cast<MemoryKind>(k)), 23);
-  text += right_aligned("saved activations", 23) + '\n';
+  for (int k = 0; k < runtime::memory_kinds; ++k)
+    text += fmt::format("{:>23}", to_string(static_cast<MemoryKind>(k)));
+  text += fmt::format("{:>23}\n", "saved activations");
   for (std::size_t i = 0; i < ranking.best.size(); ++i) {
     const KindBytes& kinds = ranking.best[i].trial.kinds;
     text += fmt::format("{:>3} ", i + 1);
     for (std::size_t k = 0; k < kinds.device.size(); ++k) {
-      std::string cell = amount(static_cast<double>(kinds.device[k]));
-      if (kinds.elsewhere[k] > 0) cell += fmt::format(" + {}", amount(static_cast<double>(kinds.elsewhere[k])));
-      text += right_aligned(cell, 23);
+      std::string cell = amount(kinds.device[k]);
+      if (kinds.elsewhere[k] > 0) cell += " + " + amount(kinds.elsewhere[k]);
+      text += fmt::format("{:>23}", cell);
     }
-    text += right_aligned(ranking.best[i].trial.saved_activations, 23) + '\n';
+    text += fmt::format("{:>23}\n", ranking.best[i].trial.saved_activations);
   }
   return text;
 }
@@ -182,18 +180,15 @@ std::string stages_table(const Ranked& ranked) {
     lines.emplace_back(fmt::format("{}, busiest", busiest - stages.begin()), *busiest);
     lines.emplace_back(fmt::format("{}, idlest", idlest - stages.begin()), *idlest);
   }
+  constexpr auto line = "{:>13}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}\n";
   std::string text =
-      fmt::format("\ntime per step of one rank per stage, best plan\n{}", right_aligned("stage", 13));
-  for (const char* const column : {"forward", "backward", "weights", "optimizer", "other work", "waiting"})
-    text += right_aligned(column, 14);
-  text += '\n';
+      "\ntime per step of one rank per stage, best plan\n" +
+      fmt::format(line, "stage", "forward", "backward", "weights", "optimizer", "other work", "waiting");
   for (const auto& [name, stage] : lines) {
-    const double waiting = std::max(0.0, stage.step_seconds * (1 - stage.busy()));
-    text += right_aligned(name, 13);
-    for (const double seconds : {stage.forward_seconds, stage.backward_seconds, stage.weights_seconds,
-                                 stage.optimizer_seconds, stage.other_seconds, waiting})
-      text += right_aligned(seconds > 0 ? milliseconds(seconds) : "–", 14);
-    text += '\n';
+    const auto time = [](double seconds) { return seconds > 0 ? milliseconds(seconds) : "–"; };
+    text += fmt::format(line, name, time(stage.forward_seconds), time(stage.backward_seconds),
+                        time(stage.weights_seconds), time(stage.optimizer_seconds), time(stage.other_seconds),
+                        time(stage.step_seconds * (1 - stage.busy())));
   }
   return text;
 }
@@ -292,7 +287,7 @@ json::object to_json(const Ranked& ranked, const ReportContext& context) {
                    {"saved_activations", ranked.trial.saved_activations},
                    {"stages", std::move(stages)}};
   for (const LinkColumn& column : link_columns)
-    all[column.key] = (p.*column.bytes).empty() ? json::value(nullptr) : json::value(column.most(p));
+    all[column.key] = p.traffic.empty() ? json::value(nullptr) : json::value(column.most(p));
   if (const auto cost = cost_per_million(p, context)) all["cost_per_million_tokens"] = *cost;
   if (!ranked.alternatives.empty()) {
     json::array others;
@@ -335,36 +330,28 @@ std::string config_text(const Ranked& ranked, const ReportContext& context) {
       "# for {} ranks on {} in {}: {}\n# predicted: {}; {} of device memory per rank\n"
       "# mpirun -n {} ranvier-train --config THIS --data …\n",
       context.world, context.profile->name, to_string(context.precision), ranked.candidate.text(),
-      prediction_text(ranked, context), amount(static_cast<double>(ranked.prediction.device_bytes)), context.world);
+      prediction_text(ranked, context), amount(ranked.prediction.device_bytes), context.world);
   for (const GivenFlag& flag : ranked.config) text += fmt::format("{} = {}\n", flag.name, flag.value);
   return text;
 }
 
 std::string cases_table(const std::vector<Case>& cases) {
-  std::size_t label = 4, candidate = 9;
-  for (const Case& one : cases) {
-    label = std::max(label, one.label.size());
-    if (one.best) candidate = std::max(candidate, one.best->candidate.text().size() - 1);
-  }
+  std::size_t label = 4;
+  for (const Case& one : cases) label = std::max(label, one.label.size());
   const double first = cases.front().best ? cases.front().best->prediction.tokens_per_second : 0;
-  std::string text = fmt::format("{}  {} {} {} {} {} {} {}  {}\n", left_aligned("what if", label),
-                                 right_aligned("dtype", 5), right_aligned("rate", 13), right_aligned("×", 6),
-                                 right_aligned("MFU", 7), right_aligned("bubble", 7),
-                                 right_aligned(fmt::format("cost/M {}s", cases.front().context.item), 14),
-                                 right_aligned("unchanged", 13), "best candidate");
+  constexpr auto line = "{:<{}}  {:>5} {:>13} {:>6} {:>7} {:>7} {:>14} {:>13}  {}\n";
+  std::string text = fmt::format(line, "what if", label, "dtype", "rate", "×", "MFU", "bubble",
+                                 cost_title(cases.front().context), "unchanged", "best candidate");
   for (const Case& one : cases) {
-    const std::string kept = one.kept ? rate(one.kept->prediction, one.context) : "does not fit";
     if (!one.best) {
-      text += fmt::format("{}  {}\n", left_aligned(one.label, label), one.why_none);
+      text += fmt::format("{:<{}}  {}\n", one.label, label, one.why_none);
       continue;
     }
     const Prediction& p = one.best->prediction;
-    text += fmt::format(
-        "{}  {} {} {} {} {} {} {}  {}\n", left_aligned(one.label, label),
-        right_aligned(std::string(to_string(one.context.precision)), 5), right_aligned(rate(p, one.context), 13),
-        right_aligned(first > 0 ? fmt::format("{:.2f}", p.tokens_per_second / first) : "–", 6),
-        right_aligned(mfu(p), 7), right_aligned(bubble(p), 7), right_aligned(cost(p, one.context), 14),
-        right_aligned(kept, 13), one.best->candidate.text());
+    text += fmt::format(line, one.label, label, to_string(one.context.precision), rate(p, one.context),
+                        first > 0 ? fmt::format("{:.2f}", p.tokens_per_second / first) : "–", mfu(p), bubble(p),
+                        cost(p, one.context), one.kept ? rate(one.kept->prediction, one.context) : "does not fit",
+                        one.best->candidate.text());
   }
   return text + "unchanged: the best plan of the first case, predicted for this case\n";
 }

@@ -101,7 +101,6 @@ std::string training_flags(const PlanOptions& options) {
 
 PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchLimits limits) {
   const MachineProfile profile = tools.read_profile(options.profiles.front());
-  const auto costs = tools.costs(profile);
   limits.best = 1;
   std::vector<ScalingPoint> points;
   for (const int world : options.scale) {
@@ -109,7 +108,7 @@ PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchL
     std::vector<GivenFlag> flags = options.train;
     flags.push_back({"world", std::to_string(world)});
     points.push_back(
-        scaling_point(flags, profile, price_of(options, profile), *costs, tools.predict, limits, options.all_rows));
+        scaling_point(flags, profile, price_of(options, profile), tools.predict, limits, options.all_rows));
     if (!tools.print) continue;
     const ScalingPoint& point = points.back();
     tools.print(point.best
@@ -152,12 +151,11 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
     if (options.all_rows) how.distinct_only = !*options.all_rows;
     how.disturbances = disturbances_of(scenario, planner);
     limits.progress = teller(tools, scenario.label);
-    const auto costs = tools.costs(scenario.profile);
     const bool is_first = &scenario == &scenarios.front();
     Ranking ranking;
     std::string no_grid;
     try {
-      ranking = rank_candidates(planner, *costs, tools.predict, limits, how);
+      ranking = rank_candidates(planner, tools.predict, limits, how);
     } catch (const Error& error) {
       if (!scenario.world || error.code() != ErrorCode::usage) throw;
       no_grid = message_of(error);  // only these remaining ranks; the other cases still count

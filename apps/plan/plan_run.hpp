@@ -7,7 +7,6 @@
 #include "runtime/machine/machine_profile.hpp"
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -16,8 +15,6 @@ namespace ranvier::apps {
 /// Sources of predictions and profiles; tests replace them.
 struct PlanTools {
   Predictor predict = actors::predict;
-  std::function<std::unique_ptr<runtime::CostModel>(const runtime::MachineProfile&)> costs =
-      [](const runtime::MachineProfile& profile) { return std::make_unique<runtime::ProfileCosts>(profile); };
   std::function<runtime::MachineProfile(const std::string& path_or_name)> read_profile =
       runtime::read_machine_profile;
   /// find_profile() of this machine; empty: --profile is required.

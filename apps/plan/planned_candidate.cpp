@@ -131,10 +131,10 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
                                                                          : models::SavedActivations::few) ==
                   models::SavedActivations::all;
 
-  capacity_ = {profile.device_memory, profile.host_memory, profile.disk};
-  if (profile.gpu) capacity_.device -= std::min(capacity_.device, runtime::cuda_reserve_bytes);
+  device_bytes_ = profile.device_memory;
+  if (profile.gpu) device_bytes_ -= std::min(device_bytes_, runtime::cuda_reserve_bytes);
   if (const auto& limit = options.device.memory_bytes)
-    capacity_.device = capacity_.device == 0 ? *limit : std::min(capacity_.device, *limit);
+    device_bytes_ = device_bytes_ == 0 ? *limit : std::min(device_bytes_, *limit);
 }
 
 SpaceOptions Planner::space() const {
@@ -153,11 +153,6 @@ SpaceOptions Planner::space() const {
       options.given.try_emplace(std::string(fixed), flag.value);
   }
   return options;
-}
-
-std::int64_t Planner::items_of_sample() const {
-  const models::Architecture& architecture = job_.architecture;
-  return architecture.targets > 0 ? architecture.targets : architecture.positions;
 }
 
 bool Planner::is_given(std::string_view flag) const { return value_of(given_, flag) != nullptr; }
@@ -196,7 +191,7 @@ TrainerOptions Planner::trainer_of(const TrainOptions& options) const {
   const int threads = here_ ? here_->threads : profile_->threads;
   trainer.threads = profile_->gpu ? 1 : options.device.threads > 0 ? options.device.threads : threads;
   trainer.gpu = gpu_memory(options, device_.point_to_point == PointToPoint::direct);
-  if (profile_->gpu && capacity_.device > 0) trainer.device_bytes = capacity_.device;
+  if (profile_->gpu && device_bytes_ > 0) trainer.device_bytes = device_bytes_;
   trainer.node_of = nodes_of(options, here_ ? std::span<const int>(here_->nodes) : std::span<const int>());
   collectives::require_classes(profile_->links, trainer.node_of, "profile " + profile_->name);
   // A run with --plan auto chooses algorithms by --links alone.
@@ -271,26 +266,22 @@ void Planner::judge(PlannedCandidate& trial) const {
   for (const std::size_t distinct : trial.plans.of_stage) stages.push_back(&trial.plans.distinct[distinct]);
   trial.needs = memory_needs(stages, trial.trainer, !profile_->gpu);
   trial.saved_activations = saved_activations_text(stages);
-  trial.fits = true;
   trial.fullness = 0;
   trial.lacks.clear();
   trial.lacking.clear();
   const auto compare = [&](const char* what, const char* where, std::size_t needed, std::size_t there) {
     if (there == 0) return;  // unknown
     const double share = static_cast<double>(needed) / static_cast<double>(there);
-    if (share > trial.fullness) {
-      trial.fullness = share;
-      if (needed > there) {
-        trial.lacking = what;
-        trial.lacks = fmt::format("{} is too small: {} needed, {} available", where, format_bytes(needed),
-                                  format_bytes(there));
-      }
-    }
-    trial.fits = trial.fits && needed <= there;
+    if (share <= trial.fullness) return;
+    trial.fullness = share;
+    if (needed <= there) return;
+    trial.lacking = what;
+    trial.lacks =
+        fmt::format("{} is too small: {} needed, {} available", where, format_bytes(needed), format_bytes(there));
   };
-  compare("device", "a rank's device memory", trial.needs.device, capacity_.device);
-  compare("host", "a node's memory", trial.needs.host, capacity_.host);
-  compare("disk", "a node's disk", trial.needs.disk, capacity_.disk);
+  compare("device", "a rank's device memory", trial.needs.device, device_bytes_);
+  compare("host", "a node's memory", trial.needs.host, profile_->host_memory);
+  compare("disk", "a node's disk", trial.needs.disk, profile_->disk);
   const runtime::MemoryPlan& memory = stages[trial.needs.stage]->memory;
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<MemoryKind>(k);
@@ -305,7 +296,7 @@ PlannedCandidate Planner::plan(const Candidate& candidate) const {
   PlannedCandidate trial{.trainer = trainer_of(options)};
   trial.plans = plans_of(trial.trainer);
   judge(trial);
-  while (!trial.fits && !options.shard.prefetch && trial.trainer.prefetch > 0) {
+  while (!trial.fits() && !options.shard.prefetch && trial.trainer.prefetch > 0) {
     const std::size_t before = trial.needs.device;
     --trial.trainer.prefetch;
     trial.plans = plans_of(trial.trainer);

@@ -11,7 +11,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -34,13 +33,6 @@ struct KindBytes {
   std::array<std::size_t, runtime::memory_kinds> elsewhere{};
 };
 
-/// Capacity of the machines in bytes; 0: unknown.
-struct MachineCapacity {
-  std::size_t device = 0;  ///< device memory per rank, without the reserve for drivers and libraries
-  std::size_t host = 0;    ///< host memory per node
-  std::size_t disk = 0;    ///< disk per node
-};
-
 /// Ranks of the current job, in place of --world.
 struct CurrentRanks {
   std::vector<int> nodes;  ///< node of every rank
@@ -53,11 +45,12 @@ struct PlannedCandidate {
   MemoryNeeds needs = {};
   KindBytes kinds = {};                ///< bytes of the rank with the most device memory
   std::string saved_activations = {};  ///< saved_activations_text()
-  bool fits = true;
-  double fullness = 0;  ///< largest ratio of needed and available bytes; above 1: does not fit
+  double fullness = 0;                 ///< largest ratio of needed and available bytes; above 1: does not fit
   /// "a rank's device memory is too small: 90.1 GiB needed, 79.0 GiB available"; empty: fits
   std::string lacks = {};
   std::string lacking = {};  ///< "device", "host" or "disk"; empty: fits
+
+  [[nodiscard]] bool fits() const { return lacking.empty(); }
 };
 
 /// PlannedCandidate::fullness above which smaller microbatches and the like do not help; the estimate of the smallest
@@ -74,12 +67,8 @@ class Planner {
 
   [[nodiscard]] const Job& job() const noexcept { return job_; }
   [[nodiscard]] const runtime::MachineProfile& profile() const noexcept { return *profile_; }
-  [[nodiscard]] const MachineCapacity& capacity() const noexcept { return capacity_; }
-  [[nodiscard]] const std::vector<GivenFlag>& given() const noexcept { return given_; }
   [[nodiscard]] int world() const noexcept { return world_; }
   [[nodiscard]] int node_size() const noexcept { return node_size_; }
-  /// Elements of a sample that have a loss: its tokens, or 1 for an image.
-  [[nodiscard]] std::int64_t items_of_sample() const;
   [[nodiscard]] bool is_given(std::string_view flag) const;
   [[nodiscard]] int batch_size() const noexcept { return batch_size_; }
   [[nodiscard]] runtime::DType precision() const noexcept { return job_.architecture.precision.compute; }
@@ -127,7 +116,7 @@ class Planner {
   int world_ = 1, node_size_ = 1, batch_size_ = 1, chunks_per_rank_ = 1;
   bool may_save_all_ = false;
   DeviceOptions device_;
-  MachineCapacity capacity_;
+  std::size_t device_bytes_ = 0;  // per rank, without the reserve for drivers and libraries; 0: unknown
   Job job_;
   int layers_ = 1;
   std::vector<int> layer_class_;

@@ -23,7 +23,9 @@ namespace {
 /// Data with the sizes of the run's samples, and zeros as values.
 class PlannedSamples final : public models::SampleSource {
  public:
-  PlannedSamples(const models::SampleBytes& bytes, std::int64_t losses) : bytes_(bytes), losses_(losses) {}
+  explicit PlannedSamples(const Job& job)
+      : bytes_(job.sample),
+        losses_(job.architecture.targets > 0 ? job.architecture.targets : job.architecture.positions) {}
 
   [[nodiscard]] std::int64_t samples() const override { return std::int64_t{1} << 40; }
   [[nodiscard]] std::size_t input_bytes() const override { return bytes_.input; }
@@ -41,7 +43,7 @@ class PlannedSamples final : public models::SampleSource {
 
  private:
   models::SampleBytes bytes_;
-  std::int64_t losses_;
+  std::int64_t losses_;  // per sample: its tokens, or 1 for an image
 };
 
 /// Key of a trial's behaviour: trials with equal keys run identically.
@@ -106,13 +108,8 @@ actors::Prediction estimated(const Planner& planner, const PlannedCandidate& tri
 
 class Ranker {
  public:
-  Ranker(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
-         const actors::PredictionOptions& how)
-      : planner_(&planner),
-        predict_(&predict),
-        bounds_(planner, costs, how.disturbances),
-        samples_(planner.job().sample, planner.items_of_sample()),
-        how_(how) {}
+  Ranker(const Planner& planner, const Predictor& predict, const actors::PredictionOptions& how)
+      : planner_(&planner), predict_(&predict), bounds_(planner, how.disturbances), how_(how) {}
 
   Ranking run(const SearchLimits& limits) {
     SearchSpace space = make_space(planner_->space());
@@ -188,7 +185,7 @@ class Ranker {
     }
     try {
       PlannedCandidate trial = planner_->plan(candidate);
-      if (!trial.fits) {
+      if (!trial.fits()) {
         leave_out_for_memory(candidate, trial);
         return {};
       }
@@ -214,8 +211,7 @@ class Ranker {
     Ranked& ranked = planned_.at(i);
     if (estimates_) return ranked.prediction.step_seconds;
     try {
-      ranked.prediction =
-          (*predict_)(planner_->job().architecture, samples_, ranked.trial.trainer, planner_->profile(), how_);
+      ranked.prediction = predict_on(*planner_, *predict_, ranked, planner_->profile(), how_);
       return ranked.prediction.step_seconds;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::usage && error.code() != ErrorCode::memory) throw;
@@ -227,7 +223,6 @@ class Ranker {
   const Planner* planner_;
   const Predictor* predict_;
   Bounds bounds_;
-  PlannedSamples samples_;
   actors::PredictionOptions how_;
   std::vector<Candidate> candidates_;
   std::map<std::size_t, Ranked> planned_;
@@ -240,19 +235,18 @@ class Ranker {
 
 }  // namespace
 
-Ranking rank_candidates(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
-                        const SearchLimits& limits, const actors::PredictionOptions& how) {
-  return Ranker(planner, costs, predict, how).run(limits);
+Ranking rank_candidates(const Planner& planner, const Predictor& predict, const SearchLimits& limits,
+                        const actors::PredictionOptions& how) {
+  return Ranker(planner, predict, how).run(limits);
 }
 
 std::optional<Ranked> predict_one(const Planner& planner, const Predictor& predict, const Candidate& candidate,
                                   const actors::PredictionOptions& how) {
   try {
     Ranked ranked{.candidate = candidate, .trial = planner.plan(candidate)};
-    if (!ranked.trial.fits) return {};
+    if (!ranked.trial.fits()) return {};
     ranked.trial.plans = {};
-    const PlannedSamples samples(planner.job().sample, planner.items_of_sample());
-    ranked.prediction = predict(planner.job().architecture, samples, ranked.trial.trainer, planner.profile(), how);
+    ranked.prediction = predict_on(planner, predict, ranked, planner.profile(), how);
     ranked.config = planner.config_of(candidate, ranked.trial);
     return ranked;
   } catch (const Error& error) {
@@ -263,8 +257,7 @@ std::optional<Ranked> predict_one(const Planner& planner, const Predictor& predi
 
 actors::Prediction predict_on(const Planner& planner, const Predictor& predict, const Ranked& ranked,
                               const runtime::MachineProfile& machine, const actors::PredictionOptions& how) {
-  const PlannedSamples samples(planner.job().sample, planner.items_of_sample());
-  return predict(planner.job().architecture, samples, ranked.trial.trainer, machine, how);
+  return predict(planner.job().architecture, PlannedSamples(planner.job()), ranked.trial.trainer, machine, how);
 }
 
 actors::PredictionOptions usual_prediction(int world) {

@@ -47,8 +47,7 @@ struct Ranking {
 
 /// Returns at most `limits.best` rows, and only `closest` if nothing fits. Throws ErrorCode::usage if no grid is
 /// possible.
-[[nodiscard]] Ranking rank_candidates(const Planner& planner, const runtime::CostModel& costs,
-                                      const Predictor& predict, const SearchLimits& limits,
+[[nodiscard]] Ranking rank_candidates(const Planner& planner, const Predictor& predict, const SearchLimits& limits,
                                       const actors::PredictionOptions& how = {});
 
 /// Plans and predicts one candidate for another scenario; none if it does not fit or cannot run.

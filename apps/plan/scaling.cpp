@@ -65,8 +65,8 @@ std::string_view StepShares::limit() const noexcept {
 }
 
 ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::MachineProfile& profile,
-                           double price_per_hour, const runtime::CostModel& costs, const Predictor& predict,
-                           const SearchLimits& limits, const std::optional<bool>& all_rows) {
+                           double price_per_hour, const Predictor& predict, const SearchLimits& limits,
+                           const std::optional<bool>& all_rows) {
   const Planner planner(flags, profile);
   ScalingPoint point{.context = report_context(planner, price_per_hour)};
   actors::PredictionOptions how = usual_prediction(planner.world());
@@ -74,7 +74,7 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
   check_links(planner);
   Ranking ranking;
   try {
-    ranking = rank_candidates(planner, costs, predict, limits, how);
+    ranking = rank_candidates(planner, predict, limits, how);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::usage) throw;
     point.why_none = message_of(error);  // only this number of ranks; the other points still count
@@ -92,7 +92,7 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
   point.shares.order = std::max(0.0, found.bubble - point.shares.links);
   if (!is_left_out_for_memory(ranking)) return point;
   const runtime::MachineProfile roomy = with_any_memory(profile);
-  const Ranking freely = rank_candidates(Planner(flags, roomy), costs, predict, limits, how);
+  const Ranking freely = rank_candidates(Planner(flags, roomy), predict, limits, how);
   if (!freely.best.empty())
     point.shares.memory = gain(found.step_seconds, freely.best.front().prediction.step_seconds);
   return point;

@@ -37,8 +37,8 @@ struct ScalingPoint {
 /// Planner. Throws like Planner and check_links(). The profile outlives the point.
 [[nodiscard]] ScalingPoint scaling_point(const std::vector<GivenFlag>& flags,
                                          const runtime::MachineProfile& profile, double price_per_hour,
-                                         const runtime::CostModel& costs, const Predictor& predict,
-                                         const SearchLimits& limits, const std::optional<bool>& all_rows = {});
+                                         const Predictor& predict, const SearchLimits& limits,
+                                         const std::optional<bool>& all_rows = {});
 
 [[nodiscard]] std::string scaling_table(const std::vector<ScalingPoint>& points);
 /// Bars of the rate per rank, split into computing, messages and waiting.

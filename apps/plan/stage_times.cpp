@@ -3,89 +3,48 @@
 #include "models/core/pass_order.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/device/device.hpp"
-#include "runtime/simulation/phantom_device.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <string>
 #include <utility>
 
 namespace ranvier::apps {
 
 using models::StageLayout;
-using runtime::MemorySpace;
-
-namespace {
-
-class NoEvent final : public runtime::Event {
- public:
-  void record(runtime::StreamView) override {}
-  [[nodiscard]] bool reached() const override { return true; }
-};
-
-}  // namespace
-
-/// Device whose only stream discards work and adds up its duration.
-class LayerTimes::Recorder final : public runtime::Device, public runtime::Stream {
- public:
-  Recorder(const runtime::CostModel& costs, bool apart, int threads)
-      : costs_(&costs), apart_(apart), threads_(threads) {}
-
-  double take_seconds() { return std::exchange(seconds_, 0.0); }
-  [[nodiscard]] std::byte* address() { return space_.unreachable(); }
-
-  [[nodiscard]] runtime::DeviceKind kind() const noexcept override { return runtime::DeviceKind::phantom; }
-  [[nodiscard]] std::string description() const override { return "costs"; }
-  [[nodiscard]] int threads() const noexcept override { return threads_; }
-  [[nodiscard]] std::size_t used_bytes() const noexcept override { return 0; }
-  [[nodiscard]] std::size_t budget_bytes() const noexcept override { return 0; }
-  [[nodiscard]] runtime::Buffer allocate(std::size_t bytes, MemorySpace) override { return {address(), bytes, {}}; }
-  [[nodiscard]] bool apart() const noexcept override { return apart_; }
-  [[nodiscard]] std::unique_ptr<runtime::Stream> make_stream(std::string, runtime::StreamWidth) override {
-    return std::make_unique<Recorder>(*costs_, apart_, threads_);
-  }
-  [[nodiscard]] std::unique_ptr<runtime::Event> make_event() override { return std::make_unique<NoEvent>(); }
-  void on_failure(std::function<void(std::exception_ptr)>) override {}
-
-  [[nodiscard]] runtime::Device& device() const noexcept override { return const_cast<Recorder&>(*this); }
-  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
-  void launch(Work) override {}
-  void launch(const runtime::WorkCost& cost, Work) override {
-    seconds_ += std::chrono::duration<double>(costs_->duration(cost)).count();
-  }
-  void call_back(std::function<void()> function) override { function(); }
-  void wait(const runtime::Event&) override {}
-  void synchronize() override {}
-
- private:
-  const runtime::CostModel* costs_;
-  bool apart_;
-  int threads_;
-  runtime::PhantomSpace space_;
-  std::string name_ = "costs";
-  double seconds_ = 0;
-};
-
 LayerTimes::LayerTimes(const models::Architecture& architecture, std::vector<int> classes,
                        const runtime::CostModel& costs, bool apart, int threads)
     : architecture_(&architecture),
       classes_(std::move(classes)),
-      recorder_(std::make_unique<Recorder>(costs, apart, threads)) {
+      costs_(&costs),
+      device_{.apart = apart, .threads = threads} {
   expect(classes_.size() == architecture.layers.size(), "{} layers have {} classes", architecture.layers.size(),
          classes_.size());
 }
-
-LayerTimes::~LayerTimes() = default;
 
 double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int samples,
                            models::SavedActivations saved) {
   const auto [place, is_new] = known_.try_emplace({classes_[layer], kind, part, samples, saved});
   if (!is_new) return place->second;
+  const auto seconds_of = [&](bool accumulate) {
+    double sum = 0;
+    for (const runtime::WorkCost& cost : runtime::costs_of(device_, [&](runtime::StreamView stream) {
+           queue(stream, layer, kind, part, samples, saved, accumulate);
+         }))
+      sum += std::chrono::duration<double>(costs_->duration(cost)).count();
+    return sum;
+  };
+  place->second = seconds_of(true);
+  // The first microbatch of a step overwrites gradients.
+  if (kind == Kind::backward_weight) place->second = std::min(place->second, seconds_of(false));
+  return place->second;
+}
+
+void LayerTimes::queue(runtime::StreamView stream, std::size_t layer, Kind kind, std::size_t part, int samples,
+                       models::SavedActivations saved, bool accumulate) {
   models::Layer& code = *architecture_->layers[layer];
   // Every array gets an address on its own page of memory that is never touched.
   constexpr std::size_t apart = runtime::PhantomSpace::unreachable_bytes / 16;
-  std::byte* at = recorder_->address();
+  std::byte* at = space_.unreachable();
   const auto next = [&at] { return std::exchange(at, at + apart); };
   std::vector<const std::byte*> parameters;
   std::vector<std::byte*> gradients;
@@ -98,13 +57,13 @@ double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int s
     offset += runtime::round_up(unit.elements() * sizeof(float), 4096);
   }
   const bool first = layer == 0, last = layer + 1 == architecture_->layers.size();
-  models::LayerCall call{.stream = static_cast<runtime::Stream&>(*recorder_),
-                         .shape = {samples, architecture_->positions, recorder_->threads(), saved},
+  models::LayerCall call{.stream = stream,
+                         .shape = {samples, architecture_->positions, device_.threads, saved},
                          .key = {},
                          .part = part,
                          .parameters = parameters,
                          .gradients = gradients,
-                         .accumulate = true};
+                         .accumulate = accumulate};
   call.saved = next();
   call.deferred = next();
   call.workspace = next();
@@ -118,22 +77,14 @@ double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int s
   }
   switch (kind) {
     case Kind::forward:
-      code.forward(call, input, output);
-      break;
+      return code.forward(call, input, output);
     case Kind::backward_input:
-      code.backward_input(call, input, output, input_gradient);
-      break;
-    case Kind::backward_weight: {
+      return code.backward_input(call, input, output, input_gradient);
+    case Kind::backward_weight:
       call.parameters = {};
       call.output_gradient = output;
-      code.backward_weight(call, input);
-      const double adds = recorder_->take_seconds();
-      call.accumulate = false;  // as for the first microbatch of a step
-      code.backward_weight(call, input);
-      return place->second = std::min(adds, recorder_->take_seconds());
-    }
+      return code.backward_weight(call, input);
   }
-  return place->second = recorder_->take_seconds();
 }
 
 PassSeconds pass_seconds(const StageLayout& layout, std::size_t first_layer, LayerTimes& times, int samples) {

@@ -1,14 +1,13 @@
 // Compute times of pipeline stages, from the work that layers launch and a profile's times for it. Layers queue their
-// work on a stream that only adds up costs. One thread at a time.
+// work on a stream that only records costs. One thread at a time.
 #pragma once
 
 #include "models/core/architecture.hpp"
 #include "models/core/stage_layout.hpp"
-#include "runtime/device/work_cost.hpp"
+#include "runtime/simulation/phantom_device.hpp"
 
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -22,20 +21,21 @@ class LayerTimes {
   /// Architecture and costs outlive this.
   LayerTimes(const models::Architecture& architecture, std::vector<int> classes, const runtime::CostModel& costs,
              bool apart, int threads);
-  ~LayerTimes();
-  LayerTimes(const LayerTimes&) = delete;
-  LayerTimes& operator=(const LayerTimes&) = delete;
 
   using Kind = models::StageLayout::PassStep::Kind;
   [[nodiscard]] double seconds(std::size_t layer, Kind kind, std::size_t part, int samples,
                                models::SavedActivations saved);
 
  private:
-  class Recorder;
+  /// Queues one call of the layer.
+  void queue(runtime::StreamView stream, std::size_t layer, Kind kind, std::size_t part, int samples,
+             models::SavedActivations saved, bool accumulate);
 
   const models::Architecture* architecture_;
   std::vector<int> classes_;
-  std::unique_ptr<Recorder> recorder_;
+  const runtime::CostModel* costs_;
+  runtime::RecordedDevice device_;
+  runtime::PhantomSpace space_;
   std::map<std::tuple<int, Kind, std::size_t, int, models::SavedActivations>, double> known_;
 };
 

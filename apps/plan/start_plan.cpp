@@ -201,11 +201,9 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
   if (!imagined) ranks = CurrentRanks{here.nodes, here.threads};
   const Planner planner(std::move(flags), profile, std::move(ranks), build);
   if (imagined || value_of(given, "node-size") != nullptr) check_links(planner);
-  const auto costs = tools.costs(profile);
-  Ranking ranking =
-      rank_candidates(planner, *costs, tools.predict,
-                      {.best = 1, .simulations = max_simulations, .threads = runtime::available_cores()},
-                      usual_prediction(planner.world()));
+  Ranking ranking = rank_candidates(
+      planner, tools.predict, {.best = 1, .simulations = max_simulations, .threads = runtime::available_cores()},
+      usual_prediction(planner.world()));
   const ReportContext context = report_context(planner, 0);
   if (ranking.best.empty()) refuse(ranking, context);
   const Ranked& best = ranking.best.front();

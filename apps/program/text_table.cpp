@@ -17,14 +17,6 @@ std::size_t display_columns(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return !continues_character(c); }));
 }
 
-std::string right_aligned(std::string_view text, std::size_t columns) {
-  return std::string(columns - std::min(columns, display_columns(text)), ' ') + std::string(text);
-}
-
-std::string left_aligned(std::string_view text, std::size_t columns) {
-  return std::string(text) + std::string(columns - std::min(columns, display_columns(text)), ' ');
-}
-
 std::string shortened(std::string_view text, std::size_t columns) {
   if (display_columns(text) <= columns) return std::string(text);
   std::size_t at = 0;

@@ -18,9 +18,6 @@ inline constexpr std::size_t screen_columns = 120;
 
 /// Number of UTF-8 characters, each counted as one column.
 [[nodiscard]] std::size_t display_columns(std::string_view text);
-/// Pads with blanks before or behind the text.
-[[nodiscard]] std::string right_aligned(std::string_view text, std::size_t columns);
-[[nodiscard]] std::string left_aligned(std::string_view text, std::size_t columns);
 /// Cuts text to `columns`, with "…" at the end.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t columns);
 

@@ -21,7 +21,14 @@ namespace {
 
 namespace json = boost::json;
 
-double sum(const std::vector<double>& all) { return std::accumulate(all.begin(), all.end(), 0.0); }
+using actors::RankTraffic;
+
+/// Bytes of all ranks.
+double sum(const actors::Prediction& prediction, double RankTraffic::* bytes) {
+  double all = 0;
+  for (const RankTraffic& rank : prediction.traffic) all += rank.*bytes;
+  return all;
+}
 
 constexpr std::chrono::seconds longest_prediction(5);
 constexpr std::size_t max_stages = 16;  // above: one line for the average stage
@@ -37,10 +44,10 @@ struct Figures {
 
 Figures predicted_figures(const actors::Prediction& prediction) {
   Figures figures{.step_seconds = prediction.step_seconds,
-                  .bytes_intra = sum(prediction.rank_bytes_intra),
-                  .bytes_inter = sum(prediction.rank_bytes_inter),
-                  .bytes_read = sum(prediction.rank_file_bytes_read),
-                  .bytes_written = sum(prediction.rank_file_bytes_written),
+                  .bytes_intra = sum(prediction, &RankTraffic::intra),
+                  .bytes_inter = sum(prediction, &RankTraffic::inter),
+                  .bytes_read = sum(prediction, &RankTraffic::read),
+                  .bytes_written = sum(prediction, &RankTraffic::written),
                   .device_bytes = static_cast<double>(prediction.device_bytes)};
   for (const actors::StagePrediction& stage : prediction.stages) {
     const double computed = stage.known_seconds();
@@ -99,7 +106,9 @@ std::string table(const std::string& profile, const Figures& predicted, const Fi
     for (std::size_t s = 0; s < measured.busy.size(); ++s)
       busy(fmt::format("stage {}", s), predicted.busy[s], measured.busy[s]);
   } else {
-    const auto mean = [](const std::vector<double>& all) { return sum(all) / static_cast<double>(all.size()); };
+    const auto mean = [](const std::vector<double>& all) {
+      return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+    };
     busy("average stage", mean(predicted.busy), mean(measured.busy));
   }
   const auto readable = [](double number) { return runtime::format_bytes(static_cast<std::size_t>(number)); };
@@ -158,10 +167,10 @@ ProfileOfRun profile_of_run(const TrainOptions& options, const ProfileSearchPath
 PredictionCheck compare(const actors::Prediction& prediction, const runtime::GridShape& grid,
                         const runtime::MachineProfile& profile, const std::vector<RankTotals>& ranks) {
   const Figures predicted = predicted_figures(prediction), measured = measured_figures(ranks, grid);
-  const UnmeasuredBytes unmeasured{.nccl_intra = sum(prediction.rank_nccl_bytes_intra),
-                                   .nccl_inter = sum(prediction.rank_nccl_bytes_inter),
-                                   .to_device = sum(prediction.rank_link_bytes_to_device),
-                                   .to_host = sum(prediction.rank_link_bytes_to_host)};
+  const UnmeasuredBytes unmeasured{.nccl_intra = sum(prediction, &RankTraffic::nccl_intra),
+                                   .nccl_inter = sum(prediction, &RankTraffic::nccl_inter),
+                                   .to_device = sum(prediction, &RankTraffic::to_device),
+                                   .to_host = sum(prediction, &RankTraffic::to_host)};
   json::object said = to_json(predicted);
   if (unmeasured.nccl_intra + unmeasured.nccl_inter > 0) {
     said["nccl_bytes_intra"] = unmeasured.nccl_intra;

@@ -26,8 +26,7 @@ void Run::print_totals() {
              training_->rank().trainer().stopped_early() ? "stopped after" : "trained", steps,
              actors::format_count(tokens), run_.job.item, actors::format_duration(seconds),
              actors::format_count(tokens / seconds), run_.job.item, 1e3 * reporter.median_step_seconds());
-  if (const std::string raises = actors::describe_raises(reporter.ceiling()); !raises.empty())
-    fmt::print("{}\n", raises);
+  if (const std::string raises = reporter.ceiling().describe_raises(); !raises.empty()) fmt::print("{}\n", raises);
   if (const std::string checks = reporter.checks(); !checks.empty()) fmt::print("{}\n", checks);
   fmt::print("loss {:.5f} → {:.5f}\n", reporter.first_loss().value_or(0), reporter.last_loss());
   if (const std::string plot = text_plot(training_->losses(), Metric::loss); !plot.empty()) fmt::print("{}", plot);

@@ -33,8 +33,8 @@ class LiveRun {
     std::string item = "token";  ///< unit of throughput
     std::int64_t steps = 0;
     runtime::GridShape grid;
-    /// By stage: layers ("embedding … h.1"), and planned_bytes per rank by memory space (device, pinned, host, nvme) and
-    /// kind. A space is allocated at once, before the first step.
+    /// By stage: layers ("embedding … h.1"), and planned_bytes per rank by memory space (device, pinned, host, nvme)
+    /// and kind. A space is allocated at once, before the first step.
     boost::json::array stages = {};
     std::vector<ResolvedOption> options;
   };

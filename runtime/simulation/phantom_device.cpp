@@ -430,4 +430,49 @@ std::unique_ptr<PhantomDevice> make_phantom_device(VirtualTime& time, VirtualCor
   return std::make_unique<ComputingPhantom>(time, cores, space, options);
 }
 
+namespace {
+
+/// Device without memory and events, whose only stream records costs.
+class CostRecorder final : public Device, public Stream {
+ public:
+  explicit CostRecorder(const RecordedDevice& device) : device_(device) {}
+
+  [[nodiscard]] const std::vector<WorkCost>& costs() const { return costs_; }
+
+  [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::phantom; }
+  [[nodiscard]] std::string description() const override { return name_; }
+  [[nodiscard]] int threads() const noexcept override { return device_.threads; }
+  [[nodiscard]] std::size_t used_bytes() const noexcept override { return 0; }
+  [[nodiscard]] std::size_t budget_bytes() const noexcept override { return 0; }
+  [[nodiscard]] bool apart() const noexcept override { return device_.apart; }
+  [[nodiscard]] bool host_reaches(const void* address) const override { return device_.host_reaches(address); }
+  [[nodiscard]] Buffer allocate(std::size_t, MemorySpace) override { refuse(); }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string, StreamWidth) override { refuse(); }
+  [[nodiscard]] std::unique_ptr<Event> make_event() override { refuse(); }
+  void on_failure(std::function<void(std::exception_ptr)>) override {}
+
+  [[nodiscard]] Device& device() const noexcept override { return const_cast<CostRecorder&>(*this); }
+  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
+  void launch(Work) override { fail(ErrorCode::internal, "work of a profile states no cost"); }
+  void launch(const WorkCost& cost, Work) override { costs_.push_back(cost); }
+  void call_back(std::function<void()> function) override { function(); }
+  void wait(const Event&) override {}
+  void synchronize() override {}
+
+ private:
+  [[noreturn]] static void refuse() { fail(ErrorCode::internal, "a cost recorder has only one stream"); }
+
+  const RecordedDevice& device_;
+  const std::string name_ = "costs";
+  std::vector<WorkCost> costs_;
+};
+
+}  // namespace
+
+std::vector<WorkCost> costs_of(const RecordedDevice& device, const std::function<void(StreamView)>& queue) {
+  CostRecorder recorder(device);
+  queue(recorder);
+  return recorder.costs();
+}
+
 }  // namespace ranvier::runtime

@@ -13,6 +13,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <vector>
 
 namespace ranvier::runtime {
 
@@ -73,5 +74,17 @@ class PhantomDevice : public Device {
 [[nodiscard]] std::unique_ptr<PhantomDevice> make_phantom_device(VirtualTime& time, VirtualCores& cores,
                                                                  PhantomSpace& space,
                                                                  const PhantomDeviceOptions& options);
+
+/// Device properties that the cost of work depends on.
+struct RecordedDevice {
+  bool apart = false;
+  int threads = 1;
+  std::function<bool(const void* address)> host_reaches = [](const void*) { return true; };
+};
+
+/// Costs of all launches of `queue` on the given stream, which executes nothing. Throws ErrorCode::internal for work
+/// without a stated cost.
+[[nodiscard]] std::vector<WorkCost> costs_of(const RecordedDevice& device,
+                                             const std::function<void(StreamView)>& queue);
 
 }  // namespace ranvier::runtime

@@ -53,19 +53,17 @@ void check_alike(const Prediction& some, const Prediction& all) {
   CHECK(some.messages == all.messages);
   CHECK(some.device_bytes == all.device_bytes);
   CHECK(some.device_bytes_of_all == all.device_bytes_of_all);
-  for (const auto bytes : {&Prediction::rank_bytes_intra, &Prediction::rank_bytes_inter,
-                           &Prediction::rank_nccl_bytes_intra, &Prediction::rank_nccl_bytes_inter}) {
-    REQUIRE((some.*bytes).size() == (all.*bytes).size());
-    for (std::size_t r = 0; r < (all.*bytes).size(); ++r)
-      CHECK((some.*bytes)[r] == doctest::Approx((all.*bytes)[r]).epsilon(1e-12));
-  }
+  REQUIRE(some.traffic.size() == all.traffic.size());
+  for (std::size_t r = 0; r < all.traffic.size(); ++r)
+    for (const auto bytes :
+         {&RankTraffic::intra, &RankTraffic::inter, &RankTraffic::nccl_intra, &RankTraffic::nccl_inter})
+      CHECK(some.traffic[r].*bytes == doctest::Approx(all.traffic[r].*bytes).epsilon(1e-12));
   // The last row may have less of them than the row that represents it.
-  for (const auto bytes : {&Prediction::rank_link_bytes_to_device, &Prediction::rank_link_bytes_to_host,
-                           &Prediction::rank_file_bytes_read, &Prediction::rank_file_bytes_written}) {
-    REQUIRE((some.*bytes).size() == (all.*bytes).size());
-    for (std::size_t r = 0; r < (all.*bytes).size(); ++r) CHECK((some.*bytes)[r] >= (all.*bytes)[r]);
-    CHECK(*std::max_element((some.*bytes).begin(), (some.*bytes).end()) ==
-          *std::max_element((all.*bytes).begin(), (all.*bytes).end()));
+  for (const auto bytes :
+       {&RankTraffic::to_device, &RankTraffic::to_host, &RankTraffic::read, &RankTraffic::written}) {
+    for (std::size_t r = 0; r < all.traffic.size(); ++r) CHECK(some.traffic[r].*bytes >= all.traffic[r].*bytes);
+    const auto most = [&](const Prediction& of) { return std::ranges::max(of.traffic, {}, bytes).*bytes; };
+    CHECK(most(some) == most(all));
   }
   REQUIRE(some.stages.size() == all.stages.size());
   for (std::size_t s = 0; s < some.stages.size(); ++s) {

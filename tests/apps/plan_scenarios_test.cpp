@@ -42,9 +42,6 @@ struct Run {
               prediction.tokens_per_second = options.batch_size;
               return prediction;
             },
-        .costs = [](const runtime::MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
-          return std::make_unique<runtime::ProfileCosts>(profile);
-        },
         .read_profile = [](const std::string&) { return plan_profile(true); },
         .print = [this](const std::string& line, bool) { said.push_back(line); }};
     text = apps::run_plan(parse(words), tools).text;

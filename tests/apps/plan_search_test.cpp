@@ -125,7 +125,6 @@ TEST_CASE("an error of a simulation ends the search") {
 
 TEST_CASE("no bound exceeds the simulated time if work varies or links are slow") {
   const runtime::MachineProfile profile = tests::plan_profile(false);
-  const runtime::ProfileCosts costs(profile);
   double usual = 0, least = 0;
   for (const int draw : {0, 1, 2, 3}) {
     CAPTURE(draw);
@@ -133,10 +132,10 @@ TEST_CASE("no bound exceeds the simulated time if work varies or links are slow"
     const apps::Planner planner(with(tests::small_gpt_flags(1, 1, 2), {{"offload", "none"}, {"policy", "1f1b"}}),
                                 profile);
     const actors::PredictionOptions how{.disturbances = {.seed = static_cast<std::uint64_t>(draw), .jitter = 3}};
-    const Ranking all = rank_candidates(planner, costs, actors::predict, {.best = 100, .exhaustive = true}, how);
+    const Ranking all = rank_candidates(planner, actors::predict, {.best = 100, .exhaustive = true}, how);
     REQUIRE(!all.best.empty());
     least = std::max(least, all.search.largest_bound_share);
-    apps::Bounds bounds(planner, costs);
+    apps::Bounds bounds(planner);
     for (const apps::Ranked& ranked : all.best)
       usual = std::max(usual, bounds.of(planner.plan(ranked.candidate)).seconds / ranked.prediction.step_seconds);
   }
@@ -169,9 +168,8 @@ TEST_CASE("no bound exceeds the simulated time, so a plan's best candidates are 
     CAPTURE(number++);
     const runtime::MachineProfile profile = tests::plan_profile(job.gpu);
     const apps::Planner planner(with(tests::small_gpt_flags(4, 2, 8), job.more), profile);
-    const runtime::ProfileCosts costs(profile);
-    const Ranking all = rank_candidates(planner, costs, actors::predict, {.best = 10, .exhaustive = true});
-    const Ranking cut = rank_candidates(planner, costs, actors::predict, {.best = 10, .threads = 2});
+    const Ranking all = rank_candidates(planner, actors::predict, {.best = 10, .exhaustive = true});
+    const Ranking cut = rank_candidates(planner, actors::predict, {.best = 10, .threads = 2});
     CHECK(all.search.largest_bound_share <= 1);
     CHECK(all.search.largest_bound_share > 0.3);
     same(cut.search.best, all.search.best);

@@ -38,10 +38,8 @@ actors::Prediction prediction() {
   made.stages = {
       {.forward_seconds = 0.04, .backward_seconds = 0.05, .optimizer_seconds = 0.005, .step_seconds = 0.19},
       {.forward_seconds = 0.05, .backward_seconds = 0.1, .optimizer_seconds = 0.002, .step_seconds = 0.19}};
-  made.rank_bytes_intra = {1 << 20, 1 << 20, 1 << 20, 1 << 20};
-  made.rank_bytes_inter = {1 << 19, 1 << 19, 0, 0};
-  made.rank_file_bytes_read = {3 << 20, 3 << 20, 3 << 20, 3 << 20};
-  made.rank_file_bytes_written = {0, 0, 1 << 19, 0};
+  made.traffic.assign(4, {.intra = 1 << 20, .read = 3 << 20});
+  made.traffic[0].inter = made.traffic[1].inter = made.traffic[2].written = 1 << 19;
   made.device_bytes = 4 << 20;
   return made;
 }
@@ -104,8 +102,8 @@ TEST_CASE("predictions are printed next to measurements, with the difference") {
 
 TEST_CASE("bytes over the links of GPUs are printed without a measurement") {
   actors::Prediction made = prediction();
-  made.rank_link_bytes_to_device = {1 << 20, 1 << 20, 1 << 20, 1 << 20};
-  made.rank_link_bytes_to_host = {1 << 20, 0, 0, 0};
+  for (actors::RankTraffic& rank : made.traffic) rank.to_device = 1 << 20;
+  made.traffic[0].to_host = 1 << 20;
   const PredictionCheck check = compare(made, {2, 2}, plan_profile(true), four_ranks());
   CAPTURE(check.text);
   check_has(check.text, {"host to GPU                4.0 MiB", "GPU to host                1.0 MiB"});
@@ -116,8 +114,8 @@ TEST_CASE("bytes over the links of GPUs are printed without a measurement") {
 
 TEST_CASE("NCCL's bytes are printed separately from messages") {
   actors::Prediction made = prediction();
-  made.rank_nccl_bytes_intra = {3 << 20, 3 << 20, 3 << 20, 3 << 20};
-  made.rank_nccl_bytes_inter = {1 << 20, 0, 1 << 20, 0};
+  for (actors::RankTraffic& rank : made.traffic) rank.nccl_intra = 3 << 20;
+  made.traffic[0].nccl_inter = made.traffic[2].nccl_inter = 1 << 20;
   const PredictionCheck check = compare(made, {2, 2}, plan_profile(true), four_ranks());
   CAPTURE(check.text);
   check_has(check.text, {"sent inside nodes          4.0 MiB     4.0 MiB      +0.0%\n",
@@ -137,7 +135,7 @@ TEST_CASE("many stages share a line, and unused links have none") {
   constexpr int stages = 40;
   actors::Prediction made = prediction();
   made.stages.assign(stages, made.stages[0]);
-  made.rank_bytes_inter.clear();
+  made.traffic.clear();
   std::vector<RankTotals> ranks(stages, four_ranks()[3]);
   const PredictionCheck check = compare(made, {stages, 1}, plan_profile(false), ranks);
   CAPTURE(check.text);

@@ -3,6 +3,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "runtime/simulation/phantom_device.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -62,9 +63,8 @@ TEST_CASE("measured values have four digits") {
 }
 
 TEST_CASE("costs are the declared ones of the work, and nothing is computed") {
-  const auto device = runtime::make_inline_device();
   std::vector<float> x(1000, 1), y(1000, 2);
-  const auto costs = costs_of(*device, [&](runtime::StreamView stream) {
+  const auto costs = runtime::costs_of({}, [&](runtime::StreamView stream) {
     runtime::add(stream, y.data(), x.data(), DType::f32, x.size());
     runtime::copy(stream, y.data(), x.data(), 4 * x.size());
   });
@@ -75,7 +75,7 @@ TEST_CASE("costs are the declared ones of the work, and nothing is computed") {
   CHECK(y == std::vector<float>(1000, 2));
   const auto error = tests::error_of([&] {
     static_cast<void>(
-        costs_of(*device, [](runtime::StreamView stream) { stream.launch([](runtime::ComputePool&) {}); }));
+        runtime::costs_of({}, [](runtime::StreamView stream) { stream.launch([](runtime::ComputePool&) {}); }));
   });
   CHECK(error.code() == ErrorCode::internal);
 }
@@ -97,8 +97,8 @@ TEST_CASE("each kind of work on a device has a case, and large cases cost more t
       std::byte* const arrays = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64);
       double cost[2] = {};
       for (const KernelCase* each : {&small[i], &large[i]}) {
-        const auto costs =
-            costs_of(*device, [&](runtime::StreamView recorder) { each->work.queue(recorder, arrays); });
+        const auto costs = runtime::costs_of(
+            {.threads = 2}, [&](runtime::StreamView recorder) { each->work.queue(recorder, arrays); });
         CHECK_FALSE(costs.empty());
         for (const WorkCost& one : costs) {
           CHECK(one.kind == each->kind);
@@ -126,7 +126,8 @@ TEST_CASE("products are those in layers, and their costs have their shapes") {
   for (const ProductCase& each : cases) {
     std::vector<std::byte> memory(each.work.bytes + 64);
     std::byte* const arrays = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64);
-    const auto costs = costs_of(*device, [&](runtime::StreamView recorder) { each.work.queue(recorder, arrays); });
+    const auto costs =
+        runtime::costs_of({}, [&](runtime::StreamView recorder) { each.work.queue(recorder, arrays); });
     REQUIRE(costs.size() == 1);
     CHECK(costs[0].kind == WorkKind::product);
     CHECK(costs[0].dtype == DType::bf16);

@@ -50,22 +50,17 @@ inline actors::Prediction invented(const models::Architecture&, const models::Sa
                                        1e8 / profile.links.inter_node.bytes_per_second);
   prediction.tokens_per_second = 32.0 * options.batch_size / prediction.step_seconds;
   prediction.mfu = 0.25;
-  prediction.rank_link_bytes_to_device = {3 << 20, 5 << 20, 0, 0};
+  prediction.traffic = {{.to_device = 3 << 20}, {.to_device = 5 << 20}, {}, {}};
   prediction.device_bytes = 1 << 20;
   return prediction;
 }
 
 inline apps::PlanTools invented_tools() {
-  return {.predict = invented,
-          .costs = [](const runtime::MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
-            return std::make_unique<runtime::ProfileCosts>(profile);
-          },
-          .read_profile =
-              [](const std::string& name) {
-                if (name == "test-cpu") return plan_profile(false);
-                if (name == "test-gpu") return plan_profile(true);
-                return runtime::read_machine_profile(name);
-              }};
+  return {.predict = invented, .read_profile = [](const std::string& name) {
+            if (name == "test-cpu") return plan_profile(false);
+            if (name == "test-gpu") return plan_profile(true);
+            return runtime::read_machine_profile(name);
+          }};
 }
 
 /// Contents of a file.

@@ -35,11 +35,7 @@ std::vector<GivenFlag> job_with(std::vector<GivenFlag> more) {
 }
 
 PlanTools tools_of(const runtime::MachineProfile& profile) {
-  return {.predict = actors::predict,
-          .costs = [](const runtime::MachineProfile& of) -> std::unique_ptr<runtime::CostModel> {
-            return std::make_unique<runtime::ProfileCosts>(of);
-          },
-          .read_profile = [profile](const std::string&) { return profile; }};
+  return {.read_profile = [profile](const std::string&) { return profile; }};
 }
 
 StartPlan plan(const std::vector<GivenFlag>& given, const CurrentMachines& here,
