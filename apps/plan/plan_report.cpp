@@ -185,10 +185,10 @@ std::string stages_table(const Ranked& ranked) {
       "\ntime per step of one rank per stage, best plan\n" +
       fmt::format(line, "stage", "forward", "backward", "weights", "optimizer", "other work", "waiting");
   for (const auto& [name, stage] : lines) {
-    const auto time = [](double seconds) { return seconds > 0 ? milliseconds(seconds) : "–"; };
-    text += fmt::format(line, name, time(stage.forward_seconds), time(stage.backward_seconds),
-                        time(stage.weights_seconds), time(stage.optimizer_seconds), time(stage.other_seconds),
-                        time(stage.step_seconds * (1 - stage.busy())));
+    const auto cell = [](double seconds) { return seconds > 0 ? milliseconds(seconds) : "–"; };
+    text += fmt::format(line, name, cell(stage.forward_seconds), cell(stage.backward_seconds),
+                        cell(stage.weights_seconds), cell(stage.optimizer_seconds), cell(stage.other_seconds),
+                        cell(stage.step_seconds * (1 - stage.busy())));
   }
   return text;
 }
