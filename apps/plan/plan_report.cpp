@@ -43,9 +43,9 @@ constexpr LinkColumn link_columns[] = {
     {"files read", "file_bytes_read", &RankTraffic::read},
     {"files written", "file_bytes_written", &RankTraffic::written}};
 
-std::string amount(std::size_t bytes) { return bytes == 0 ? "–" : format_bytes(bytes); }
+std::string memory_cell(std::size_t bytes) { return bytes == 0 ? "–" : format_bytes(bytes); }
 
-std::string amount(double bytes) { return bytes < 0.5 ? "–" : amount(static_cast<std::size_t>(bytes)); }
+std::string link_cell(double bytes) { return bytes < 0.5 ? "–" : format_bytes(static_cast<std::size_t>(bytes)); }
 
 std::string rate(const Prediction& prediction, const ReportContext& context) {
   return fmt::format("{} {}/s", format_count(prediction.tokens_per_second),
@@ -109,7 +109,7 @@ std::string links_table(const Ranking& ranking) {
   for (std::size_t i = 0; i < ranking.best.size(); ++i) {
     text += fmt::format("{:>3} ", i + 1);
     for (const LinkColumn& column : used)
-      text += fmt::format("{:>15}", amount(column.most(ranking.best[i].prediction)));
+      text += fmt::format("{:>15}", link_cell(column.most(ranking.best[i].prediction)));
     text += '\n';
   }
   return text;
@@ -141,8 +141,8 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
     const Ranked& ranked = ranking.best[i];
     const Prediction& p = ranked.prediction;
     text += fmt::format(line, i + 1, ranked.candidate.text(), widest, rate(p, context),
-                        milliseconds(p.step_seconds), mfu(p), bubble(p), amount(p.device_bytes),
-                        amount(p.host_bytes), amount(p.file_bytes), cost(p, context));
+                        milliseconds(p.step_seconds), mfu(p), bubble(p), memory_cell(p.device_bytes),
+                        memory_cell(p.host_bytes), memory_cell(p.file_bytes), cost(p, context));
     text += switches_line(ranked);
   }
   text += links_table(ranking);
@@ -154,8 +154,8 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
     const KindBytes& kinds = ranking.best[i].trial.kinds;
     text += fmt::format("{:>3} ", i + 1);
     for (std::size_t k = 0; k < kinds.device.size(); ++k) {
-      std::string cell = amount(kinds.device[k]);
-      if (kinds.elsewhere[k] > 0) cell += " + " + amount(kinds.elsewhere[k]);
+      std::string cell = memory_cell(kinds.device[k]);
+      if (kinds.elsewhere[k] > 0) cell += " + " + memory_cell(kinds.elsewhere[k]);
       text += fmt::format("{:>23}", cell);
     }
     text += fmt::format("{:>23}\n", ranking.best[i].trial.saved_activations);
@@ -185,10 +185,10 @@ std::string stages_table(const Ranked& ranked) {
       "\ntime per step of one rank per stage, best plan\n" +
       fmt::format(line, "stage", "forward", "backward", "weights", "optimizer", "other work", "waiting");
   for (const auto& [name, stage] : lines) {
-    const auto time = [](double seconds) { return seconds > 0 ? milliseconds(seconds) : "–"; };
-    text += fmt::format(line, name, time(stage.forward_seconds), time(stage.backward_seconds),
-                        time(stage.weights_seconds), time(stage.optimizer_seconds), time(stage.other_seconds),
-                        time(stage.step_seconds * (1 - stage.busy())));
+    const auto cell = [](double seconds) { return seconds > 0 ? milliseconds(seconds) : "–"; };
+    text += fmt::format(line, name, cell(stage.forward_seconds), cell(stage.backward_seconds),
+                        cell(stage.weights_seconds), cell(stage.optimizer_seconds), cell(stage.other_seconds),
+                        cell(stage.step_seconds * (1 - stage.busy())));
   }
   return text;
 }
@@ -330,7 +330,7 @@ std::string config_text(const Ranked& ranked, const ReportContext& context) {
       "# for {} ranks on {} in {}: {}\n# predicted: {}; {} of device memory per rank\n"
       "# mpirun -n {} ranvier-train --config THIS --data …\n",
       context.world, context.profile->name, to_string(context.precision), ranked.candidate.text(),
-      prediction_text(ranked, context), amount(ranked.prediction.device_bytes), context.world);
+      prediction_text(ranked, context), memory_cell(ranked.prediction.device_bytes), context.world);
   for (const GivenFlag& flag : ranked.config) text += fmt::format("{} = {}\n", flag.name, flag.value);
   return text;
 }
