@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the order of folders in cmake/folders.txt: files include their own and earlier folders only, by paths from the
-# root; each folder of sources is listed; each README lists its folder's subfolders in their order. Prints file and line
+# Checks the order of folders in cmake/folders.txt. Files include their own and earlier folders only, by paths from the
+# root. Each folder of sources is listed. Each README lists its folder's subfolders in their order. Prints file and line
 # of each violation.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -8,6 +8,7 @@
 #include "tests/apps/small_training.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/test.hpp"
+#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;
@@ -19,11 +20,6 @@ apps::CheckpointToolResult run_tool(const std::vector<std::string>& arguments) {
   std::vector<const char*> argv{"ranvier-checkpoint"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   return apps::run_checkpoint_tool(apps::parse_checkpoint_options(static_cast<int>(argv.size()), argv.data()));
-}
-
-bool has_all(const std::string& text, std::initializer_list<std::string_view> words) {
-  return std::all_of(words.begin(), words.end(),
-                     [&](std::string_view word) { return text.find(word) != std::string::npos; });
 }
 
 struct Fixture {
@@ -46,26 +42,26 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "commands accept only their own paths and flags") {
-  CHECK(has_all(refusal({}), {"usage", "command is missing", "list, show, verify, export, diff, prune"}));
-  CHECK(has_all(refusal({"look", "a"}), {"usage", "unknown command: 'look'"}));
-  CHECK(has_all(refusal({"list"}), {"usage", "list needs one path, not 0"}));
-  CHECK(has_all(refusal({"diff", "a"}), {"usage", "diff needs two paths, not 1"}));
-  CHECK(has_all(refusal({"export", "a"}), {"usage", "--output is missing"}));
-  CHECK(has_all(refusal({"prune", "a"}), {"usage", "--keep is missing"}));
-  CHECK(has_all(refusal({"list", "a", "--keep", "3"}), {"usage", "--keep applies to prune, not to list"}));
+  check_has(refusal({}), {"usage", "command is missing", "list, show, verify, export, diff, prune"});
+  check_has(refusal({"look", "a"}), {"usage", "unknown command: 'look'"});
+  check_has(refusal({"list"}), {"usage", "list needs one path, not 0"});
+  check_has(refusal({"diff", "a"}), {"usage", "diff needs two paths, not 1"});
+  check_has(refusal({"export", "a"}), {"usage", "--output is missing"});
+  check_has(refusal({"prune", "a"}), {"usage", "--keep is missing"});
+  check_has(refusal({"list", "a", "--keep", "3"}), {"usage", "--keep applies to prune, not to list"});
   const char* const short_form[] = {"ranvier-checkpoint", "export", "a", "-o", "b"};
   CHECK(apps::parse_checkpoint_options(5, short_form).output == "b");
   for (const char* command : {"list", "show", "verify", "prune"})
-    CHECK(has_all(
+    check_has(
         refusal(command == std::string_view("prune") ? std::vector<std::string>{command, "nowhere", "--keep", "1"}
                                                      : std::vector<std::string>{command, "nowhere"}),
-        {"data", "not found: nowhere"}));
+        {"data", "not found: nowhere"});
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "a list has complete and incomplete checkpoints with the reason, and those being written") {
   fs::create_directory(dir);
-  CHECK(has_all(run_tool({"list", dir.string()}).text, {": no complete checkpoint"}));
+  check_has(run_tool({"list", dir.string()}).text, {": no complete checkpoint"});
   save(500);
   fs::remove(fs::path(save(600)) / "rank-0001.data");
   fs::create_directory(dir / "step-00000700.0a1b.part");
@@ -73,9 +69,9 @@ TEST_CASE_FIXTURE(Fixture,
   folder.write("checkpoints/lock", "job 0a1b, process 7 on node3");
   const std::string text = run_tool({"list", dir.string()}).text;
   INFO(text);
-  CHECK(has_all(text, {"step-00000500", "2.5", "1 x 2", "2026-01-01",
-                       "step-00000600: incomplete: ", "rank-0001.data: file not found",
-                       "step-00000700.0a1b.part: 2.9 KiB so far", "last locked by job 0a1b, process 7 on node3"}));
+  check_has(text, {"step-00000500", "2.5", "1 x 2", "2026-01-01",
+                   "step-00000600: incomplete: ", "rank-0001.data: file not found",
+                   "step-00000700.0a1b.part: 2.9 KiB so far", "last locked by job 0a1b, process 7 on node3"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "one checkpoint is shown with its run, numbers, states and options") {
@@ -83,30 +79,30 @@ TEST_CASE_FIXTURE(Fixture, "one checkpoint is shown with its run, numbers, state
   const std::string path = save(500);
   const std::string text = run_tool({"show", path}).text;
   INFO(text);
-  CHECK(has_all(text, {path, "step        500", "loss        2.5", "version     0.1.0", "gpt2 2 × 16, 2 heads",
-                       "weights", "--learning-rate         0.001", "step                500"}));
+  check_has(text, {path, "step        500", "loss        2.5", "version     0.1.0", "gpt2 2 × 16, 2 heads",
+                   "weights", "--learning-rate         0.001", "step                500"});
   CHECK(run_tool({"show", dir.string()}).text == text);  // the newest
   overwrite(fs::path(path) / "manifest.json", 100, '#');
-  CHECK(has_all(refusal({"show", path}), {"data", "manifest.json"}));
-  CHECK(has_all(run_tool({"show", dir.string()}).text, {"step        400"}));
+  check_has(refusal({"show", path}), {"data", "manifest.json"});
+  check_has(run_tool({"show", dir.string()}).text, {"step        400"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "every damaged byte of data is found, named, and sets the exit status") {
   const std::string fine = save(400), path = save(500);
   CHECK(run_tool({"verify", path}).status == 0);
-  CHECK(has_all(run_tool({"verify", dir.string(), "--threads", "2"}).text, {fine + ": intact", path}));
+  check_has(run_tool({"verify", dir.string(), "--threads", "2"}).text, {fine + ": intact", path});
   overwrite(fs::path(path) / "rank-0001.data", 4100, '\x7f');
   const auto damaged = run_tool({"verify", dir.string()});
   INFO(damaged.text);
   CHECK(damaged.status == 65);
-  CHECK(has_all(damaged.text, {fine + ": intact", "rank-0001.data: ", path + ": damaged in 1 place\n"}));
+  check_has(damaged.text, {fine + ": intact", "rank-0001.data: ", path + ": damaged in 1 place\n"});
   fs::resize_file(fs::path(path) / "rank-0001.data", 10);
   CHECK(run_tool({"verify", path}).status == 65);
   fs::remove(fs::path(path) / "manifest.json");
   const auto headless = run_tool({"verify", path});
   CHECK(headless.status == 65);
-  CHECK(has_all(headless.text, {"manifest.json"}));
-  CHECK(has_all(refusal({"export", path, "-o", out}), {"data", "manifest.json"}));
+  check_has(headless.text, {"manifest.json"});
+  check_has(refusal({"export", path, "-o", out}), {"data", "manifest.json"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "exported weights equal the checkpoint's, in as many files as requested") {
@@ -117,7 +113,7 @@ TEST_CASE_FIXTURE(Fixture, "exported weights equal the checkpoint's, in as many 
       training.options["tile"] = std::to_string(tile);
       const auto result =
           run_tool({"export", training.save(dir).string(), "-o", out, "--file-size", size, "--overwrite"});
-      CHECK(has_all(result.text, {"weights of step 500", out}));
+      check_has(result.text, {"weights of step 500", out});
       const models::Safetensors file(models::find_weights(out, "--init-from"));
       const auto units = training.units();
       models::check_weights(file, units);
@@ -130,8 +126,7 @@ TEST_CASE_FIXTURE(Fixture, "exported weights equal the checkpoint's, in as many 
       }
       CHECK(models::layers_of(models::read_model_config(out)->sizes) == 2);
     }
-  CHECK(
-      has_all(refusal({"export", dir.string(), "-o", out}), {"usage", " has a model.safetensors", "--overwrite"}));
+  check_has(refusal({"export", dir.string(), "-o", out}), {"usage", " has a model.safetensors", "--overwrite"});
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -141,10 +136,10 @@ TEST_CASE_FIXTURE(Fixture,
   folder.write("tokenizer/tokenizer.json", tokenizer.tokenizer_json());
   training.options["tokenizer"] = "gpt2:" + (folder.path() / "tokenizer").string();
   const std::string path = training.save(dir).string();
-  CHECK_FALSE(has_all(run_tool({"export", path, "-o", out}).text, {"copy"}));
+  check_lacks(run_tool({"export", path, "-o", out}).text, {"copy"});
   CHECK(folder.read("model/tokenizer.json") == tokenizer.tokenizer_json());
   fs::remove_all(folder.path() / "tokenizer");
-  CHECK(has_all(run_tool({"export", path, "-o", out, "--overwrite"}).text, {"copy the tokenizer's files"}));
+  check_has(run_tool({"export", path, "-o", out, "--overwrite"}).text, {"copy the tokenizer's files"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "two checkpoints are bit-identical, or their tensors' differences are printed") {
@@ -152,7 +147,7 @@ TEST_CASE_FIXTURE(Fixture, "two checkpoints are bit-identical, or their tensors'
   const std::string a = training.save(dir).string(), same = training.save(folder.path() / "same").string();
   const auto equal = run_tool({"diff", a, same});
   CHECK(equal.status == 0);
-  CHECK(has_all(equal.text, {"tensors and states are bit-identical"}));
+  check_has(equal.text, {"tensors and states are bit-identical"});
   const auto before = training.value;
   const auto units = training.units();
   const models::UnitSpec& unit =
@@ -169,14 +164,14 @@ TEST_CASE_FIXTURE(Fixture, "two checkpoints are bit-identical, or their tensors'
   const auto other = run_tool({"diff", a, training.save(dir).string()});
   INFO(other.text);
   CHECK(other.status == 1);
-  CHECK(has_all(other.text, {"step 500 | 600", "--learning-rate", "0.001 | 0.002", "--clip", "(none) | 1",
-                             "relative 0.333", "at most by inf"}));
-  CHECK(has_all(other.text, {"m       " + unit.parameters[1].name, "v       " + unit.parameters[1].name}));
-  CHECK_FALSE(has_all(other.text, {"weights " + unit.parameters[1].name}));
+  check_has(other.text, {"step 500 | 600", "--learning-rate", "0.001 | 0.002", "--clip", "(none) | 1",
+                         "relative 0.333", "at most by inf"});
+  check_has(other.text, {"m       " + unit.parameters[1].name, "v       " + unit.parameters[1].name});
+  check_lacks(other.text, {"weights " + unit.parameters[1].name});
   training.gpt.layers = 3;
   const auto larger = run_tool({"diff", a, training.save(folder.path() / "larger").string()});
   CHECK(larger.status == 1);
-  CHECK(has_all(larger.text, {"only in the second"}));
+  check_has(larger.text, {"only in the second"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "older checkpoints, except archived ones, are removed, or listed in a dry run") {
@@ -184,24 +179,24 @@ TEST_CASE_FIXTURE(Fixture, "older checkpoints, except archived ones, are removed
   const std::vector<std::string> keep_one{"prune", dir.string(), "--keep", "1", "--archive-every", "200"};
   auto dry = keep_one;
   dry.push_back("--dry-run");
-  CHECK(has_all(run_tool(dry).text, {"would remove " + (dir / "step-00000300").string(), "step-00000100"}));
+  check_has(run_tool(dry).text, {"would remove " + (dir / "step-00000300").string(), "step-00000100"});
   CHECK(fs::exists(dir / "step-00000100"));
   {
     offload::CheckpointFolder job(dir);
     job.lock("0a1b");
-    CHECK(has_all(refusal(keep_one), {"io", "another job writes checkpoints there"}));
+    check_has(refusal(keep_one), {"io", "another job writes checkpoints there"});
     CHECK(fs::exists(dir / "step-00000100"));
   }
-  CHECK(has_all(run_tool(keep_one).text, {"removed " + (dir / "step-00000300").string()}));
+  check_has(run_tool(keep_one).text, {"removed " + (dir / "step-00000300").string()});
   for (const auto& [step, there] : {std::pair{100, false}, {200, true}, {300, false}, {400, true}})
     CHECK(fs::exists(dir / fmt::format("step-{:08}", step)) == there);
-  CHECK(has_all(run_tool(keep_one).text, {"nothing to remove"}));
+  check_has(run_tool(keep_one).text, {"nothing to remove"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a manifest's model is used only if its arrays match") {
   SmallTraining training;
   training.options["tile"] = "7";
-  CHECK(has_all(refusal({"export", training.save(dir).string(), "-o", out}), {"data", "--tile of its run is '7'"}));
+  check_has(refusal({"export", training.save(dir).string(), "-o", out}), {"data", "--tile of its run is '7'"});
   offload::Manifest manifest;
   manifest.about["config"] = models::model_config_json(training.gpt);
   const auto model = [&] { return printed_error_of([&] { static_cast<void>(apps::saved_model(manifest, "c")); }); };

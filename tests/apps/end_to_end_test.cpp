@@ -76,9 +76,9 @@ TEST_CASE_FIXTURE(Fixture,
                              "--optimizer-step", "host", "--optimizer-commit", "flip"}));
     }
     CHECK(std::filesystem::is_empty(disk));
-    const Outcome told = run(2, small_run(text, {"--optimizer-tier", "nvme", "--nvme", disk, "--steps", "1"}), 60s);
-    check_has(told.output, {"files: "});
   }
+  const Outcome told = run(2, small_run(text, {"--optimizer-tier", "nvme", "--nvme", disk, "--steps", "1"}), 60s);
+  check_has(told.output, {"files: "});
 }
 
 TEST_CASE_FIXTURE(
@@ -94,8 +94,9 @@ TEST_CASE_FIXTURE(
     for (const auto* prefetch : {"0", "2"}) {
       const Flags more =
           join(grid, {"--prefetch", prefetch, "--bucket-size", prefetch[0] == '0' ? "4000" : "1000000"});
-      check_same(expected, ranks, join(more, {"--parameter-tier", "host"}));
-      check_same(expected, ranks, join(more, {"--parameter-tier", "nvme", "--nvme", disk}));
+      if (long_run() || prefetch[0] == '0') check_same(expected, ranks, join(more, {"--parameter-tier", "host"}));
+      if (long_run() || prefetch[0] != '0')
+        check_same(expected, ranks, join(more, {"--parameter-tier", "nvme", "--nvme", disk}));
       CHECK(std::filesystem::is_empty(disk));
     }
   }
@@ -121,10 +122,11 @@ TEST_CASE_FIXTURE(Fixture,
     const Result expected = train(ranks, grid);
     for (const auto* bucket : {"3000", "1000000"}) {
       const Flags more = join(grid, {"--bucket-size", bucket});
-      check_same(expected, ranks, join(more, {"--gradient-tier", "host"}));
-      check_same(expected, ranks,
-                 join(more, {"--gradient-tier", "nvme", "--optimizer-tier", "nvme", "--nvme", disk,
-                             "--nvme-checksums", "on"}));
+      if (long_run() || bucket[0] != '3') check_same(expected, ranks, join(more, {"--gradient-tier", "host"}));
+      if (long_run() || bucket[0] == '3')
+        check_same(expected, ranks,
+                   join(more, {"--gradient-tier", "nvme", "--optimizer-tier", "nvme", "--nvme", disk,
+                               "--nvme-checksums", "on"}));
       CHECK(std::filesystem::is_empty(disk));
     }
   }
@@ -132,9 +134,11 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture, "the pipeline limit and the schedule do not change any bit") {
   const Result expected = train(1);
+  Share share(2);
   for (const auto* policy : {"message-driven", "1f1b", "gpipe"}) {
     for (const auto* in_flight : {"1", "2", "5"}) {
-      check_same(expected, 3, {"--g-inter", "3", "--policy", policy, "--pipeline-limit", in_flight});
+      if (share.takes())
+        check_same(expected, 3, {"--g-inter", "3", "--policy", policy, "--pipeline-limit", in_flight});
     }
   }
 }
@@ -179,19 +183,19 @@ TEST_CASE_FIXTURE(Fixture, "the location of activation checkpoints does not chan
   const std::string disk = make_folder("disk"), other = make_folder("other");
   const Flags files{"--activation-tier", "nvme", "--nvme", disk + "," + other};
   const Flags base{"--dropout", "0.1", "--validation-split", "0.1", "--eval-every", "2", "--batch-size", "14"};
+  const Flags tiers[] = {
+      {"--activation-tier", "host"}, join({"--optimizer-tier", "nvme", "--bucket-size", "3000"}, files), files};
+  Share share(2);
   const Result one = train(1, base);
-  for (const auto* interval : {"1", "2", "auto"}) {
-    check_same(one, 1, join(base, {"--recompute", interval, "--activation-tier", "host"}));
-    check_same(one, 1, join(base, join({"--recompute", interval}, files)));
-  }
+  for (const auto* interval : {"1", "2", "auto"})
+    for (const Flags& tier : tiers)
+      if (share.takes()) check_same(one, 1, join(base, join({"--recompute", interval}, tier)));
   const Flags rows = join(base, {"--g-data", "2", "--precision", "bf16"});
-  const Result two = train(2, rows);
   for (const auto* policy : {"message-driven", "1f1b", "gpipe"}) {
     const Flags grid = join(rows, {"--g-inter", "2", "--recompute", "1", "--policy", policy, "--shard", "zero3"});
     const Result on_device = train(4, grid);
-    check_same(on_device, 4, join(grid, {"--activation-tier", "host"}));
-    check_same(on_device, 4, join(grid, files));
-    check_same(on_device, 4, join(grid, join({"--optimizer-tier", "nvme", "--bucket-size", "3000"}, files)));
+    for (const Flags& tier : tiers)
+      if (share.takes()) check_same(on_device, 4, join(grid, tier));
   }
   CHECK(std::filesystem::is_empty(disk));
   CHECK(std::filesystem::is_empty(other));

@@ -244,7 +244,7 @@ TEST_CASE_FIXTURE(Fixture, "weights are saved even if the output is not read, or
   CHECK(::pclose(output) == 0);
   const std::string errors = read_file(file("errors"));
   INFO(errors);
-  CHECK(errors.find(" of the standard output were not written: Broken pipe") != std::string::npos);
+  CHECK(errors.find("lines of the standard output were not written: Broken pipe") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture,

@@ -55,7 +55,7 @@ TEST_CASE("ranvier-plan's memory is exactly the memory that a job of its config 
     const auto candidates = make_space(planner.space()).candidates;
     REQUIRE(candidates.size() > 100);
     CAPTURE(chunks);
-    for (int n = 0; n < effort(30, 150, 6) / chunks; ++n) {
+    for (int n = 0; n < effort(30, 150, 3) / chunks; ++n) {
       const Candidate& candidate = candidates[draw() % candidates.size()];
       CAPTURE(candidate.text());
       const apps::PlannedCandidate trial = planner.plan(candidate);

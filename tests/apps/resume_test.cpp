@@ -256,23 +256,22 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a run that is started again en
   struct Case {
     int ranks;
     Flags flags;
+    int steps;  // enough for two kills: a run of small steps progresses far before it is noticed
   };
   const std::string disk = make_folder("disk");
   const Case cases[] = {
-      {1, {}},
-      {2, {"--shard", "zero3", "--optimizer-tier", "host", "--clip", "0"}},
-      {4, {"--g-inter", "2", "--shard", "zero1", "--offload", "infinity-nvme", "--nvme", disk}},
+      {1, {}, 400},
+      {2, {"--shard", "zero3", "--optimizer-tier", "host", "--clip", "0"}, 400},
+      {4, {"--g-inter", "2", "--shard", "zero1", "--offload", "infinity-nvme", "--nvme", disk}, 240},
   };
   const char* const asked = std::getenv("RANVIER_KILLS");  // for each of them
   const int kills = asked != nullptr ? std::atoi(asked) : 2;
-  // Enough steps for this number of kills: a run of small steps progresses far before it is noticed.
-  const std::string steps = std::to_string(std::max(400, 200 * kills));
   const auto seed = ranvier::test::random_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   for (const Case& one : cases) {
     CAPTURE(one.ranks);
-    Flags flags = join(one.flags, {"--steps", steps});
+    const Flags flags = join(one.flags, {"--steps", std::to_string(std::max(one.steps, one.steps / 2 * kills))});
     const Whole whole = uninterrupted(one.ranks, flags);
     for (const auto& path : {checkpoints, metrics, weights}) fs::remove_all(path);
     Job job({RANVIER_RESTART_LOOP, "--failures", "1000", "--pause", "0", "--"}, one.ranks, with_checkpoints(flags));
@@ -280,7 +279,7 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a run that is started again en
     for (int kill = 0; kill < kills; ++kill) {
       // From the first steps of a run on; a run that ends before that is not killed.
       const auto lines = static_cast<int>(lines_of(read_file(metrics)).size());
-      if (!job.wait_for_lines(metrics, lines + 1 + static_cast<int>(random() % 120), 20s)) break;
+      if (!job.wait_for_lines(metrics, lines + 1 + static_cast<int>(random() % 120) * one.steps / 400, 20s)) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 50));
       const bool all = random() % 2 == 0;
       const int first = static_cast<int>(random() % static_cast<unsigned>(one.ranks));

@@ -16,9 +16,8 @@ expect() {  # <what> <words that the output has> <status> <command…>
 }
 
 for script in tests/gpu/*.sh tests/gpu/stages/*.sh tests/bench/*.sh; do expect "syntax of $script" "" 0 bash -n "$script"; done
-for script in tests/gpu/*.py tests/bench/*.py; do
-  expect "syntax of $script" "" 0 python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$script"
-done
+expect "syntax of Python scripts" "" 0 python3 -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' \
+  tests/gpu/*.py tests/bench/*.py
 
 run=tests/gpu/run.sh
 expect "an unknown flag" "unknown argument '--stages'" 2 $run --stages

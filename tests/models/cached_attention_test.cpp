@@ -21,7 +21,7 @@ using runtime::DType;
 namespace {
 
 /// out[n, C] of attention by its definition, in double, from n rows of qkv.
-std::vector<double> plain(const TypedArray& qkv, std::size_t n, const CachedAttentionShape& shape) {
+std::vector<double> plain(const std::vector<double>& qkv, std::size_t n, const CachedAttentionShape& shape) {
   const auto H = static_cast<std::size_t>(shape.heads), K = static_cast<std::size_t>(shape.stored_key_heads()),
              D = static_cast<std::size_t>(shape.channels), window = static_cast<std::size_t>(shape.window);
   const std::size_t C = H * D, row = shape.row_channels();
@@ -94,7 +94,7 @@ TEST_CASE("attention to a cache equals attention to all positions, for any numbe
       CachedAttentionShape roomy = shape;
       roomy.capacity += 7;
       const TypedArray qkv(dtype, static_cast<std::size_t>(n) * shape.row_channels(), 5);
-      const auto expected = plain(qkv, n, shape);
+      const auto expected = plain(doubles(qkv), n, shape);
       on_every_device([&](runtime::StreamView stream) {
         const TypedArray at_once = cached(stream, qkv, shape, {n});
         double error = 0;

@@ -51,8 +51,10 @@ TEST_CASE("a GPT's loss, activations and gradients equal the reference in double
 }
 
 TEST_CASE("tiles give the result of the undivided model, except for the order of sums") {
+  ranvier::tests::Share share(on_gpu_here() ? 2 : 1);
   for (const int tile : {2, 3, 4, 6, 12})
     for (const float dropout : {0.0f, 0.2f}) {
+      if (!share.takes()) continue;
       CAPTURE_ALL(tile, dropout);
       check_tiles(tiled_options(tile, dropout),
                   {made_up_samples(tiled_options(1), 40, 3), made_up_samples(tiled_options(1), 43, 3)});
@@ -78,11 +80,13 @@ TEST_CASE("a table has at most as many tiles as its rows fill, and the last one'
 }
 
 TEST_CASE("half precision follows fp32 within its rounding, with fp32 and with half gradients, tiled or not") {
+  ranvier::tests::Share share(on_gpu_here() ? 2 : 1, 2);
   for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::bf16, DType::bf16},
                                     Precision{DType::f16, DType::f32}, Precision{DType::f16, DType::f16}}) {
     CAPTURE_ALL(to_string(precision.compute), to_string(precision.gradient));
     const double error = precision.compute == DType::bf16 ? 0.04 : 0.005;
     for (const int tile : {1, 3, 12}) {
+      if (!share.takes()) continue;
       CAPTURE(tile);
       const GptOptions options = tiled_options(tile, 0, precision);
       check_follows_fp32(options, tiled_options(1), made_up_samples(options, 40, 3), {error / 5, error});

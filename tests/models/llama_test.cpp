@@ -63,7 +63,7 @@ TEST_CASE(
 
 TEST_CASE(
     "a LLaMA in half precision follows fp32 within its rounding, with fp32 and half gradients, tiled or not") {
-  tests::Share complete(on_gpu_here() ? 6 : 2, 3), tiled(on_gpu_here() ? 9 : 3, 6);
+  tests::Share complete(on_gpu_here() ? 4 : 2, 3), tiled(on_gpu_here() ? 6 : 3, 6);
   for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::bf16, DType::bf16},
                                     Precision{DType::f16, DType::f16}}) {
     CAPTURE(to_string(precision.compute));

@@ -63,10 +63,12 @@ Error error_of_round_trip(const TemporaryFolder& folder, const Faults& faults) {
 }  // namespace
 
 TEST_CASE("a file tier returns what was stored, on io_uring and on threads, past the cache and through it") {
+  Share share(1, 3);
   for (const std::uint64_t seed : test::seeds(2))
     for (const int directories : {1, 2, 3})
       for (const bool uring : {true, false})
         for (const bool direct : {true, false}) {
+          if (!share.takes()) continue;
           CAPTURE_ALL(uring, direct);
           const TemporaryFolder folder;
           AsioLoop loop;
@@ -81,8 +83,10 @@ TEST_CASE("a file tier returns what was stored, on io_uring and on threads, past
 }
 
 TEST_CASE("a file tier completes transfers despite short transfers, interruptions and temporary refusals") {
+  Share share(1, 3);
   for (const std::uint64_t seed : test::seeds(6))
     for (const bool uring : {true, false}) {
+      if (!share.takes()) continue;
       const TemporaryFolder folder;
       AsioLoop loop;
       FileTierOptions options = small_requests(folder, 2);

@@ -52,18 +52,6 @@ std::vector<Bytes_> split(Bytes_ whole, std::initializer_list<std::size_t> cuts)
   return parts;
 }
 
-std::string message_of(auto&& function) {
-  try {
-    function();
-  } catch (const ranvier::Error& error) {
-    CHECK(error.code() == ranvier::ErrorCode::transport);
-    return error.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("every rank reaches every rank, itself included, with messages of any size in any ranges") {
@@ -161,11 +149,11 @@ TEST_CASE("a message longer or shorter than its receive names peer, tag and both
           mpi_session().barrier();
           rank.transport.receive(previous, tag(77), Bytes(to), nothing);
         }
-        const auto message = message_of([&] { rank.loop.run(); });
-        CAPTURE(message);
-        CHECK(contains(message,
-                       fmt::format("rank {}: receive from rank {}, user 77, {} bytes", me, previous, asked)));
-        CHECK(contains(message, fmt::format("message has {} bytes", sent)));
+        const auto error = ranvier::tests::error_of([&] { rank.loop.run(); });
+        CHECK(ranvier::tests::says(
+            error, ranvier::ErrorCode::transport,
+            fmt::format("rank {}: receive from rank {}, user 77, {} bytes", me, previous, asked),
+            fmt::format("message has {} bytes", sent)));
         mpi_session().barrier();
       }
 }

@@ -1,11 +1,14 @@
 #include "runtime/base/error.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/test.hpp"
+#include "tests/words.hpp"
 
 #include <stdexcept>
 #include <thread>
 
 using namespace ranvier::runtime;
+using ranvier::tests::check_has;
+using ranvier::tests::check_lacks;
 using namespace std::chrono_literals;
 
 namespace {
@@ -54,8 +57,6 @@ std::string message_of(auto&& function) {
   }
   return "";
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -153,8 +154,7 @@ TEST_CASE("a message whose length differs from its receive's names both lengths,
   simulation.transport(0).send(1, tag(9), from, nothing);
   simulation.transport(1).receive(0, tag(9), Bytes(to).first(4), nothing);
   const auto message = message_of([&] { simulation.run(); });
-  for (const char* part : {"rank 1", "from rank 0", "user 9", "8 bytes instead of 4"})
-    CHECK(contains(message, part));
+  check_has(message, {"rank 1", "from rank 0", "user 9", "8 bytes instead of 4"});
 }
 
 TEST_CASE("a deadlock lists which rank waits for which, even if timers continue") {
@@ -167,9 +167,8 @@ TEST_CASE("a deadlock lists which rank waits for which, even if timers continue"
     std::function<void()> tick = [&] { simulation.loop(1).after(1s, tick); };
     if (timers) tick();
     const auto message = message_of([&] { simulation.run(); });
-    CHECK(contains(message, "rank 0: receive from rank 1, user 4, 4 bytes"));
-    CHECK(contains(message, "rank 1: no operation is pending"));
-    CHECK_FALSE(contains(message, "rank 2:"));
+    check_has(message, {"rank 0: receive from rank 1, user 4, 4 bytes", "rank 1: no operation is pending"});
+    check_lacks(message, {"rank 2:"});
   }
 }
 
@@ -185,7 +184,7 @@ TEST_CASE("a simulation refuses other threads and poll sources") {
   Simulation simulation(1, {});
   std::string message;
   std::jthread([&] { message = message_of([&] { simulation.loop(0).post(nothing); }); }).join();
-  CHECK(contains(message, "another thread"));
+  check_has(message, {"another thread"});
   struct : PollSource {
     bool poll() override { return false; }
     [[nodiscard]] bool active() const noexcept override { return false; }

@@ -21,9 +21,9 @@ actors::TrainerOptions chunked(int stages, int chunks, Policy policy = Policy::m
 }  // namespace
 
 TEST_CASE("the number of chunks per rank never changes a bit") {
+  Share share(1, 4);
   auto gpt = small_gpt(10);
   gpt.dropout = 0.1f;
-  Share share(1, 4);
   for (const int rows : {1, 2}) {
     auto options = small_run({1, rows});
     options.batch_size = 12 * rows;

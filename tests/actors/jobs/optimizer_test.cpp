@@ -40,7 +40,7 @@ TierOptions cut(std::size_t bucket, std::size_t chunk, TierKind states = TierKin
 
 TEST_CASE("buckets and chunks of any size give the same bits, with states anywhere, with and without clipping") {
   int case_number = 0;
-  tests::Share share(1, 13);
+  tests::Share share(3, 26);
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const auto gpt = gpt_of(dtype);
     for (const auto& [g_inter, g_data] : {std::pair{1, 2}, {2, 2}, {1, 4}}) {

@@ -23,13 +23,9 @@ std::vector<Sharding> all_shardings() {
 }
 
 actors::TrainerOptions run_of(int g_inter, int g_data, std::int64_t steps) {
-  actors::TrainerOptions options;
-  options.grid = {g_inter, g_data};
+  auto options = small_run({g_inter, g_data});
   options.batch_size = 12;
-  options.microbatch_size = 2;
-  options.steps = steps;
-  options.seed = 11;
-  options.learning_rate = {.peak = 1e-2, .steps = steps};
+  options.steps = options.learning_rate.steps = steps;
   options.clip = 0.5;  // below the norm of most steps
   return options;
 }
@@ -68,9 +64,9 @@ TEST_CASE("every sharding gives the result of ddp, on every grid and with groups
   struct Shape {
     int g_inter, g_data;
   };
-  tests::Share share(3, 12);
+  tests::Share share(3, 24);
   for (const Shape shape : {Shape{1, 4}, Shape{2, 2}, Shape{4, 1}, Shape{1, 6}, Shape{2, 3}, Shape{3, 2}}) {
-    auto options = run_of(shape.g_inter, shape.g_data, effort(8, 20, 2));
+    auto options = run_of(shape.g_inter, shape.g_data, effort(4, 20, 2));
     const auto ddp = run_simulated(small_gpt(), options, 1);
     for (const int group_size : {1, 2, 3, 4}) {
       if (shape.g_data % group_size != 0) continue;
@@ -149,7 +145,7 @@ TEST_CASE("one reduction of gradients gives the same bits, regardless of which r
 }
 
 TEST_CASE("under a sharding stages, schedules, limits and recomputation do not change any bit") {
-  tests::Share share(1, 8);
+  tests::Share share(2, 16);
   for (const char* name : {"zero3", "mics", "paro-igg", "zero++", "paro-nig"}) {
     auto options = run_of(1, 2, 2);
     options.sharding = collectives::parse_sharding(name);
@@ -176,7 +172,7 @@ TEST_CASE("under a sharding stages, schedules, limits and recomputation do not c
 }
 
 TEST_CASE("dropout and a tied embedding give the same result under every sharding, in one stage and in two") {
-  tests::Share share(1, 4);
+  tests::Share share(1, 8);
   auto gpt = small_gpt();
   gpt.dropout = 0.2f;
   for (const int g_inter : {1, 2}) {
@@ -195,7 +191,7 @@ TEST_CASE("dropout and a tied embedding give the same result under every shardin
 }
 
 TEST_CASE("an overflow on one rank skips the step on all ranks, under every sharding") {
-  tests::Share share(1, 3);
+  tests::Share share(1, 6);
   auto gpt = small_gpt();
   gpt.precision = {runtime::DType::f16, runtime::DType::f32};
   for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
@@ -233,7 +229,7 @@ TEST_CASE("a stop request ends a sharded run on all ranks after the same step") 
 }
 
 TEST_CASE("nodes of uneven sizes, or nodes that split groups, change nothing") {
-  tests::Share share(1, 4);
+  tests::Share share(1, 8);
   auto options = run_of(1, 6, 3);
   const auto ddp = run_simulated(small_gpt(), options, 1);
   for (const std::vector<int>& nodes :
@@ -252,7 +248,7 @@ TEST_CASE("nodes of uneven sizes, or nodes that split groups, change nothing") {
 }
 
 TEST_CASE("every algorithm works with sharding") {
-  tests::Share share(1, 3);
+  tests::Share share(1, 6);
   auto options = run_of(1, 4, 2);
   options.node_of = {0, 0, 1, 1};
   options.group_size = 4;
@@ -275,7 +271,7 @@ TEST_CASE("every algorithm works with sharding") {
 TEST_CASE("pulls, collectives and stages give the same bits under any order of messages") {
   const char* const only = std::getenv("RANVIER_SEED");
   const char* const count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : effort(180, 1200, 24);
+  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : effort(180, 1200, 12);
   struct Case {
     const char* sharding;
     runtime::GridShape grid;

@@ -18,13 +18,9 @@ models::GptOptions gpt_in(int tiles, int layers = 3) {
 }
 
 actors::TrainerOptions run_of(runtime::GridShape grid) {
-  actors::TrainerOptions options;
-  options.grid = grid;
+  auto options = small_run(grid);
   options.batch_size = 12;
-  options.microbatch_size = 2;
-  options.steps = 3;
-  options.seed = 11;
-  options.learning_rate = {.peak = 1e-2, .steps = 3};
+  options.steps = options.learning_rate.steps = 3;
   options.adamw.epsilon = 1e-3;  // keeps steps of tiny gradients small, such as the rounding of zero
   options.eval_every = 2;
   options.eval_samples = options.batch_size;

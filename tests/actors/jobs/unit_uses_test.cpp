@@ -197,13 +197,9 @@ models::Architecture scaled_gpt(const std::vector<std::vector<std::string>>& uni
 }
 
 actors::TrainerOptions run_of(runtime::GridShape grid) {
-  actors::TrainerOptions options;
-  options.grid = grid;
+  auto options = small_run(grid);
   options.batch_size = 12;
-  options.microbatch_size = 2;
-  options.steps = 3;
-  options.seed = 11;
-  options.learning_rate = {.peak = 1e-2, .steps = 3};
+  options.steps = options.learning_rate.steps = 3;
   return options;
 }
 
@@ -211,7 +207,7 @@ actors::TrainerOptions run_of(runtime::GridShape grid) {
 /// stage.
 void check_every_grid(const models::Architecture& alike, const models::Architecture& architecture) {
   const RandomTokens tokens(8, 37);
-  tests::Share share(3, 9);
+  tests::Share share(3, 27);
   for (const char* name : {"ddp", "zero2", "zero3", "mics", "paro-iig", "zero++", "GNI"}) {
     auto options = run_of({1, 2});
     options.sharding = collectives::parse_sharding(name);
