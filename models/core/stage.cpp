@@ -102,42 +102,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
           last() ? sizeof(double) * (counts_correct_ ? 2 : 1) : 0, sample_slots);
 }
 
-void Stage::bind(const runtime::Arena& arena) {
-  for (int s = 0; s < slots(); ++s) slot_.push_back(arena.slot(slot_memory_, static_cast<std::size_t>(s)));
-  for (int s = 0; s < sample_slots(); ++s) {
-    const auto slot = static_cast<std::size_t>(s);
-    input_.push_back(arena.slot(inputs_, slot));
-    target_.push_back(arena.slot(targets_, slot));
-    document_.push_back(arena.slot(documents_, slot));
-    loss_.push_back(arena.slot_as<double>(losses_, slot));
-  }
-  for (int p = 0; p < checkpoint_places(); ++p)
-    place_.push_back(arena.slot(checkpoints_, static_cast<std::size_t>(p)));
-  for (int b = 0; b < (sends_gradients() ? gradient_buffers() : 1); ++b) {
-    to_left_buffer_.push_back(arena.slot(to_left_, static_cast<std::size_t>(b)));
-  }
-  area_ = arena.slot(recompute_);
-  for (int p = 0; p < std::max(deferred_slots(), 1); ++p)
-    deferred_slot_.push_back(arena.slot(deferred_, static_cast<std::size_t>(p)));
-  workspace_base_ = arena.slot(workspace_);
-  between_base_[0] = arena.slot(between_, 0);
-  between_base_[1] = arena.slot(between_, 1);
-}
-
-std::byte* Stage::input(int sample_slot) const { return input_[static_cast<std::size_t>(sample_slot)]; }
 std::byte* Stage::output(int slot) const { return last() ? nullptr : layer_output(layers() - 1, slot, nullptr); }
-std::byte* Stage::input_gradient(int buffer) const { return to_left_buffer_[static_cast<std::size_t>(buffer)]; }
-std::byte* Stage::targets(int sample_slot) const { return target_[static_cast<std::size_t>(sample_slot)]; }
-std::byte* Stage::documents(int sample_slot) const { return document_[static_cast<std::size_t>(sample_slot)]; }
-const double& Stage::loss(int sample_slot) const { return *loss_[static_cast<std::size_t>(sample_slot)]; }
-
-double Stage::correct(int sample_slot) const {
-  return counts_correct_ ? loss_[static_cast<std::size_t>(sample_slot)][1] : 0;
-}
-
-std::span<std::byte> Stage::checkpoint_place(int place) const {
-  return {place_[static_cast<std::size_t>(place)], sizes().checkpoint};
-}
 
 bool Stage::in_deferred_place(const PassStep& step, const Microbatch& microbatch) const {
   if (!recomputes() || !defers()) return false;
@@ -146,14 +111,14 @@ bool Stage::in_deferred_place(const PassStep& step, const Microbatch& microbatch
 }
 
 std::byte* Stage::kept(const PassStep& step, const Microbatch& microbatch) const {
-  if (!recomputes()) return slot_[static_cast<std::size_t>(microbatch.slot)];
-  if (!in_deferred_place(step, microbatch)) return area_;
-  return deferred_slot_[static_cast<std::size_t>(microbatch.deferred_slot)] + layer(step.layer).recomputed_offset;
+  if (!recomputes()) return array(slot_memory_, microbatch.slot);
+  if (!in_deferred_place(step, microbatch)) return array(recompute_);
+  return array(deferred_, microbatch.deferred_slot) + layer(step.layer).recomputed_offset;
 }
 
 std::byte* Stage::layer_output(std::size_t layer, int slot, std::byte* kept) const {
   const LayerMemoryMap& map = this->layer(layer);
-  return (recomputes() && !map.ends_segment ? kept : slot_[static_cast<std::size_t>(slot)]) + map.output_offset;
+  return (recomputes() && !map.ends_segment ? kept : array(slot_memory_, slot)) + map.output_offset;
 }
 
 /// Deferred weight gradients read the copy of a checkpoint that earlier steps stored.
@@ -165,7 +130,7 @@ const std::byte* Stage::input_of(StreamView stream, const PassStep& step, const 
     return layer_output(step.layer - 1, microbatch.slot, kept(step, microbatch));
   }
   if (!in_deferred_place(step, microbatch)) return checkpoint;
-  std::byte* const copy = deferred_slot_[static_cast<std::size_t>(microbatch.deferred_slot)] + map.checkpoint_copy;
+  std::byte* const copy = array(deferred_, microbatch.deferred_slot) + map.checkpoint_copy;
   if (step.kind == PassStep::Kind::backward_weight) return copy;
   if (step.kind == PassStep::Kind::forward && step.part == 0)
     runtime::copy(stream, copy, checkpoint, checkpoint_bytes(*map.reads_checkpoint, microbatch.samples));
@@ -175,8 +140,8 @@ const std::byte* Stage::input_of(StreamView stream, const PassStep& step, const 
 std::byte* Stage::output_gradient(std::size_t layer, const Microbatch& microbatch) const {
   if (layer + 1 == layers()) return output(microbatch.slot);
   if (const auto& kept = this->layer(layer).output_gradient)
-    return deferred_slot_[static_cast<std::size_t>(microbatch.deferred_slot)] + *kept;
-  return between_base_[(layer + 1) % 2];
+    return array(deferred_, microbatch.deferred_slot) + *kept;
+  return array(between_, static_cast<int>((layer + 1) % 2));
 }
 
 std::byte* Stage::input_gradient_of(std::size_t layer, const Microbatch& microbatch, int gradient_buffer) const {
@@ -198,8 +163,7 @@ void Stage::run(StreamView stream, const PassStep& step, const Microbatch& micro
       part_gradients[index] = arrays.gradients[index];
     }
   }
-  const auto sample_slot = static_cast<std::size_t>(microbatch.sample_slot);
-  const auto place = static_cast<std::size_t>(microbatch.deferred_slot);
+  const int deferred_slot = step.kind == PassStep::Kind::forward ? 0 : microbatch.deferred_slot;
   const int positions = microbatch.positions > 0 ? microbatch.positions : capacity().positions;
   LayerCall call{.stream = stream,
                  .shape = {microbatch.samples, positions, capacity().threads, capacity().saved},
@@ -210,20 +174,20 @@ void Stage::run(StreamView stream, const PassStep& step, const Microbatch& micro
                  .gradients = part_gradients,
                  .accumulate = arrays.accumulate,
                  .saved = kept(step, microbatch) + map.saved_offset,
-                 .deferred = deferred_slot_[step.kind == PassStep::Kind::forward ? 0 : place] + map.deferred_offset,
-                 .workspace = workspace_base_,
+                 .deferred = array(deferred_, deferred_slot) + map.deferred_offset,
+                 .workspace = array(workspace_),
                  .loss_factor = microbatch.loss_factor,
                  .loss_scale = microbatch.loss_scale};
   if (microbatch.documents) {
-    call.document_starts = reinterpret_cast<const std::int32_t*>(document_[sample_slot]);
+    call.document_starts = reinterpret_cast<const std::int32_t*>(documents(microbatch.sample_slot));
     call.positions = call.document_starts + std::ptrdiff_t{microbatch.samples} * positions;
     call.document_ends = call.positions + std::ptrdiff_t{microbatch.samples} * positions;
   }
   if (last() && step.layer + 1 == layers()) {
-    call.targets = target_[sample_slot];
-    call.loss = loss_[sample_slot];
+    call.targets = targets(microbatch.sample_slot);
+    call.loss = losses(microbatch.sample_slot);
     call.details = microbatch.details;
-    if (counts_correct_ && !call.training) call.correct = loss_[sample_slot] + 1;
+    if (counts_correct_ && !call.training) call.correct = losses(microbatch.sample_slot) + 1;
   }
   const std::byte* input = input_of(stream, step, microbatch, arrays.checkpoint_read);
   const std::byte* output_gradient = nullptr;

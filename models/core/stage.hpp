@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace ranvier::models {
 
@@ -48,19 +47,23 @@ class Stage : public StageLayout {
   Stage(const Architecture& architecture, const StageOptions& options, runtime::MemoryPlan& plan,
         const Stage* shares = nullptr);
 
-  /// Assigns the memory of everything except parameters and gradients.
-  void bind(const runtime::Arena& arena);
+  /// Assigns the memory of everything except parameters and gradients. The arena must outlive the stage's last call.
+  void bind(const runtime::Arena& arena) { arena_ = &arena; }
 
-  [[nodiscard]] std::byte* input(int sample_slot) const;
+  [[nodiscard]] std::byte* input(int sample_slot) const { return array(inputs_, sample_slot); }
   [[nodiscard]] std::byte* output(int slot) const;  ///< null on the last stage
-  [[nodiscard]] std::byte* input_gradient(int buffer) const;
-  [[nodiscard]] std::byte* targets(int sample_slot) const;
-  [[nodiscard]] std::byte* documents(int sample_slot) const;  ///< SampleSource::read_documents()
-  [[nodiscard]] const double& loss(int sample_slot) const;    ///< pinned; valid once the forward pass is done
+  [[nodiscard]] std::byte* input_gradient(int buffer) const { return array(to_left_, buffer); }
+  [[nodiscard]] std::byte* targets(int sample_slot) const { return array(targets_, sample_slot); }
+  /// SampleSource::read_documents()
+  [[nodiscard]] std::byte* documents(int sample_slot) const { return array(documents_, sample_slot); }
+  /// Pinned; valid once the forward pass is done.
+  [[nodiscard]] const double& loss(int sample_slot) const { return *losses(sample_slot); }
   /// Correct predictions of a microbatch without training; valid like loss(); 0 if they are not counted.
-  [[nodiscard]] double correct(int sample_slot) const;
+  [[nodiscard]] double correct(int sample_slot) const { return counts_correct_ ? losses(sample_slot)[1] : 0; }
   /// One of the checkpoint_places(), for any checkpoint; page-aligned, a multiple of the page size.
-  [[nodiscard]] std::span<std::byte> checkpoint_place(int place) const;
+  [[nodiscard]] std::span<std::byte> checkpoint_place(int place) const {
+    return {array(checkpoints_, place), sizes().checkpoint};
+  }
 
   /// Queues a step. Uses the parameters and gradients of the step's units, reading their pointers before it returns.
   /// `gradient_buffer` receives the input gradient. Call in the order of the pass.
@@ -68,6 +71,13 @@ class Stage : public StageLayout {
            const StepArrays& arrays);
 
  private:
+  [[nodiscard]] std::byte* array(runtime::MemoryId item, int index = 0) const {
+    return arena_->slot(item, static_cast<std::size_t>(index));
+  }
+  /// Loss of a microbatch, and its correct predictions if they are counted.
+  [[nodiscard]] double* losses(int sample_slot) const {
+    return reinterpret_cast<double*>(array(losses_, sample_slot));
+  }
   /// Whether the stage writes its input gradient, even if no rank waits for it: not on the first stage, and only if the
   /// backward pass reaches the stage's first layer.
   [[nodiscard]] bool writes_input_gradient() const noexcept { return !first() && first_backward_layer() == 0; }
@@ -86,12 +96,8 @@ class Stage : public StageLayout {
   const std::uint64_t number_;  // number of this stage in this process
   runtime::MemoryId inputs_, slot_memory_, checkpoints_, recompute_, deferred_, workspace_, between_, to_left_,
       targets_, documents_, losses_;
-  std::vector<std::byte*> input_, slot_, place_, target_, document_, to_left_buffer_, deferred_slot_;
-  std::vector<double*> loss_;
   bool counts_correct_;  // losses_ includes them
-  std::byte* area_ = nullptr;
-  std::byte* workspace_base_ = nullptr;
-  std::byte* between_base_[2] = {nullptr, nullptr};
+  const runtime::Arena* arena_ = nullptr;
 };
 
 /// Layers per segment with the least planned bytes, among the divisors of the number of layers (Myelin §V-A; its

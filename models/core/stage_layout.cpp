@@ -28,9 +28,8 @@ StageLayout::StageLayout(const Architecture& architecture, const StageOptions& o
   first_backward_ = std::clamp(trained, begin, end) - begin;
   sends_gradients_ = trained < begin;
   if (writes_gradients()) deferred_slots_ = std::min(options.deferred_slots, options.slots);
-  sizes_.input = first() ? options.sample.input
-                         : architecture.layers[begin - 1]->output_elements(options.capacity.positions) *
-                               runtime::size_of(options.precision.compute);
+  sizes_.input =
+      first() ? options.sample.input : output_bytes(*architecture.layers[begin - 1], 1, options.capacity.positions);
   cut_segments();
   place_arrays();
 }
@@ -76,19 +75,17 @@ void StageLayout::cut_segments() {
 
 void StageLayout::place_arrays() {
   std::vector<LayerMemory> needs;
-  std::vector<std::size_t> output_bytes;
+  std::vector<std::size_t> outputs;  // bytes
   for (LayerMemoryMap& map : layers_) {
     needs.push_back(map.layer->memory(options_.capacity));
     map.reads_output_gradient = needs.back().output_gradient;
-    output_bytes.push_back(aligned(map.layer->output_elements(options_.capacity.positions) *
-                                   runtime::size_of(options_.precision.compute) *
-                                   static_cast<std::size_t>(options_.capacity.samples)));
+    outputs.push_back(aligned(output_bytes(*map.layer, options_.capacity.samples, options_.capacity.positions)));
   }
   // Layers without backward pass share one `saved` array. Their outputs alternate between two buffers.
   std::size_t passing_saved = 0, passing_output = 0;
   for (std::size_t l = 0; l < first_backward_; ++l) {
     if (!recomputes()) passing_saved = std::max(passing_saved, aligned(needs[l].saved));
-    if (passes_by(l)) passing_output = std::max(passing_output, output_bytes[l]);
+    if (passes_by(l)) passing_output = std::max(passing_output, outputs[l]);
   }
   sizes_.slot = passing_saved + 2 * passing_output;
   std::size_t turn = 0;
@@ -107,22 +104,22 @@ void StageLayout::place_arrays() {
       if (passes_by(l)) {
         map.output_offset = passing_saved + turn++ % 2 * passing_output;
       } else if (!map.writes_checkpoint) {
-        output += output_bytes[l];
+        output += outputs[l];
       }
       if (map.ends_segment && recomputes()) {
         map.scratch_output = in_area;
-        in_area += output_bytes[l];
+        in_area += outputs[l];
       }
       sizes_.workspace = std::max(sizes_.workspace, needs[l].workspace);
       if (l + 1 < layers_.size() && !keeps_output_gradient(l))
-        sizes_.between = std::max(sizes_.between, output_bytes[l]);
+        sizes_.between = std::max(sizes_.between, outputs[l]);
     }
     sizes_.area = std::max(sizes_.area, in_area);
     areas.push_back(in_area);
   }
   std::vector<std::size_t> deferred;
   for (const LayerMemory& need : needs) deferred.push_back(aligned(need.deferred));
-  place_deferred(deferred, output_bytes, areas);
+  place_deferred(deferred, outputs, areas);
 }
 
 /// Whether a layer's output gradient needs its own buffer: its weight gradients read it after gradients of other layers
@@ -217,33 +214,23 @@ void StageLayout::add_parts(LayerMemoryMap& map) const {
          "the gradients of each unit of layer {} must be written in one phase", map.layer->name());
 }
 
-std::vector<std::vector<std::size_t>> StageLayout::units_of_parts(PassStep::Kind kind) const {
-  std::vector<std::vector<std::size_t>> units;
-  for (const LayerMemoryMap& map : layers_) {
-    for (const auto& uses : map.parts[index_of(kind)]) {
-      auto& of_part = units.emplace_back();
-      for (const std::size_t use : uses) of_part.push_back(uses_[use].unit);
-    }
-  }
-  return units;
-}
-
 std::size_t StageLayout::input_bytes(int samples, int positions) const {
   if (positions == 0) return sizes_.input * static_cast<std::size_t>(samples);
-  const Layer& before = *architecture_->layers[options_.layers.begin - 1];
-  return before.output_elements(positions) * runtime::size_of(options_.precision.compute) *
-         static_cast<std::size_t>(samples);
+  return output_bytes(*architecture_->layers[options_.layers.begin - 1], samples, positions);
 }
 
 std::size_t StageLayout::output_bytes(int samples, int positions) const {
   if (last()) return 0;
-  return layers_.back().layer->output_elements(positions > 0 ? positions : options_.capacity.positions) *
-         runtime::size_of(options_.precision.compute) * static_cast<std::size_t>(samples);
+  return output_bytes(*layers_.back().layer, samples, positions > 0 ? positions : options_.capacity.positions);
 }
 
 std::size_t StageLayout::checkpoint_bytes(std::size_t checkpoint, int samples) const {
-  const Layer& layer = *layers_[segments_[first_checkpoint_ + checkpoint].end - 1].layer;
-  return layer.output_elements(options_.capacity.positions) * runtime::size_of(options_.precision.compute) *
+  return output_bytes(*layers_[segments_[first_checkpoint_ + checkpoint].end - 1].layer, samples,
+                      options_.capacity.positions);
+}
+
+std::size_t StageLayout::output_bytes(const Layer& layer, int samples, int positions) const {
+  return layer.output_elements(positions) * runtime::size_of(options_.precision.compute) *
          static_cast<std::size_t>(samples);
 }
 

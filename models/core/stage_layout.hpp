@@ -159,8 +159,6 @@ class StageLayout {
   /// Units of the stage's layers, each once, in layer order.
   [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
   [[nodiscard]] const std::vector<UnitUse>& uses() const noexcept { return uses_; }
-  /// Uses of a layer, by index in layer.
-  [[nodiscard]] const std::vector<std::size_t>& uses_of(std::size_t layer) const { return layers_[layer].uses; }
   /// Uses of a step.
   [[nodiscard]] const std::vector<std::size_t>& uses_of(const PassStep& step) const {
     return layers_[step.layer].parts[index_of(step.kind)][step.part];
@@ -173,10 +171,9 @@ class StageLayout {
   [[nodiscard]] bool runs(std::size_t layer, PassStep::Kind kind, std::size_t part) const {
     return kind != PassStep::Kind::backward_weight || layers_[layer].writes[part];
   }
-  /// Units of each phase of the calls of this kind, in layer order.
-  [[nodiscard]] std::vector<std::vector<std::size_t>> units_of_parts(PassStep::Kind kind) const;
 
  private:
+  [[nodiscard]] std::size_t output_bytes(const Layer& layer, int samples, int positions) const;
   static constexpr std::size_t index_of(PassStep::Kind kind) noexcept { return static_cast<std::size_t>(kind); }
   void add_layers();
   void cut_segments();

@@ -55,7 +55,7 @@ struct ResnetOptions {
 /// Layers: one stem, one per block, one head. Units: "stem", "layer1.0" … "layer4.2", "fc". Stem and blocks also have
 /// units of running statistics: "stem.statistics" …. Inputs are images as bytes [3, S, S] (ops/patches.hpp); targets
 /// are one class per image, int32 [1]. Batch statistics are computed per microbatch; running statistics are state
-/// (modules/batch_norm.hpp). Throws ErrorCode::usage for invalid sizes.
+/// (modules/normed_convolution.hpp). Throws ErrorCode::usage for invalid sizes.
 [[nodiscard]] Architecture make_resnet(const ResnetOptions& options, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

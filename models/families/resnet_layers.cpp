@@ -1,9 +1,8 @@
 // The three kinds of layers of a wide residual network: stem, bottleneck block, head.
 #include "models/families/resnet.hpp"
-#include "models/modules/batch_norm.hpp"
-#include "models/modules/convolution.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
+#include "models/modules/normed_convolution.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "models/ops/patches.hpp"
 #include "models/ops/pooling.hpp"
@@ -30,33 +29,34 @@ class ResnetStem final : public Layer {
       : dtype_(options.precision.compute),
         unit_(builder.add_unit(name_)),
         statistics_(builder.add_unit(name_ + ".statistics", batch_norm_momentum)),
-        convolution_(builder, unit_,
-                     {.name = "conv1",
-                      .in = colours,
-                      .out = static_cast<std::size_t>(options.channels),
-                      .size = static_cast<std::size_t>(options.image_size),
-                      .kernel = options.small_images() ? std::size_t{3} : std::size_t{7},
-                      .stride = options.small_images() ? std::size_t{1} : std::size_t{2},
-                      .precision = options.precision}),
-        norm_(builder, unit_, statistics_, "bn1", convolution_.out(), options.precision),
+        first_(builder, unit_, statistics_,
+               {.name = "conv1",
+                .in = colours,
+                .out = static_cast<std::size_t>(options.channels),
+                .size = static_cast<std::size_t>(options.image_size),
+                .kernel = options.small_images() ? std::size_t{3} : std::size_t{7},
+                .stride = options.small_images() ? std::size_t{1} : std::size_t{2},
+                .precision = options.precision},
+               "bn1"),
         pools_(!options.small_images()),
         units_(std::move(builder).units()) {}
 
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
-  double flops_per_sample(int) const override { return convolution_.flops_per_sample(); }
-  std::size_t output_elements(int) const override { return out_rows(1) * convolution_.out(); }
-  [[nodiscard]] std::size_t out_size() const { return pools_ ? pool(1).out_height() : convolution_.out_size(); }
+  double flops_per_sample(int) const override { return first_.convolution().flops_per_sample(); }
+  std::size_t output_elements(int) const override { return out_rows(1) * first_.convolution().out(); }
+  [[nodiscard]] std::size_t out_size() const {
+    return pools_ ? pool(1).out_height() : first_.convolution().out_size();
+  }
 
   LayerMemory memory(MicrobatchShape shape) const override { return Arrays(*this, shape).bytes(); }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
-    std::byte *const work = call.workspace, *const scratch = work + at.scratch, *const seen = call.saved + at.seen;
+    std::byte* const work = call.workspace;
     std::byte* const normal = pools_ ? work + at.wide : output;
     read(call, at, input);
-    convolution_.forward(call, seen, work + at.pixels, scratch);
-    norm_.forward(call, at.norm, at.rows, normal, seen, scratch, {});
+    first_.forward(call, at.first, normal, work + at.pixels, work + at.scratch, {});
     if (pools_) max_pool_forward(call.stream, pool(call.shape.samples), dtype_, output, places(call, at), normal);
   }
 
@@ -64,22 +64,19 @@ class ResnetStem final : public Layer {
                       std::byte*) override {
     const Arrays at = arrays(call);
     const std::byte* d_normal = output_gradient;
-    norm_.keep(call, at.norm);
+    first_.keep(call, at.first);
     if (pools_) {
       max_pool_backward(call.stream, pool(call.shape.samples), dtype_, call.workspace + at.wide, output_gradient,
                         places(call, at));
       d_normal = call.workspace + at.wide;
     }
-    norm_.backward(call, at.norm, at.rows, call.deferred + at.d_seen, nullptr, d_normal, call.saved + at.seen,
-                   call.workspace + at.scratch, {});
+    first_.backward_norm(call, at.first, nullptr, d_normal, call.workspace + at.scratch, {});
   }
 
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     const Arrays at = arrays(call);
-    std::byte *const work = call.workspace, *const scratch = work + at.scratch;
     read(call, at, input);
-    convolution_.backward_weight(call, work + at.pixels, call.deferred + at.d_seen, scratch);
-    norm_.store_gradients(call, at.norm, at.rows, scratch);
+    first_.backward_weight(call, at.first, call.workspace + at.pixels, call.workspace + at.scratch);
   }
 
  private:
@@ -87,23 +84,16 @@ class ResnetStem final : public Layer {
   struct Arrays : CallMemory {
     Arrays(const ResnetStem& stem, const MicrobatchShape& shape) {
       const auto samples = static_cast<std::size_t>(shape.samples);
-      const std::size_t element = size_of(stem.dtype_), C = stem.convolution_.out();
-      const std::size_t N = rows = stem.convolution_.out_rows(samples);
-      norm = stem.norm_.plan(saved, deferred);
-      seen = saved.add(N * C, element);
+      const std::size_t element = size_of(stem.dtype_), C = stem.first_.convolution().out();
+      first = stem.first_.plan(*this, samples);
       places = saved.add(stem.pools_ ? stem.out_rows(samples) * C : 0, 1);
-      d_seen = deferred.add(N * C, element);
-      pixels = workspace.add(stem.convolution_.in_rows(samples) * colours, element);
-      wide = workspace.add(stem.pools_ ? N * C : 0, element);
-      scratch =
-          workspace.add(1, std::max(stem.convolution_.scratch_bytes(samples), stem.norm_.scratch_bytes(rows)));
+      pixels = workspace.add(stem.first_.convolution().in_rows(samples) * colours, element);
+      wide = workspace.add(stem.pools_ ? first.rows * C : 0, element);
+      scratch = workspace.add(1, stem.first_.scratch_bytes(samples));
     }
 
-    std::size_t rows;  ///< N
-    BatchNorm::Arrays norm;
-    std::size_t seen;     ///< saved [N, C]: the convolution's output
+    NormedConvolution::Arrays first;
     std::size_t places;   ///< saved, a byte per output element: position of the pool's maximum
-    std::size_t d_seen;   ///< deferred [N, C]: the gradient of `seen`
     std::size_t pixels;   ///< workspace [B, S, S, 3]
     std::size_t wide;     ///< workspace [N, C]: the pool's input, or its gradient
     std::size_t scratch;  ///< workspace: scratch memory of modules
@@ -112,15 +102,15 @@ class ResnetStem final : public Layer {
   Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
 
   void read(const LayerCall& call, const Arrays& at, const std::byte* input) const {
-    read_pixels(call.stream, static_cast<std::size_t>(call.shape.samples), convolution_.in_rows(1), dtype_,
+    read_pixels(call.stream, static_cast<std::size_t>(call.shape.samples), first_.convolution().in_rows(1), dtype_,
                 call.workspace + at.pixels, reinterpret_cast<const std::uint8_t*>(input));
   }
 
   PatchShape pool(int samples) const {
     return {.samples = static_cast<std::size_t>(samples),
-            .height = convolution_.out_size(),
-            .width = convolution_.out_size(),
-            .channels = convolution_.out(),
+            .height = first_.convolution().out_size(),
+            .width = first_.convolution().out_size(),
+            .channels = first_.convolution().out(),
             .kernel = 3,
             .stride = 2,
             .padding = 1};
@@ -133,8 +123,7 @@ class ResnetStem final : public Layer {
   std::string name_ = "stem";
   runtime::DType dtype_;
   std::size_t unit_, statistics_;  ///< groups of the builder
-  Convolution convolution_;
-  BatchNorm norm_;
+  NormedConvolution first_;
   bool pools_;
   std::vector<UnitSpec> units_;
 };
@@ -149,12 +138,6 @@ struct ResnetBlockShape {
   std::size_t stride = 1;  ///< stride of the 3 × 3 convolution
 };
 
-/// Shortcut of a block whose input and output differ in shape.
-struct Projection {
-  Convolution convolution;
-  BatchNorm norm;
-};
-
 /// relu(norm(1 × 1(relu(norm(3 × 3(relu(norm(1 × 1(x)))))))) + shortcut(x)). Saves the convolutions' outputs.
 class ResnetBlock final : public Layer {
  public:
@@ -163,13 +146,23 @@ class ResnetBlock final : public Layer {
         dtype_(precision.compute),
         unit_(builder.add_unit(name_)),
         statistics_(builder.add_unit(name_ + ".statistics", batch_norm_momentum)),
-        reduce_(builder, unit_, options(precision, ".conv1", place.size, place.in, place.inner, 1, 1)),
-        norm_1_(norm(builder, ".bn1", place.inner, precision)),
-        spatial_(builder, unit_,
-                 options(precision, ".conv2", place.size, place.inner, place.inner, 3, place.stride)),
-        norm_2_(norm(builder, ".bn2", place.inner, precision)),
-        expand_(builder, unit_, options(precision, ".conv3", spatial_.out_size(), place.inner, place.out, 1, 1)),
-        norm_3_(norm(builder, ".bn3", place.out, precision)),
+        reduce_(add(
+            builder, ".bn1",
+            {.name = ".conv1", .in = place.in, .out = place.inner, .size = place.size, .precision = precision})),
+        spatial_(add(builder, ".bn2",
+                     {.name = ".conv2",
+                      .in = place.inner,
+                      .out = place.inner,
+                      .size = place.size,
+                      .kernel = 3,
+                      .stride = place.stride,
+                      .precision = precision})),
+        expand_(add(builder, ".bn3",
+                    {.name = ".conv3",
+                     .in = place.inner,
+                     .out = place.out,
+                     .size = spatial_.convolution().out_size(),
+                     .precision = precision})),
         projection_(project(builder, place, precision)),
         units_(std::move(builder).units()) {}
 
@@ -177,15 +170,17 @@ class ResnetBlock final : public Layer {
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
   double flops_per_sample(int) const override {
-    return reduce_.flops_per_sample() + spatial_.flops_per_sample() + expand_.flops_per_sample() +
-           (projection_ ? projection_->convolution.flops_per_sample() : 0);
+    const auto flops = [](const NormedConvolution& each) { return each.convolution().flops_per_sample(); };
+    return flops(reduce_) + flops(spatial_) + flops(expand_) + (projection_ ? flops(*projection_) : 0);
   }
 
-  std::size_t output_elements(int) const override { return expand_.out_rows(1) * expand_.out(); }
+  std::size_t output_elements(int) const override {
+    return expand_.convolution().out_rows(1) * expand_.convolution().out();
+  }
 
   bool repeats(bool training) const noexcept override {
-    const bool averages = norm_1_.averages() || norm_2_.averages() || norm_3_.averages() ||
-                          (projection_ && projection_->norm.averages());
+    const bool averages =
+        reduce_.averages() || spatial_.averages() || expand_.averages() || (projection_ && projection_->averages());
     return !training || !averages;
   }
 
@@ -193,72 +188,61 @@ class ResnetBlock final : public Layer {
 
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
-    std::byte *const saved = call.saved, *const work = call.workspace, *const scratch = work + at.scratch;
-    std::byte* const normed_1 = BatchNorm::output(call, at.norm_1, work + at.wide);
-    std::byte* const normed_2 = BatchNorm::output(call, at.norm_2, work + at.wide);
-    reduce_.forward(call, saved + at.reduced, input, scratch);
-    norm_1_.forward(call, at.norm_1, at.in_rows, normed_1, saved + at.reduced, scratch, {});
-    spatial_.forward(call, saved + at.seen, normed_1, scratch);
-    norm_2_.forward(call, at.norm_2, at.out_rows, normed_2, saved + at.seen, scratch, {});
-    expand_.forward(call, saved + at.expanded, normed_2, scratch);
+    std::byte *const work = call.workspace, *const scratch = work + at.scratch;
+    std::byte* const reduced = NormedConvolution::output(call, at.reduce, work + at.wide);
+    std::byte* const seen = NormedConvolution::output(call, at.spatial, work + at.wide);
+    reduce_.forward(call, at.reduce, reduced, input, scratch, {});
+    spatial_.forward(call, at.spatial, seen, reduced, scratch, {});
     const std::byte* shortcut = input;
     if (projection_) {
-      projection_->convolution.forward(call, saved + at.projected, input, scratch);
-      std::byte* const projected = BatchNorm::output(call, at.projection, work + at.shortcut);
-      projection_->norm.forward(call, at.projection, at.out_rows, projected, saved + at.projected, scratch,
-                                {.relu = false});
+      std::byte* const projected = NormedConvolution::output(call, at.projection, work + at.shortcut);
+      projection_->forward(call, at.projection, projected, input, scratch, {.relu = false});
       shortcut = projected;
     }
-    norm_3_.forward(call, at.norm_3, at.out_rows, output, saved + at.expanded, scratch, {.addend = shortcut});
+    expand_.forward(call, at.expand, output, seen, scratch, {.addend = shortcut});
   }
 
   void backward_input(const LayerCall& call, const std::byte* input, const std::byte* output_gradient,
                       std::byte* input_gradient) override {
     const Arrays at = arrays(call);
-    std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
-    std::byte *const scratch = work + at.scratch, *const d_sum = work + at.d_sum, *const wide = work + at.wide;
-    for (const auto& [norm, place] : norms(at)) norm->keep(call, place);
+    std::byte *const work = call.workspace, *const scratch = work + at.scratch;
+    std::byte *const d_sum = work + at.d_sum, *const wide = work + at.wide;
+    reduce_.keep(call, at.reduce);
+    spatial_.keep(call, at.spatial);
+    expand_.keep(call, at.expand);
     const std::byte* shortcut = input;
     if (projection_) {
-      std::byte* const projected = BatchNorm::output(call, at.projection, work + at.shortcut);
-      projection_->norm.again(call, at.projection, at.out_rows, projected, saved + at.projected, {.relu = false});
+      std::byte* const projected = NormedConvolution::output(call, at.projection, work + at.shortcut);
+      projection_->keep(call, at.projection);
+      projection_->again(call, at.projection, projected, {.relu = false});
       shortcut = projected;
     }
-    norm_3_.backward(call, at.norm_3, at.out_rows, kept + at.d_expanded, d_sum, output_gradient,
-                     saved + at.expanded, scratch, {.addend = shortcut});
-    expand_.backward_input(call, wide, kept + at.d_expanded, scratch);
-    norm_2_.backward(call, at.norm_2, at.out_rows, kept + at.d_seen, nullptr, wide, saved + at.seen, scratch, {});
-    spatial_.backward_input(call, wide, kept + at.d_seen, scratch);
-    norm_1_.backward(call, at.norm_1, at.in_rows, kept + at.d_reduced, nullptr, wide, saved + at.reduced, scratch,
-                     {});
-    if (projection_)
-      projection_->norm.backward(call, at.projection, at.out_rows, kept + at.d_projected, nullptr, d_sum,
-                                 saved + at.projected, scratch, {.relu = false});
-    reduce_.backward_input(call, input_gradient, kept + at.d_reduced, scratch);
+    expand_.backward_norm(call, at.expand, d_sum, output_gradient, scratch, {.addend = shortcut});
+    expand_.backward_input(call, at.expand, wide, scratch);
+    spatial_.backward_norm(call, at.spatial, nullptr, wide, scratch, {});
+    spatial_.backward_input(call, at.spatial, wide, scratch);
+    reduce_.backward_norm(call, at.reduce, nullptr, wide, scratch, {});
+    reduce_.backward_input(call, at.reduce, input_gradient, scratch);
     const std::byte* past = d_sum;
     if (projection_) {
-      projection_->convolution.backward_input(call, work + at.past, kept + at.d_projected, scratch);
+      projection_->backward_norm(call, at.projection, nullptr, d_sum, scratch, {.relu = false});
+      projection_->backward_input(call, at.projection, work + at.past, scratch);
       past = work + at.past;
     }
-    runtime::add(call.stream, input_gradient, past, dtype_, at.in_rows * reduce_.in());
+    runtime::add(call.stream, input_gradient, past, dtype_, at.reduce.rows * reduce_.convolution().in());
   }
 
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     const Arrays at = arrays(call);
-    std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
-    std::byte* const scratch = work + at.scratch;
-    std::byte* const normed_1 = BatchNorm::output(call, at.norm_1, work + at.wide);
-    std::byte* const normed_2 = BatchNorm::output(call, at.norm_2, work + at.wide);
-    reduce_.backward_weight(call, input, kept + at.d_reduced, scratch);
-    norm_1_.again(call, at.norm_1, at.in_rows, normed_1, saved + at.reduced, {});
-    spatial_.backward_weight(call, normed_1, kept + at.d_seen, scratch);
-    norm_2_.again(call, at.norm_2, at.out_rows, normed_2, saved + at.seen, {});
-    expand_.backward_weight(call, normed_2, kept + at.d_expanded, scratch);
-    if (projection_) projection_->convolution.backward_weight(call, input, kept + at.d_projected, scratch);
-    norm_1_.store_gradients(call, at.norm_1, at.in_rows, scratch);
-    norm_2_.store_gradients(call, at.norm_2, at.out_rows, scratch);
-    norm_3_.store_gradients(call, at.norm_3, at.out_rows, scratch);
-    if (projection_) projection_->norm.store_gradients(call, at.projection, at.out_rows, scratch);
+    std::byte *const work = call.workspace, *const scratch = work + at.scratch;
+    std::byte* const reduced = NormedConvolution::output(call, at.reduce, work + at.wide);
+    std::byte* const seen = NormedConvolution::output(call, at.spatial, work + at.wide);
+    reduce_.backward_weight(call, at.reduce, input, scratch);
+    reduce_.again(call, at.reduce, reduced, {});
+    spatial_.backward_weight(call, at.spatial, reduced, scratch);
+    spatial_.again(call, at.spatial, seen, {});
+    expand_.backward_weight(call, at.expand, seen, scratch);
+    if (projection_) projection_->backward_weight(call, at.projection, input, scratch);
   }
 
  private:
@@ -267,40 +251,24 @@ class ResnetBlock final : public Layer {
   struct Arrays : CallMemory {
     Arrays(const ResnetBlock& block, const MicrobatchShape& shape) {
       const auto samples = static_cast<std::size_t>(shape.samples);
-      const std::size_t element = size_of(block.dtype_), C = block.reduce_.in(), F = block.reduce_.out();
-      const std::size_t O = block.expand_.out();
-      const std::size_t N = in_rows = block.spatial_.in_rows(samples);
-      const std::size_t M = out_rows = block.spatial_.out_rows(samples);
-      norm_1 = block.norm_1_.plan(saved, deferred, N, shape.saved);
-      norm_2 = block.norm_2_.plan(saved, deferred, M, shape.saved);
-      norm_3 = block.norm_3_.plan(saved, deferred);
-      reduced = saved.add(N * F, element);
-      seen = saved.add(M * F, element);
-      expanded = saved.add(M * O, element);
-      d_reduced = deferred.add(N * F, element);
-      d_seen = deferred.add(M * F, element);
-      d_expanded = deferred.add(M * O, element);
-      wide = workspace.add(N * F, element);
-      d_sum = workspace.add(M * O, element);
-      std::size_t bytes = std::max({block.spatial_.scratch_bytes(samples), block.norm_1_.scratch_bytes(N),
-                                    block.norm_2_.scratch_bytes(M), block.norm_3_.scratch_bytes(M)});
+      const std::size_t element = size_of(block.dtype_);
+      reduce = block.reduce_.plan(*this, samples, shape.saved);
+      spatial = block.spatial_.plan(*this, samples, shape.saved);
+      expand = block.expand_.plan(*this, samples);
+      wide = workspace.add(reduce.rows * block.reduce_.convolution().out(), element);
+      d_sum = workspace.add(expand.rows * block.expand_.convolution().out(), element);
+      std::size_t bytes = std::max({block.reduce_.scratch_bytes(samples), block.spatial_.scratch_bytes(samples),
+                                    block.expand_.scratch_bytes(samples)});
       if (block.projection_) {
-        projection = block.projection_->norm.plan(saved, deferred, M, shape.saved);
-        projected = saved.add(M * O, element);
-        d_projected = deferred.add(M * O, element);
-        shortcut = workspace.add(M * O, element);
-        past = workspace.add(N * C, element);
-        bytes = std::max(bytes, block.projection_->convolution.scratch_bytes(samples));
+        projection = block.projection_->plan(*this, samples, shape.saved);
+        shortcut = workspace.add(projection.rows * block.projection_->convolution().out(), element);
+        past = workspace.add(reduce.rows * block.reduce_.convolution().in(), element);
+        bytes = std::max(bytes, block.projection_->scratch_bytes(samples));
       }
       scratch = workspace.add(1, bytes);
     }
 
-    std::size_t in_rows, out_rows;  ///< N, M
-    BatchNorm::Arrays norm_1, norm_2, norm_3, projection{};
-    std::size_t reduced, seen, expanded;        ///< saved [N, F], [M, F], [M, O]: outputs of the convolutions
-    std::size_t projected = 0;                  ///< saved [M, O]: output of the shortcut's convolution
-    std::size_t d_reduced, d_seen, d_expanded;  ///< deferred: their gradients
-    std::size_t d_projected = 0;
+    NormedConvolution::Arrays reduce, spatial, expand, projection;
     std::size_t wide;          ///< workspace [N, F]: input of a convolution, if it is not saved, or its gradient
     std::size_t d_sum;         ///< workspace [M, O]: gradient of the last ReLU's input
     std::size_t shortcut = 0;  ///< workspace [M, O]
@@ -310,46 +278,30 @@ class ResnetBlock final : public Layer {
 
   Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
 
-  std::vector<std::pair<const BatchNorm*, BatchNorm::Arrays>> norms(const Arrays& at) const {
-    std::vector<std::pair<const BatchNorm*, BatchNorm::Arrays>> all{
-        {&norm_1_, at.norm_1}, {&norm_2_, at.norm_2}, {&norm_3_, at.norm_3}};
-    if (projection_) all.emplace_back(&projection_->norm, at.projection);
-    return all;
+  /// Names without the block's.
+  NormedConvolution add(UnitBuilder& builder, const char* norm, ConvolutionOptions options) const {
+    options.name = name_ + options.name;
+    return {builder, unit_, statistics_, options, name_ + norm};
   }
 
-  ConvolutionOptions options(const Precision& precision, const char* name, std::size_t size, std::size_t in,
-                             std::size_t out, std::size_t kernel, std::size_t stride) const {
-    return {.name = name_ + name,
-            .in = in,
-            .out = out,
-            .size = size,
-            .kernel = kernel,
-            .stride = stride,
-            .precision = precision};
-  }
-
-  BatchNorm norm(UnitBuilder& builder, const char* name, std::size_t channels, const Precision& precision) const {
-    return {builder, unit_, statistics_, name_ + name, channels, precision};
-  }
-
-  std::optional<Projection> project(UnitBuilder& builder, const ResnetBlockShape& place,
-                                    const Precision& precision) const {
+  /// Shortcut of a block whose input and output differ in shape.
+  std::optional<NormedConvolution> project(UnitBuilder& builder, const ResnetBlockShape& place,
+                                           const Precision& precision) const {
     if (place.in == place.out && place.stride == 1) return std::nullopt;
-    Convolution convolution(builder, unit_,
-                            options(precision, ".downsample.0", place.size, place.in, place.out, 1, place.stride));
-    return Projection{std::move(convolution), norm(builder, ".downsample.1", place.out, precision)};
+    return add(builder, ".downsample.1",
+               {.name = ".downsample.0",
+                .in = place.in,
+                .out = place.out,
+                .size = place.size,
+                .stride = place.stride,
+                .precision = precision});
   }
 
   std::string name_;
   runtime::DType dtype_;
   std::size_t unit_, statistics_;  ///< groups of the builder
-  Convolution reduce_;
-  BatchNorm norm_1_;
-  Convolution spatial_;
-  BatchNorm norm_2_;
-  Convolution expand_;
-  BatchNorm norm_3_;
-  std::optional<Projection> projection_;  ///< none: the shortcut is the input
+  NormedConvolution reduce_, spatial_, expand_;
+  std::optional<NormedConvolution> projection_;  ///< none: the shortcut is the input
   std::vector<UnitSpec> units_;
 };
 

@@ -129,19 +129,13 @@ std::size_t Linear::scratch_bytes(std::size_t rows) const {
 void Linear::forward(const LayerCall& call, std::byte* y, const std::byte* x, const Arrays& at,
                      std::size_t tile) const {
   expect(adapters_.empty() || at.bytes > 0, "the layer has planned nothing for its adapters");
-  const runtime::DType dtype = precision_.compute;
   const Sum sum = sum_of(call, y, sums_outputs(), at);
   for (const Run& run : weights_) {
     if (run.tile != tile) continue;
-    const bool adds = sums_outputs() && tile > 0;
-    matmul(call.stream, forward_shape(call, run),
-           {.c = sum.to + run.column * size_of(sum.dtype),
-            .c_dtype = sum.dtype,
-            .a = x,
-            .b = parameter(call, run.place, dtype),
-            .dtype = dtype,
-            .bias = adds ? nullptr : bias_of(call, run),
-            .accumulate = adds});
+    MatmulArrays arrays = forward_arrays(call, run, sum, x);
+    arrays.accumulate = sums_outputs() && tile > 0;
+    if (arrays.accumulate) arrays.bias = nullptr;
+    matmul(call.stream, forward_shape(call, run), arrays);
   }
   if (is_last(tile)) round(call, y, sum, rows(call) * out_);
   adapt(call, y, x, at, tile);
@@ -155,13 +149,7 @@ void Linear::forward_add(const LayerCall& call, std::byte* y, const std::byte* x
     if (addend != nullptr && is_last(tile)) runtime::add(call.stream, y, addend, dtype, rows(call) * out_);
     return;
   }
-  matmul_add(call.stream, forward_shape(call, weights_[0]),
-             {.c = y,
-              .c_dtype = dtype,
-              .a = x,
-              .b = parameter(call, weights_[0].place, dtype),
-              .dtype = dtype,
-              .bias = bias_of(call, weights_[0])},
+  matmul_add(call.stream, forward_shape(call, weights_[0]), forward_arrays(call, weights_[0], {y, dtype}, x),
              addend);
 }
 
@@ -170,14 +158,8 @@ void Linear::forward_gelu(const LayerCall& call, std::byte* y, std::byte* active
   const runtime::DType dtype = precision_.compute;
   expect(tiles_.size() == 1 || row_ < out_, "GELU of a tile that is a part of rows or of a sum");
   if (const Run* const run = plain_run(tile)) {
-    return matmul_gelu(call.stream, forward_shape(call, *run),
-                       {.c = y,
-                        .c_dtype = dtype,
-                        .a = x,
-                        .b = parameter(call, run->place, dtype),
-                        .dtype = dtype,
-                        .bias = bias_of(call, *run)},
-                       active, form);
+    return matmul_gelu(call.stream, forward_shape(call, *run), forward_arrays(call, *run, {y, dtype}, x), active,
+                       form);
   }
   forward(call, y, x, at, tile);
   gelu_forward(call.stream, dtype, active, y, rows(call) * row_, form);
@@ -197,6 +179,15 @@ MatmulShape Linear::forward_shape(const LayerCall& call, const Run& run) const {
           .k = tile_in_,
           .transpose_b = layout_ == LinearOptions::Layout::out_in,
           .c_stride = stride_of(run)};
+}
+
+MatmulArrays Linear::forward_arrays(const LayerCall& call, const Run& run, const Sum& y, const std::byte* x) const {
+  return {.c = y.to + run.column * size_of(y.dtype),
+          .c_dtype = y.dtype,
+          .a = x,
+          .b = parameter(call, run.place, precision_.compute),
+          .dtype = precision_.compute,
+          .bias = bias_of(call, run)};
 }
 
 MatmulShape Linear::backward_shape(const LayerCall& call, const Run& run) const {

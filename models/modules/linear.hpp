@@ -195,6 +195,8 @@ class Linear {
   /// fused with it. Null otherwise.
   [[nodiscard]] const Run* plain_run(std::size_t tile) const;
   [[nodiscard]] MatmulShape forward_shape(const LayerCall& call, const Run& run) const;
+  [[nodiscard]] MatmulArrays forward_arrays(const LayerCall& call, const Run& run, const Sum& y,
+                                            const std::byte* x) const;
   [[nodiscard]] MatmulShape backward_shape(const LayerCall& call, const Run& run) const;
   /// Whether backward_matrix() also computes the bias gradient, in the same multiplication.
   [[nodiscard]] bool takes_bias_along(const LayerCall& call) const;

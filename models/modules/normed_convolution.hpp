@@ -1,0 +1,92 @@
+// Convolution with batch normalization, and the addition and ReLU that follow; running statistics.
+//
+// Training normalizes with the statistics of the microbatch's rows, so that results are the same on any grid.
+// Evaluation uses running averages over steps. They are model state: an averaged unit (UnitSpec::averaged), to which
+// each microbatch adds its share. If a run freezes the running statistics, training uses them too.
+//
+// Letters: B samples, N = B · P · Q rows of the convolution's output, C its channels; others as in convolution.hpp.
+#pragma once
+
+#include "models/modules/convolution.hpp"
+#include "models/modules/layer_call.hpp"
+#include "models/modules/unit_builder.hpp"
+#include "models/ops/batch_norm.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace ranvier::models {
+
+/// Weight of a step's batch statistics in the running averages; PyTorch's default.
+inline constexpr float batch_norm_momentum = 0.1f;
+
+class NormedConvolution {
+ public:
+  /// Offsets of a call's arrays.
+  struct Arrays {
+    std::size_t rows = 0;          ///< N
+    std::size_t product = 0;       ///< saved [N, C]: the convolution's output
+    std::size_t statistics = 0;    ///< saved [3, C] float
+    std::optional<std::size_t> y;  ///< saved [N, C]: the output, if it is saved
+    std::size_t d_product = 0;     ///< deferred [N, C]: gradient of the convolution's output
+    std::size_t sums = 0;          ///< deferred [2, C] float: gradients of weight and bias
+    std::size_t kept = 0;  ///< deferred [2, C]: copy of weight and bias, for use after their unit is released
+  };
+
+  /// Declares the convolution's weight and `norm`.weight and .bias in `unit`, and `norm`.running_mean and .running_var
+  /// in `statistics`, a unit that is averaged with batch_norm_momentum. Throws ErrorCode::usage if only one of the
+  /// running statistics is trained.
+  NormedConvolution(UnitBuilder& builder, std::size_t unit, std::size_t statistics,
+                    const ConvolutionOptions& convolution, const std::string& norm);
+
+  [[nodiscard]] const Convolution& convolution() const { return convolution_; }
+
+  /// `activations`: whether the output is saved.
+  [[nodiscard]] Arrays plan(CallMemory& memory, std::size_t samples,
+                            SavedActivations activations = SavedActivations::few) const;
+  /// Scratch of each of the calls below.
+  [[nodiscard]] std::size_t scratch_bytes(std::size_t samples) const;
+
+  /// Address of the output: the saved array, or `scratch`.
+  [[nodiscard]] static std::byte* output(const LayerCall& call, const Arrays& at, std::byte* scratch) {
+    return at.y ? call.saved + *at.y : scratch;
+  }
+
+  /// Operations after the norm: y = relu(norm(convolution(x)) + addend). No addition if `addend` is null.
+  struct Follow {
+    const std::byte* addend = nullptr;
+    bool relu = true;
+  };
+  void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x, std::byte* scratch,
+               const Follow& follow) const;
+
+  /// Copies the norm's parameters. Called in backward_input, before again() and backward_norm().
+  void keep(const LayerCall& call, const Arrays& at) const;
+  /// Recomputes y, unless it is saved.
+  void again(const LayerCall& call, const Arrays& at, std::byte* y, const Follow& follow) const;
+  /// Gradient of the convolution's output from dy. `d_sum`: receives the gradient of ReLU's input, unless it is null.
+  void backward_norm(const LayerCall& call, const Arrays& at, std::byte* d_sum, const std::byte* dy,
+                     std::byte* scratch, const Follow& follow) const;
+  /// Gradient dx of x, after backward_norm().
+  void backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, std::byte* scratch) const;
+  void backward_weight(const LayerCall& call, const Arrays& at, const std::byte* x, std::byte* scratch) const;
+
+  /// Whether the queued work depends on the loss factor: running statistics add a share of each batch.
+  [[nodiscard]] bool averages() const { return !fixed_; }
+
+ private:
+  [[nodiscard]] std::size_t channels() const { return convolution_.out(); }
+  [[nodiscard]] BatchNormShape shape(std::size_t rows) const { return {rows, channels(), epsilon}; }
+  /// Values of a backward call, with the copied parameters.
+  [[nodiscard]] BatchNormValues values(const LayerCall& call, const Arrays& at, const Follow& follow) const;
+
+  static constexpr float epsilon = 1e-5f;
+
+  Precision precision_;
+  Convolution convolution_;
+  ParameterRef weight_, bias_, mean_, variance_;
+  bool fixed_;  ///< statistics are frozen
+};
+
+}  // namespace ranvier::models
