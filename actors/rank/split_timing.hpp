@@ -34,7 +34,7 @@ class SplitTiming {
 
   const RankPlan* plan_;
   StageActor* stage_;
-  std::int64_t steps_ = 0;                        // of this process, current one included
+  std::int64_t steps_ = 0;                        // steps of this process, current one included
   std::vector<std::vector<LayerSeconds>> timed_;  // layer times of each timed step
 };
 
