@@ -43,7 +43,7 @@ struct NormForward {
   const void* weight = nullptr;
   const void* bias = nullptr;
   const void* branch = nullptr;  ///< if given, x + branch is rounded, stored and normalized
-  void* sum = nullptr;           ///< destination of x + branch, may be the branch; both have x's row stride
+  void* sum = nullptr;  ///< x + branch, required with a branch; may be the branch; both have x's row stride
 };
 void norm_forward(runtime::StreamView stream, const NormShape& shape, runtime::DType dtype,
                   const NormForward& arrays);

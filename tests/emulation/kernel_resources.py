@@ -99,7 +99,8 @@ def main():
     wrong, table = [], defaultdict(list)
     for (architecture, name, threads, used), kernel in zip(found, demangled):
         file = file_of(name)
-        kernel = re.sub(r"^void |\(anonymous namespace\)|\([\w:]+\)(?=\d)|\(.*$", "", kernel.replace("(anonymous namespace)::", ""))
+        kernel = kernel.replace("(anonymous namespace)::", "")
+        kernel = re.sub(r"^void |\(anonymous namespace\)|\([\w:]+\)(?=\d)|\(.*$", "", kernel)
         kernel = re.sub(r"ranvier::\w+::(cuda::)?", "", kernel)
         spilled = used["STACK"] + used["LOCAL"]
         if spilled > allowed_bytes(file, kernel):
