@@ -108,8 +108,7 @@ class LinkBench {
   BenchRank::Work ping_pong(const Route& pair, bool begins, int times) {
     return [this, pair, begins, times](const Handler& done) {
       if (!pair.to) return rank_.loop().post(done);
-      auto left = std::make_shared<int>(times);
-      ping(*pair.to, begins, std::move(left), done);
+      ping(*pair.to, begins, std::make_shared<int>(times), done);
     };
   }
 
