@@ -38,8 +38,9 @@ mpirun -n 2 --oversubscribe --bind-to none "$build/apps/ranvier-train" --data "$
 job=$! begin=$SECONDS
 while [ ! -s "$folder/metrics" ] && kill -0 "$job" 2>/dev/null && ((SECONDS - begin < 30)); do sleep 0.2; done
 begin=$SECONDS
-rank=$(awk -v job="$job" 'FNR == 1 { ours = /ranvier-train/ } /^Pid:/ { pid = $2 } /^PPid:/ && ours && $2 == job { last = pid }
-  END { print last }' /proc/[0-9]*/status 2>/dev/null || true)  # pgrep is not everywhere
+# pgrep is not everywhere. Processes may end meanwhile: cat omits their files, but some awks would fail.
+rank=$(cat /proc/[0-9]*/status 2>/dev/null | awk -v job="$job" '/^Name:/ { ours = /ranvier-train/ } /^Pid:/ { pid = $2 }
+  /^PPid:/ && ours && $2 == job { last = pid } END { print last }' || true)
 [ -z "$rank" ] || kill -KILL "$rank"
 while kill -0 "$job" 2>/dev/null && ((SECONDS - begin < 20)); do sleep 0.2; done
 ended=true
