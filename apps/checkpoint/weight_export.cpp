@@ -34,10 +34,7 @@ std::string add_tokenizer(const std::string& tokenizer, models::CompanionFiles& 
   const std::string path = tokenizer_path(tokenizer);
   if (path.empty()) return {};
   try {
-    for (const auto& [name, file] : models::tokenizer_files(path)) {
-      const runtime::MemoryMap content(file);
-      beside[name] = {reinterpret_cast<const char*>(content.bytes().data()), content.bytes().size()};
-    }
+    for (const auto& [name, file] : models::tokenizer_files(path)) beside[name] = runtime::MemoryMap(file).text();
     return {};
   } catch (const Error&) {
     return fmt::format("tokenizer of the run cannot be read: {}; copy the tokenizer's files next to the weights\n",

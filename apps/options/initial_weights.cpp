@@ -133,11 +133,6 @@ void adopt_dropout(TrainOptions& options, const models::ModelConfig& config, con
   options.notes.push_back(fmt::format("dropout: {} (from {})", rate, file));
 }
 
-std::string content_of(const fs::path& path) {
-  const runtime::MemoryMap file(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
 }  // namespace
 
 void adopt_initial_weights(TrainOptions& options) {
@@ -203,7 +198,7 @@ std::map<std::string, std::string> files_beside_weights(const TrainOptions& opti
       paths[generation.filename()] = generation;
   }
   std::map<std::string, std::string> files;
-  for (const auto& [name, path] : paths) files[name] = content_of(path);
+  for (const auto& [name, path] : paths) files[name] = runtime::MemoryMap(path).text();
   return files;
 }
 
@@ -228,7 +223,7 @@ std::vector<std::string> stored_labels(const TrainOptions& options) {
 std::string initial_config(const TrainOptions& options) {
   if (options.run.init_from.empty()) return {};
   const fs::path config = folder_of(options.run.init_from) / "config.json";
-  return fs::exists(config) ? content_of(config) : std::string();
+  return fs::exists(config) ? std::string(runtime::MemoryMap(config).text()) : std::string();
 }
 
 }  // namespace ranvier::apps

@@ -108,8 +108,7 @@ Links read_links(const std::filesystem::path& path) {
   const std::string source = fmt::format("`links` {}", path.string());
   std::string text;
   try {
-    const runtime::MemoryMap file(path);
-    text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    text = runtime::MemoryMap(path).text();
   } catch (const Error& error) {
     fail(ErrorCode::usage, "{}: cannot read: {}", source, error.what());
   }

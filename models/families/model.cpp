@@ -192,8 +192,7 @@ std::optional<std::string> size_problem(const ModelSizes& sizes) {
 std::optional<ModelConfig> read_model_config(const std::filesystem::path& folder) {
   const auto path = folder / "config.json";
   if (!std::filesystem::exists(path)) return std::nullopt;
-  const runtime::MemoryMap file(path);
-  return parse_model_config({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+  return parse_model_config(runtime::MemoryMap(path).text(), path);
 }
 
 ModelConfig parse_model_config(std::string_view text, const std::filesystem::path& path) {

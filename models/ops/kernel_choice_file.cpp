@@ -317,8 +317,7 @@ bool KernelChoiceFile::is_there() const {
 void KernelChoiceFile::read() {
   const std::string source = fmt::format("{} {}", flag_, path_.string());
   try {
-    const runtime::MemoryMap file(path_);
-    all_ = parse_kernel_choices({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, source);
+    all_ = parse_kernel_choices(runtime::MemoryMap(path_).text(), source);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::data)
       fail(ErrorCode::data, "{}; the file was not changed; use another file, or delete this file to measure again",

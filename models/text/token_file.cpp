@@ -171,11 +171,6 @@ std::vector<fs::path> TokenFile::paths() const {
   return {path_, index_path()};
 }
 
-std::string_view TokenFile::text() const {
-  if (format_ != TokenFormat::text) return {};
-  return {reinterpret_cast<const char*>(file_.bytes().data()), file_.bytes().size()};
-}
-
 void TokenFile::open_llmc() {
   const auto bytes = file_.bytes();
   const std::string file = path_.string();

@@ -45,7 +45,9 @@ class TokenFile {
   /// The file and its companions.
   [[nodiscard]] std::vector<std::filesystem::path> paths() const;
   /// Text of a mapped text file; otherwise empty.
-  [[nodiscard]] std::string_view text() const;
+  [[nodiscard]] std::string_view text() const {
+    return format_ == TokenFormat::text ? file_.text() : std::string_view();
+  }
 
   /// Checks `count` tokens starting at `first`. Throws ErrorCode::data, naming file, token and offset, if one is not
   /// below `vocab_size`.

@@ -22,9 +22,7 @@ class FileText {
   explicit FileText(const std::filesystem::path& path);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] std::string_view text() const noexcept {
-    return {reinterpret_cast<const char*>(map_.bytes().data()), map_.bytes().size()};
-  }
+  [[nodiscard]] std::string_view text() const noexcept { return map_.text(); }
 
  private:
   std::string name_;

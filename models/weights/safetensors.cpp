@@ -217,10 +217,10 @@ std::size_t product_of(const std::vector<std::size_t>& shape) {
 std::map<std::string, std::set<std::string>> files_of_index(const std::filesystem::path& index) {
   const std::string where = index.string();
   const runtime::MemoryMap file(index);
-  const auto bytes = file.bytes();
-  if (bytes.size() > longest_header)
-    fail(ErrorCode::data, "{}: the file is too large for an index of weights: {} bytes", where, bytes.size());
-  const auto value = runtime::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, where);
+  if (file.bytes().size() > longest_header)
+    fail(ErrorCode::data, "{}: the file is too large for an index of weights: {} bytes", where,
+         file.bytes().size());
+  const auto value = runtime::parse_json(file.text(), where);
   const auto* const object = value.if_object();
   const auto* const map = object == nullptr ? nullptr : object->if_contains("weight_map");
   if (map == nullptr || !map->is_object() || map->as_object().empty())
@@ -284,11 +284,11 @@ void Safetensors::open_all(const std::filesystem::path& index) {
 }
 
 void Safetensors::open(const std::filesystem::path& path) {
-  const auto bytes = files_.emplace_back(path).bytes();
+  const std::string_view bytes = files_.emplace_back(path).text();
   const std::string file = path.string();
   std::vector<StoredTensor> tensors;
   constexpr std::string_view pointer = "version https://git-lfs.github.com/spec/";
-  if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()).starts_with(pointer))
+  if (bytes.starts_with(pointer))
     fail(ErrorCode::data, "{}: a git-LFS pointer, not the weights; run 'git lfs pull' in the folder of the file",
          file);
   if (bytes.size() < length_bytes)
@@ -305,8 +305,7 @@ void Safetensors::open(const std::filesystem::path& path) {
 
   const std::size_t data_begin = length_bytes + header_bytes;
   const std::size_t data_bytes = bytes.size() - data_begin;
-  const auto* const text = reinterpret_cast<const char*>(bytes.data());
-  for (const auto& entry : parse_header(file, {text + length_bytes, header_bytes}))
+  for (const auto& entry : parse_header(file, bytes.substr(length_bytes, header_bytes)))
     tensors.push_back(checked(file, entry, data_begin, data_bytes));
 
   std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {

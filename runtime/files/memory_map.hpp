@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 namespace ranvier::runtime {
 
@@ -19,6 +20,9 @@ class MemoryMap {
   ~MemoryMap();
 
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::string_view text() const noexcept {
+    return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+  }
 
   /// Advises the system to read these bytes of the file ahead. The range must lie inside the file.
   void will_need(std::size_t offset, std::size_t bytes) const noexcept;

@@ -131,8 +131,7 @@ MachineProfile read_machine_profile(const std::string& path_or_name) {
   }
   std::string text;
   try {
-    const MemoryMap file(path_or_name);
-    text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    text = MemoryMap(path_or_name).text();
   } catch (const Error& error) {
     fail(ErrorCode::usage, "{}: cannot be read: {}", source, error.what());
   }

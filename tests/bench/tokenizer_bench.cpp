@@ -54,8 +54,7 @@ int main(int argc, char** argv) {
   std::string back;
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string name = std::filesystem::path(arguments[i]).filename();
-    const runtime::MemoryMap map(arguments[i]);
-    const std::string text(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
+    const std::string text(runtime::MemoryMap(arguments[i]).text());
     WordSplitter splitter;
     std::size_t words = 0;
     const double splitting = quickest(1, [&] {

@@ -28,7 +28,7 @@ int main(int argc, char** argv) try {
   const runtime::MemoryMap input(argv[3]);
   TextEncoder encoder(tokenizer, 2, specials);
   std::vector<std::int32_t> tokens;
-  encoder.encode({reinterpret_cast<const char*>(input.bytes().data()), input.bytes().size()}, tokens);
+  encoder.encode(input.text(), tokens);
   std::ofstream(argv[4], std::ios::binary)
       .write(reinterpret_cast<const char*>(tokens.data()),
              static_cast<std::streamsize>(tokens.size() * sizeof tokens[0]));
