@@ -182,8 +182,7 @@ apps::Job make_job(const apps::TrainOptions& options) {
 
   models::TextDataOptions data{.path = options.data.data,
                                .tokenizer = options.data.gpt2,
-                               .format = options.data.format,
-                               .json_field = options.data.json_field,
+                               .reading = {.format = options.data.format, .json_field = options.data.json_field},
                                .sequence_length = gpt.sequence_length,
                                .vocab_size = gpt.vocab_size,
                                .documents = options.data.documents,

@@ -155,10 +155,11 @@ Job make_job(const TrainOptions& options) {
   models::TextDataOptions text{
       .tokenizer = options.data.gpt2,
       .threads = options.device.threads > 0 ? options.device.threads : runtime::available_cores(),
-      .format = options.data.format,
-      .json_field = options.data.json_field,
-      .prompt_field = options.data.prompt_field,
-      .label_field = options.data.label_field,
+      .reading = {.format = options.data.format,
+                  .json_field = options.data.json_field,
+                  .prompt_field = options.data.prompt_field,
+                  .label_field = options.data.label_field,
+                  .reads = options.data.reads},
       .labels = options.data.labels,
       .specials = options.data.specials,
       .text_allowed = options.data.tokenizer != Tokenizer::none,
@@ -167,8 +168,7 @@ Job make_job(const TrainOptions& options) {
       .documents = options.data.documents,
       .document_end = options.data.document_end,
       .validation_split = options.data.validation_split,
-      .validates_all = options.data.eval_only && options.data.validation_split == 0,
-      .reads = options.data.reads};
+      .validates_all = options.data.eval_only && options.data.validation_split == 0};
   if (options.data.shuffle) text.shuffle_seed = options.trainer.seed;
   if (auto paths = models::parse_weighted_paths(options.data.data); paths.size() > 1) {
     text.mixture = std::move(paths);

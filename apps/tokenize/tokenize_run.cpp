@@ -141,7 +141,7 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
   for (std::size_t i = start.file; i < input.files.size(); ++i) {
     const auto& [file, bytes, modified] = input.files[i];
     const std::uint64_t offset = i == start.file ? start.offset : 0;
-    models::DocumentReader reader(file, options.reading.json_field, offset, cuts);
+    models::DocumentReader reader(file, options.reading, offset, cuts);
     if (offset > 0) result.skipped_bytes += reader.file_position();
     models::TextSurvey survey;
     const std::size_t wanted = std::min(piece_bytes, options.checkpoint_bytes);

@@ -49,12 +49,11 @@ std::vector<std::string> field_names(const std::string& list) {
   return names;
 }
 
-DocumentReader::DocumentReader(DataFile file, std::string json_field, std::uint64_t offset, TextCuts cuts,
-                               const std::string& prompt_field, std::string label_field)
+DocumentReader::DocumentReader(DataFile file, const TextReading& reading, std::uint64_t offset, TextCuts cuts)
     : file_(std::move(file)),
-      json_field_(std::move(json_field)),
-      label_field_(std::move(label_field)),
-      prompt_fields_(field_names(prompt_field)),
+      json_field_(reading.json_field),
+      label_field_(reading.label_field),
+      prompt_fields_(field_names(reading.prompt_field)),
       cuts_(cuts),
       stream_(file_.path),
       offset_(offset),

@@ -30,10 +30,9 @@ class DocumentReader {
     std::string_view label = {};  ///< value of the label field in JSON lines: text, integer, true or false
   };
 
-  /// Resumes at another reader's `offset`. `cuts`: positions at which the words of the text may be cut. Throws like
-  /// ByteStream.
-  DocumentReader(DataFile file, std::string json_field, std::uint64_t offset = 0, TextCuts cuts = {},
-                 const std::string& prompt_field = {}, std::string label_field = {});
+  /// Uses the fields of `reading`. Resumes at another reader's `offset`. `cuts`: positions at which the words of the
+  /// text may be cut. Throws like ByteStream.
+  DocumentReader(DataFile file, const TextReading& reading, std::uint64_t offset = 0, TextCuts cuts = {});
 
   /// Start of the next piece in the content, in bytes.
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }

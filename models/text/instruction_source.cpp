@@ -41,7 +41,7 @@ void PackedInstructions::read(const DataFile& file, const TextReading& reading, 
   std::optional<TextEncoder> encoder;
   if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads, text.specials);
   const DocumentFrame frame = text.frame();
-  DocumentReader reader(file, reading.json_field, 0, {}, reading.prompt_field);
+  DocumentReader reader(file, reading);
   std::vector<TextEncoder::Passage> passages;
   std::vector<std::int32_t> encoded;
   std::vector<std::size_t> ends;

@@ -21,10 +21,6 @@ DataFiles labelled_files(const std::filesystem::path& path, const TextReading& r
   return json_lines_at(path, reading, "`label_field`", reading.label_field);
 }
 
-DocumentReader reader_of(const DataFile& file, const TextReading& reading) {
-  return {file, reading.json_field, 0, {}, {}, reading.label_field};
-}
-
 std::optional<int> whole_number(std::string_view label) {
   int number = 0;
   const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), number);
@@ -47,7 +43,7 @@ std::vector<std::string> labels_in(const std::filesystem::path& path, const Text
                                    std::size_t most) {
   std::set<std::string, std::less<>> labels;
   for (const DataFile& file : labelled_files(path, reading).files) {
-    DocumentReader reader = reader_of(file, reading);
+    DocumentReader reader(file, reading);
     for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
       for (const auto& piece : pieces)
         if (!labels.contains(piece.label)) labels.emplace(piece.label);
@@ -95,7 +91,7 @@ LabelledTexts::LabelledTexts(const std::filesystem::path& path, const TextReadin
 void LabelledTexts::read_file(const DataFile& file, const TextReading& reading, const TextTokens& text) {
   std::optional<TextEncoder> encoder;
   if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads, text.specials);
-  DocumentReader reader = reader_of(file, reading);
+  DocumentReader reader(file, reading);
   std::vector<std::int32_t> encoded;
   for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
     reading.tell(file.path);

@@ -219,12 +219,8 @@ TextData open_text_data(const TextDataOptions& options) {
                         .threads = options.threads,
                         .specials = options.specials,
                         .framed = options.documents != Documents::pad};
-  const TextReading reading{.format = options.format,
-                            .json_field = options.json_field,
-                            .prompt_field = options.prompt_field,
-                            .label_field = options.label_field,
-                            .needs_utf8 = tokenizer.has_value(),
-                            .reads = options.reads};
+  TextReading reading = options.reading;
+  reading.needs_utf8 = tokenizer.has_value();
   if (!reading.prompt_field.empty()) return open_instructions(options, reading, text);
   if (!reading.label_field.empty()) return open_labelled(options, reading, text);
   const auto tokens = std::make_shared<TokenSequence>(options.path, reading, text);

@@ -13,7 +13,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -83,11 +82,8 @@ struct TextDataOptions {
   std::vector<WeightedPath> mixture;  ///< several files; `path` is unused then
   std::filesystem::path tokenizer;    ///< argument of read_tokenizer() for text; empty: bytes are tokens
   int threads = 1;                    ///< threads for encoding text
-  TokenFormat format = TokenFormat::automatic;
-  std::string json_field = "text";  ///< text field of JSON lines
-  std::string prompt_field;         ///< prompt fields (instruction_source.hpp), "a,b"; empty: none
-  std::string label_field;          ///< label field for classification (labelled_source.hpp); empty: none
-  std::vector<std::string> labels;  ///< class names by number
+  TextReading reading;                ///< prompt fields: instruction_source.hpp; label field: labelled_source.hpp
+  std::vector<std::string> labels;    ///< class names by number
   SpecialTokenPolicy specials = SpecialTokenPolicy::tokenizer;  ///< policy for text
   bool text_allowed = true;                                     ///< false: only token files are allowed
   int sequence_length = 1;
@@ -98,7 +94,6 @@ struct TextDataOptions {
       document_end;  ///< end-of-document token for files without document bounds; none: the tokenizer's end of text
   double validation_split = 0;  ///< fraction of the tokens, at the end, for validation
   bool validates_all = false;   ///< validate on all tokens instead of a fraction
-  std::function<void(const std::filesystem::path&)> reads = nullptr;  ///< see TextReading::reads
 };
 
 /// Description of one data path for the user.

@@ -58,7 +58,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
       const std::string_view mapped = files_.emplace_back(file).text();
       survey.add(mapped.substr(0, max_surveyed_bytes));
     } else {
-      DocumentReader reader(file, reading.json_field, 0, cuts);
+      DocumentReader reader(file, reading, 0, cuts);
       std::vector<char> bytes;
       std::vector<std::int32_t> tokens;
       std::vector<std::int64_t> begins;  // starts of documents

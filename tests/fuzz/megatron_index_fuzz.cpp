@@ -13,8 +13,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }();
   folder.write("a.idx", fuzz::view(data, size));
   fuzz::accepts_or_refuses(folder.path().string() + "/a.", [] {
-    fuzz::read_samples(
-        {.path = path, .format = models::TokenFormat::megatron, .sequence_length = 3, .vocab_size = 256});
+    fuzz::read_samples({.path = path,
+                        .reading = {.format = models::TokenFormat::megatron},
+                        .sequence_length = 3,
+                        .vocab_size = 256});
   });
   return 0;
 }

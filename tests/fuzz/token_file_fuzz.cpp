@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::accepts_or_refuses(path.string(), [&] {
     fuzz::read_samples({.path = path,
                         .mixture = mixture,
-                        .format = formats[choice / 32 % 5],
+                        .reading = {.format = formats[choice / 32 % 5]},
                         .sequence_length = static_cast<int>(1 + sizes % 8),
                         .vocab_size = static_cast<int>(1 + sizes * 300),
                         .shuffle_seed = 1,

@@ -17,7 +17,7 @@ struct Fixture {
 
   Documents read(const std::string& name, const std::string& content, std::size_t piece = 64,
                  const std::string& field = "text") const {
-    DocumentReader reader(recognise(folder.write(name, content), {}), field);
+    DocumentReader reader(recognise(folder.write(name, content), {}), {.json_field = field});
     Documents documents;
     for (auto pieces = reader.next(piece); !pieces.empty(); pieces = reader.next(piece))
       for (const auto& one : pieces) {
@@ -99,9 +99,9 @@ TEST_CASE_FIXTURE(Fixture, "a reader continues at the position of another one") 
                                       {"d.txt.gz", gzipped(text)}}) {
     CAPTURE(name);
     const DataFile file = recognise(folder.write(name, content), {});
-    DocumentReader whole(file, "text");
+    DocumentReader whole(file, {});
     for (int i = 0; i < 40; ++i) CHECK(!whole.next(20).empty());
-    DocumentReader later(file, "text", whole.offset());
+    DocumentReader later(file, {}, whole.offset());
     for (bool more = true; more;) {
       const auto expected = whole.next(20), got = later.next(20);
       REQUIRE(got.size() == expected.size());

@@ -63,7 +63,7 @@ TEST_CASE_FIXTURE(Fixture,
 TEST_CASE_FIXTURE(Fixture, "documents of a token file that already have the start and end tokens get no others") {
   auto framed = options(lines, 5);
   framed.path = folder.write("a.bin", shorts({2, 5, 6, 3, 2, 7, 3, 8, 3}));
-  framed.format = TokenFormat::uint16;
+  framed.reading.format = TokenFormat::uint16;
   CHECK(inputs(*open_text_data(framed).training, 0, 3) == Tokens{2, 5, 6, 3, 0, 2, 7, 3, 0, 0, 2, 8, 3, 0, 0});
 }
 
@@ -91,7 +91,7 @@ TEST_CASE_FIXTURE(Fixture, "the last samples are kept for validation, and the ot
 TEST_CASE_FIXTURE(Fixture,
                   "token files without a tokenizer have samples of single documents, without their end tokens") {
   TextDataOptions plain{.path = folder.write("tokens.bin", shorts({1, 2, 9, 9, 3, 4, 5, 9, 6})),
-                        .format = TokenFormat::uint16,
+                        .reading = {.format = TokenFormat::uint16},
                         .sequence_length = 3,
                         .vocab_size = 10,
                         .documents = Documents::pad,

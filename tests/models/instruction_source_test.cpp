@@ -17,7 +17,7 @@ std::string line(const std::string& prompt, const std::string& answer) {
 }
 
 TextDataOptions options_of(const std::filesystem::path& path, int length) {
-  return {.path = path, .json_field = "a", .prompt_field = "q", .sequence_length = length};
+  return {.path = path, .reading = {.json_field = "a", .prompt_field = "q"}, .sequence_length = length};
 }
 
 constexpr std::int32_t none = no_target, end = '\n';
@@ -82,7 +82,7 @@ TEST_CASE("a prompt may have several fields, and rows without a completion or wi
   CHECK(open_text_data(options).origins[0].remarks ==
         Remarks{empty, path.string() + ": field 'input' of 2 of 3 rows has text, but is not read; use "
                                        "`prompt_field` q,input to read both fields"});
-  options.prompt_field = "q,input";
+  options.reading.prompt_field = "q,input";
   const auto data = open_text_data(options);
   CHECK(data.origins[0].remarks == Remarks{empty});
   CHECK(inputs(*data.training, 0, 1) == Tokens{'a', 'b', '\n', 'c', 'X', 'd', 'Y', 0});

@@ -14,7 +14,7 @@ constexpr int T = 6;
 
 TextDataOptions options_of(const std::filesystem::path& path, std::vector<std::string> labels) {
   return {.path = path,
-          .label_field = "kind",
+          .reading = {.label_field = "kind"},
           .labels = std::move(labels),
           .sequence_length = T,
           .vocab_size = 256,

@@ -41,7 +41,7 @@ TEST_CASE_FIXTURE(InFolder, "losses are counted by targets, with any order, weig
   std::rotate(tokens.begin(), tokens.begin() + 50, tokens.end());
   const auto b = folder.write("b.bin", shorts(tokens)).string();
   const auto data = open_text_data({.mixture = {{a, 2}, {b, 1}},
-                                    .format = TokenFormat::uint16,
+                                    .reading = {.format = TokenFormat::uint16},
                                     .sequence_length = 10,
                                     .shuffle_seed = 3,
                                     .documents = Documents::mask,
@@ -69,7 +69,7 @@ TEST_CASE("in token files without an index documents end with a token, which mus
   folder.write("tokens/a.bin", shorts({1, 2, 9, 3, 4}));
   folder.write("tokens/b.bin", shorts({5, 9, 9, 6, 9}));
   TextDataOptions options{.path = folder.path() / "tokens",
-                          .format = TokenFormat::uint16,
+                          .reading = {.format = TokenFormat::uint16},
                           .sequence_length = 9,
                           .documents = Documents::mask,
                           .document_end = 9};

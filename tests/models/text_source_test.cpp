@@ -232,7 +232,8 @@ TEST_CASE("each of JSON lines is a document: with the end of text between them, 
   const auto plain = open_text_data({.path = texts, .sequence_length = static_cast<int>(bytes.size()) - 1});
   CHECK(inputs(*plain.training, 0, 1) == Tokens(bytes.begin(), bytes.end() - 1));
   CHECK(plain.origins[0].documents == 3);
-  const auto field = refusal_of({.path = folder.path() / "texts", .json_field = "body", .sequence_length = 4});
+  const auto field =
+      refusal_of({.path = folder.path() / "texts", .reading = {.json_field = "body"}, .sequence_length = 4});
   CHECK(says(field, "a.jsonl.gz: line 1: field 'body' is missing, found 'text'"));
 }
 

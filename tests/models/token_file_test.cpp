@@ -124,7 +124,7 @@ TEST_CASE_FIXTURE(InFolder, "uint16 tokens that are wider ones, or too narrow fo
   const auto error = error_of([&] {
     static_cast<void>(open_text_data({.path = folder.write("a.bin", bytes_of(narrow)),
                                       .tokenizer = folder.write("vocab.txt", vocabulary),
-                                      .format = TokenFormat::uint16,
+                                      .reading = {.format = TokenFormat::uint16},
                                       .sequence_length = 4,
                                       .vocab_size = 70'002}));
   });
