@@ -22,8 +22,6 @@ namespace ranvier::apps {
 
 namespace {
 
-constexpr std::size_t piece_bytes = std::size_t{4} << 20;
-
 /// Hash of everything that affects the tokens.
 std::uint64_t job_of(const TokenizeOptions& options, const TokenizeInput& input, const models::Tokenizer& tokenizer,
                      std::int32_t end_of_text) {
@@ -144,7 +142,7 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
     models::DocumentReader reader(file, options.reading, offset, cuts);
     if (offset > 0) result.skipped_bytes += reader.file_position();
     models::TextSurvey survey;
-    const std::size_t wanted = std::min(piece_bytes, options.checkpoint_bytes);
+    const std::size_t wanted = std::min(models::DocumentReader::default_bytes, options.checkpoint_bytes);
     for (auto pieces = reader.next(wanted); !pieces.empty(); pieces = reader.next(wanted)) {
       texts.clear();
       for (const auto& piece : pieces) texts.push_back({piece.text, piece.begins});

@@ -214,13 +214,14 @@ DataFiles data_files_at(const fs::path& path, const TextReading& reading) {
   return {{recognise(path, reading)}, {}};
 }
 
-DataFiles json_lines_at(const fs::path& path, const TextReading& reading, const char* setting,
-                        const std::string& value) {
+DataFiles json_lines_at(const fs::path& path, const TextReading& reading) {
+  const bool labels = reading.prompt_field.empty();
   DataFiles found = data_files_at(path, reading);
   for (const DataFile& file : found.files)
     if (file.format != TokenFormat::jsonl)
       fail(ErrorCode::data, "{0}: {1} {2} needs JSON lines; use files whose names end in .jsonl, or remove {1}",
-           file.path.string(), setting, value);
+           file.path.string(), labels ? "`label_field`" : "`prompt_field`",
+           labels ? reading.label_field : reading.prompt_field);
   return found;
 }
 

@@ -31,10 +31,8 @@ struct DataFiles {
 /// Data files of a folder, or the file at `path`. Throws like data_files_in() and recognise().
 [[nodiscard]] DataFiles data_files_at(const std::filesystem::path& path, const TextReading& reading);
 
-/// Like data_files_at(), but throws ErrorCode::data unless all are JSON lines. `setting` and `value`: what needs them,
-/// "`label_field`" and "kind".
-[[nodiscard]] DataFiles json_lines_at(const std::filesystem::path& path, const TextReading& reading,
-                                      const char* setting, const std::string& value);
+/// Like data_files_at(), but throws ErrorCode::data unless all are JSON lines, which the prompt or label field needs.
+[[nodiscard]] DataFiles json_lines_at(const std::filesystem::path& path, const TextReading& reading);
 
 /// "texts/: skipped 12 files: a.png (an image (PNG)), c.txt (empty), and 10 more"; empty if no file was skipped.
 [[nodiscard]] std::string left_out_text(const std::filesystem::path& folder,

@@ -41,12 +41,13 @@ class DocumentReader {
   /// Bytes of the file that were read.
   [[nodiscard]] std::uint64_t file_position() const noexcept { return stream_.file_position(); }
 
+  static constexpr std::size_t default_bytes = std::size_t{4} << 20;
   /// Returns the next pieces, about `bytes` in total; none at the end. Valid until the next call. Text: one piece,
   /// cut where no word changes, longer if there is no such position. JSON lines: complete documents, without those
   /// whose text after the prompt is empty.
   /// Throws like ByteStream. Throws ErrorCode::data, naming file and line, if a line is not a JSON object with the
   /// text, prompt and label fields.
-  std::span<const Text> next(std::size_t bytes);
+  std::span<const Text> next(std::size_t bytes = default_bytes);
 
  private:
   void take_text(std::size_t bytes);

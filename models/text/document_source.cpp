@@ -69,12 +69,6 @@ void CutDocuments::will_read(std::int64_t sample) const {
   tokens_->will_read(piece.first, piece.tokens);
 }
 
-std::int64_t DocumentSource::losses(std::int64_t first, std::int64_t count) const {
-  std::int64_t losses = 0;
-  for (std::int64_t n = first; n < first + count; ++n) losses += set().filled(index(n));
-  return losses;
-}
-
 void DocumentSource::read_targets(std::int64_t first, int count, std::byte* to) const {
   read_inputs(first, count, to);
   auto* targets = reinterpret_cast<std::int32_t*>(to);

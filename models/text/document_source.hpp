@@ -46,6 +46,7 @@ class CutDocuments {
   [[nodiscard]] std::int64_t filled(std::int64_t sample) const {
     return pieces_[static_cast<std::size_t>(sample)].tokens + options_.around.count();
   }
+  [[nodiscard]] std::int64_t losses(std::int64_t sample) const { return filled(sample); }
   [[nodiscard]] int sequence_length() const noexcept { return options_.sequence_length; }
   /// Writes int32 [T]. Throws ErrorCode::data if a token is outside the vocabulary.
   void read(std::int64_t sample, std::int32_t* to) const;
@@ -71,7 +72,6 @@ class DocumentSource final : public SubsetSource<CutDocuments> {
  public:
   using SubsetSource::SubsetSource;
 
-  [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override;
   void read_targets(std::int64_t first, int count, std::byte* to) const override;
   void will_read(std::int64_t first, int count) const override;
 };

@@ -1,8 +1,6 @@
 #include "models/text/instruction_source.hpp"
 
 #include "models/ops/cross_entropy.hpp"
-#include "models/text/document_reader.hpp"
-#include "models/tokenizers/text_encoder.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -11,22 +9,25 @@
 namespace ranvier::models {
 namespace {
 
-constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 constexpr std::int32_t padding_token = 0;  // valid in every vocabulary
 
 }  // namespace
 
 PackedInstructions::PackedInstructions(const std::filesystem::path& path, const TextReading& reading,
                                        const TextTokens& text, int sequence_length, int vocab_size)
-    : path_(path), length_(sequence_length) {
-  DataFiles found = json_lines_at(path, reading, "`prompt_field`", reading.prompt_field);
-  left_out_ = std::move(found.left_out);
-  for (const DataFile& file : found.files) {
-    if (!file.remark.empty()) remarks_.push_back(file.remark);
-    files_.push_back(file.path);
-    read(file, reading, text);
-  }
-  check_vocabulary(tokens_, vocab_size, path);
+    : TokenizedLines(path), length_(sequence_length) {
+  const DocumentFrame frame = text.frame();
+  const std::int32_t end = text.tokenizer != nullptr ? text.tokenizer->required_end_of_text() : '\n';
+  read_lines(reading, text, vocab_size,
+             [&](const auto&, std::span<const std::int32_t> tokens, std::size_t prompt_tokens) {
+               const std::size_t first = tokens_.size();
+               frame.begin(tokens, tokens_);
+               const std::size_t prompt = tokens_.size() - first + prompt_tokens;
+               tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+               const bool spelled = text.tokenizer != nullptr && !tokens.empty() && tokens.back() == end;
+               if (!spelled) tokens_.push_back(end);
+               add(static_cast<std::int64_t>(prompt), static_cast<std::int64_t>(tokens_.size() - first));
+             });
   if (documents_.empty())
     fail(ErrorCode::data, "{}: none of {} completions fits `sequence_length` {}; {}", path.string(), lost_,
          sequence_length, lost_ > 0 ? "increase `sequence_length`" : "use lines with a completion");
@@ -35,48 +36,6 @@ PackedInstructions::PackedInstructions(const std::filesystem::path& path, const 
         "{}: {} of {} completions are truncated at `sequence_length` {}, and {} skipped (prompt too long)",
         path.string(), cut_, documents() + lost_, sequence_length, lost_));
   pack();
-}
-
-void PackedInstructions::read(const DataFile& file, const TextReading& reading, const TextTokens& text) {
-  std::optional<TextEncoder> encoder;
-  if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads, text.specials);
-  const DocumentFrame frame = text.frame();
-  DocumentReader reader(file, reading);
-  std::vector<TextEncoder::Passage> passages;
-  std::vector<std::int32_t> encoded;
-  std::vector<std::size_t> ends;
-  for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
-    reading.tell(file.path);
-    passages.clear();
-    for (const auto& piece : pieces) {
-      bytes_read_ += piece.text.size();
-      passages.push_back({piece.text.substr(0, piece.prompt)});
-      passages.push_back({piece.text.substr(piece.prompt), piece.prompt == 0});
-    }
-    check_held(bytes_read_, path_, "prompts and completions exceed", "use fewer lines");
-    if (!encoder) {
-      for (const auto& piece : pieces) {
-        for (const char byte : piece.text) tokens_.push_back(static_cast<unsigned char>(byte));
-        tokens_.push_back('\n');
-        add(static_cast<std::int64_t>(piece.prompt), std::ssize(piece.text) + 1);
-      }
-      continue;
-    }
-    encoded.clear();
-    encoder->encode(passages, encoded, ends);
-    for (std::size_t i = 0, begin = 0; i < passages.size(); i += 2) {
-      const std::size_t first = tokens_.size(), end = ends[i + 1];
-      const auto of_both = std::span(encoded).subspan(begin, end - begin);
-      frame.begin(of_both, tokens_);
-      const std::size_t prompt = tokens_.size() - first + ends[i] - begin;
-      tokens_.insert(tokens_.end(), of_both.begin(), of_both.end());
-      const std::int32_t end_of_text = text.tokenizer->required_end_of_text();
-      if (of_both.empty() || of_both.back() != end_of_text) tokens_.push_back(end_of_text);  // unless it is spelled
-      add(static_cast<std::int64_t>(prompt), static_cast<std::int64_t>(tokens_.size() - first));
-      begin = end;
-    }
-  }
-  for (std::string& remark : reader.remarks()) remarks_.push_back(std::move(remark));
 }
 
 void PackedInstructions::add(std::int64_t prompt, std::int64_t tokens) {
@@ -122,12 +81,6 @@ void PackedInstructions::read(std::int64_t sample, std::int32_t* to) const {
     std::copy_n(tokens_of(document), document.tokens - 1, at);
   });
   std::fill(padding, to + length_, padding_token);
-}
-
-std::int64_t InstructionSource::losses(std::int64_t first, std::int64_t count) const {
-  std::int64_t losses = 0;
-  for (std::int64_t n = first; n < first + count; ++n) losses += set().losses(index(n));
-  return losses;
 }
 
 void InstructionSource::read_targets(std::int64_t first, int count, std::byte* to) const {

@@ -7,23 +7,20 @@
 // tokens, and skipped if no completion is left.
 #pragma once
 
-#include "models/text/data_files.hpp"
 #include "models/text/subset_source.hpp"
-#include "models/text/token_sequence.hpp"
+#include "models/text/tokenized_lines.hpp"
 
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace ranvier::models {
 
 /// The documents in memory, packed into samples. Any thread.
-class PackedInstructions {
+class PackedInstructions : public TokenizedLines {
  public:
-  /// Reads the files of data_files_at(), all JSON lines. Throws like data_files_at() and DocumentReader. Throws
-  /// ErrorCode::data for other files, too much data for memory, a token outside the vocabulary, or no completion.
+  /// Throws like read_lines(), and ErrorCode::data for no completion.
   PackedInstructions(const std::filesystem::path& path, const TextReading& reading, const TextTokens& text,
                      int sequence_length, int vocab_size);
 
@@ -53,37 +50,25 @@ class PackedInstructions {
   }
 
   [[nodiscard]] int sequence_length() const noexcept { return length_; }
-  [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
-  [[nodiscard]] const std::vector<SkippedFile>& left_out() const noexcept { return left_out_; }
-  [[nodiscard]] const std::vector<std::string>& remarks() const noexcept { return remarks_; }
   [[nodiscard]] std::int64_t documents() const noexcept { return std::ssize(documents_); }
-  [[nodiscard]] std::int64_t tokens() const noexcept { return std::ssize(tokens_); }
 
  private:
-  void read(const DataFile& file, const TextReading& reading, const TextTokens& text);
   [[nodiscard]] std::span<const Document> documents_of(std::int64_t sample) const;
   /// Adds the last `tokens` tokens as a document, of which the first `prompt` are the prompt.
   void add(std::int64_t prompt, std::int64_t tokens);
   void pack();
 
-  std::filesystem::path path_;
   int length_;
-  std::vector<std::filesystem::path> files_;
-  std::vector<std::int32_t> tokens_;
   std::vector<Document> documents_;
   std::vector<std::int64_t> firsts_;  // first document of each sample, and the end of the last
   std::vector<std::int32_t> losses_;  // positions with a loss per sample
-  std::size_t bytes_read_ = 0;
   std::int64_t cut_ = 0, lost_ = 0;
-  std::vector<SkippedFile> left_out_;
-  std::vector<std::string> remarks_;
 };
 
 class InstructionSource final : public SubsetSource<PackedInstructions> {
  public:
   using SubsetSource::SubsetSource;
 
-  [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override;
   void read_targets(std::int64_t first, int count, std::byte* to) const override;
   void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
 };

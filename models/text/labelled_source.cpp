@@ -1,7 +1,5 @@
 #include "models/text/labelled_source.hpp"
 
-#include "models/text/document_reader.hpp"
-#include "models/tokenizers/text_encoder.hpp"
 #include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>
@@ -13,13 +11,6 @@
 
 namespace ranvier::models {
 namespace {
-
-constexpr std::size_t piece_bytes = std::size_t{4} << 20;
-
-/// The files with labelled texts.
-DataFiles labelled_files(const std::filesystem::path& path, const TextReading& reading) {
-  return json_lines_at(path, reading, "`label_field`", reading.label_field);
-}
 
 std::optional<int> whole_number(std::string_view label) {
   int number = 0;
@@ -42,9 +33,9 @@ std::string unnamed_label(int label) { return fmt::format("LABEL_{}", label); }
 std::vector<std::string> labels_in(const std::filesystem::path& path, const TextReading& reading,
                                    std::size_t most) {
   std::set<std::string, std::less<>> labels;
-  for (const DataFile& file : labelled_files(path, reading).files) {
+  for (const DataFile& file : json_lines_at(path, reading).files) {
     DocumentReader reader(file, reading);
-    for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
+    for (auto pieces = reader.next(); !pieces.empty(); pieces = reader.next()) {
       for (const auto& piece : pieces)
         if (!labels.contains(piece.label)) labels.emplace(piece.label);
       if (labels.size() > most)
@@ -75,61 +66,28 @@ std::optional<std::int32_t> class_of(std::string_view label, std::span<const std
 
 LabelledTexts::LabelledTexts(const std::filesystem::path& path, const TextReading& reading, const TextTokens& text,
                              LabelledTextOptions options)
-    : path_(path), options_(std::move(options)), capacity_(options_.around.capacity(options_.sequence_length)) {
-  DataFiles found = labelled_files(path, reading);
-  left_out_ = std::move(found.left_out);
-  for (const DataFile& file : found.files) {
-    if (!file.remark.empty()) remarks_.push_back(file.remark);
-    files_.push_back(file.path);
-    read_file(file, reading, text);
-  }
+    : TokenizedLines(path),
+      options_(std::move(options)),
+      capacity_(options_.around.capacity(options_.sequence_length)) {
+  read_lines(reading, text, options_.vocab_size,
+             [&](const DocumentReader::Text& document, std::span<const std::int32_t> tokens, std::size_t) {
+               add(tokens, document.label);
+             });
   if (texts_.empty()) fail(ErrorCode::data, "{}: no line has text; use files with text", path.string());
-  check_vocabulary(tokens_, options_.vocab_size, path);
   report();
 }
 
-void LabelledTexts::read_file(const DataFile& file, const TextReading& reading, const TextTokens& text) {
-  std::optional<TextEncoder> encoder;
-  if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads, text.specials);
-  DocumentReader reader(file, reading);
-  std::vector<std::int32_t> encoded;
-  for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
-    reading.tell(file.path);
-    for (const auto& piece : pieces) bytes_read_ += piece.text.size();
-    check_held(bytes_read_, path_, "labelled texts exceed", "use fewer texts");
-    if (!encoder) {
-      for (const auto& piece : pieces) {
-        for (const char byte : piece.text) tokens_.push_back(static_cast<unsigned char>(byte));
-        add(std::ssize(piece.text), piece.label);
-      }
-      continue;
-    }
-    std::vector<TextEncoder::Passage> passages;
-    for (const auto& piece : pieces) passages.push_back({piece.text});
-    std::vector<std::size_t> ends;
-    encoded.clear();
-    encoder->encode(passages, encoded, ends);
-    for (std::size_t i = 0, begin = 0; i < ends.size(); begin = ends[i++]) {
-      tokens_.insert(tokens_.end(), encoded.begin() + static_cast<std::ptrdiff_t>(begin),
-                     encoded.begin() + static_cast<std::ptrdiff_t>(ends[i]));
-      add(static_cast<std::int64_t>(ends[i] - begin), pieces[i].label);
-    }
-  }
-  for (std::string& remark : reader.remarks()) remarks_.push_back(std::move(remark));
-}
-
-void LabelledTexts::add(std::int64_t tokens, std::string_view label) {
+void LabelledTexts::add(std::span<const std::int32_t> tokens, std::string_view label) {
   const auto number = class_of(label, options_.labels);
   if (!number)
     fail(ErrorCode::data,
          "{}: label '{}' is not one of the model's {} classes, {}; correct the data, or remove "
          "`classes` and use other weights",
          path_.string(), label, options_.labels.size(), listed(options_.labels));
-  const std::int64_t kept = std::min<std::int64_t>(tokens, capacity_);
-  if (kept < tokens) ++cut_;
-  const std::int64_t first = std::ssize(tokens_) - tokens;
-  tokens_.resize(static_cast<std::size_t>(first + kept));
-  texts_.push_back({first, static_cast<std::int32_t>(kept), *number});
+  const auto kept = static_cast<std::int32_t>(std::min<std::int64_t>(std::ssize(tokens), capacity_));
+  if (kept < std::ssize(tokens)) ++cut_;
+  texts_.push_back({std::ssize(tokens_), kept, *number});
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.begin() + kept);
 }
 
 void LabelledTexts::report() {

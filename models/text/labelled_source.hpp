@@ -5,10 +5,9 @@
 // Labels are class names or class numbers.
 #pragma once
 
-#include "models/text/data_files.hpp"
 #include "models/text/document_source.hpp"
 #include "models/text/subset_source.hpp"
-#include "models/text/token_sequence.hpp"
+#include "models/text/tokenized_lines.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -38,28 +37,23 @@ struct LabelledTextOptions {
 };
 
 /// Labelled texts in memory. Any thread.
-class LabelledTexts {
+class LabelledTexts : public TokenizedLines {
  public:
-  /// Reads the files of data_files_at(), all JSON lines. Skips lines without text. Throws like data_files_at() and
-  /// DocumentReader, and ErrorCode::usage if T has no position for a token. Throws ErrorCode::data for other files,
-  /// too much data for memory, a token outside the vocabulary, an unknown label, or no text.
+  /// Skips lines without text. Throws like read_lines(), ErrorCode::usage if T has no position for a token, and
+  /// ErrorCode::data for an unknown label, or no text.
   LabelledTexts(const std::filesystem::path& path, const TextReading& reading, const TextTokens& text,
                 LabelledTextOptions options);
 
   [[nodiscard]] std::int64_t samples() const noexcept { return std::ssize(texts_); }
   [[nodiscard]] int sequence_length() const noexcept { return options_.sequence_length; }
   [[nodiscard]] std::int32_t label(std::int64_t sample) const { return text(sample).label; }
+  [[nodiscard]] static std::int64_t losses(std::int64_t) { return 1; }
   /// Positions that are not padding.
   [[nodiscard]] std::int32_t filled(std::int64_t sample) const {
     return text(sample).tokens + options_.around.count();
   }
   /// Writes int32 [T].
   void read(std::int64_t sample, std::int32_t* to) const;
-
-  [[nodiscard]] std::int64_t tokens() const noexcept { return std::ssize(tokens_); }
-  [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
-  [[nodiscard]] const std::vector<SkippedFile>& left_out() const noexcept { return left_out_; }
-  [[nodiscard]] const std::vector<std::string>& remarks() const noexcept { return remarks_; }
 
  private:
   struct Text {
@@ -68,21 +62,14 @@ class LabelledTexts {
   };
 
   [[nodiscard]] const Text& text(std::int64_t sample) const { return texts_[static_cast<std::size_t>(sample)]; }
-  void read_file(const DataFile& file, const TextReading& reading, const TextTokens& text);
-  /// Adds the last `tokens` tokens as a text with this label.
-  void add(std::int64_t tokens, std::string_view label);
+  /// Adds a text with this label.
+  void add(std::span<const std::int32_t> tokens, std::string_view label);
   void report();
 
-  std::filesystem::path path_;
   LabelledTextOptions options_;
   std::int32_t capacity_;  // tokens of a text per sample
-  std::vector<std::filesystem::path> files_;
-  std::vector<std::int32_t> tokens_;
   std::vector<Text> texts_;
-  std::size_t bytes_read_ = 0;
   std::int64_t cut_ = 0;
-  std::vector<SkippedFile> left_out_;
-  std::vector<std::string> remarks_;
 };
 
 class LabelledSource final : public SubsetSource<LabelledTexts> {

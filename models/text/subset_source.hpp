@@ -14,7 +14,7 @@
 
 namespace ranvier::models {
 
-/// A Set has samples(), sequence_length() (T), filled(sample), the positions that are not padding, and
+/// A Set has samples(), sequence_length() (T), losses(sample), filled(sample), the positions that are not padding, and
 /// read(sample, to), which writes int32 [T]. A sample is one document, unless read_document_starts() is overridden; its
 /// padding positions attend to no other position and are attended to by none.
 template <typename Set>
@@ -33,6 +33,11 @@ class SubsetSource : public SampleSource {
   [[nodiscard]] std::size_t input_bytes() const override { return document_positions() * sizeof(std::int32_t); }
   [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return set_->sequence_length(); }
+  [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override {
+    std::int64_t losses = 0;
+    for (std::int64_t n = first; n < first + count; ++n) losses += set_->losses(index(n));
+    return losses;
+  }
   [[nodiscard]] std::size_t document_positions() const override {
     return static_cast<std::size_t>(set_->sequence_length());
   }

@@ -16,7 +16,6 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t max_tokens_checked = std::int64_t{1} << 29;  // 1 GiB of uint16
 constexpr std::size_t max_surveyed_bytes = std::size_t{1} << 28;    // bytes per file
-constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 constexpr std::int64_t check_block = std::int64_t{1} << 20;
 
 }  // namespace
@@ -65,7 +64,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
       std::vector<TextEncoder::Passage> texts;
       std::vector<std::int32_t> of_texts;
       std::vector<std::size_t> ends;
-      for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
+      for (auto pieces = reader.next(); !pieces.empty(); pieces = reader.next()) {
         reading.tell(file.path);
         texts.clear();
         for (const auto& piece : pieces) {
