@@ -51,6 +51,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     }
     if (nodes_[node].ends < 0) nodes_[node].ends = static_cast<std::int32_t>(i);
   }
+  if (std::count(begins_.begin(), begins_.end(), true) == 1) only_begin_ = tokens_.front().content.front();
 }
 
 bool AddedTokens::is_local(SpecialTokenPolicy specials, bool normalized) const {
@@ -59,6 +60,12 @@ bool AddedTokens::is_local(SpecialTokenPolicy specials, bool normalized) const {
     if (one.content.find(' ', 1) != std::string::npos || one.strips_right || one.strips_left) return false;
     return !normalized || one.content.find(metaspace, leading(metaspace, one.content)) == std::string::npos;
   });
+}
+
+std::size_t AddedTokens::next_begin(std::string_view text, std::size_t at) const {
+  if (only_begin_) return text.find(*only_begin_, at);
+  while (at < text.size() && !begins_[static_cast<std::uint8_t>(text[at])]) ++at;
+  return at;
 }
 
 std::int32_t AddedTokens::longest_at(std::string_view text, std::size_t at) const {
@@ -91,8 +98,7 @@ bool AddedTokens::may_touch(std::string_view text, std::size_t at) const {
 
 std::optional<AddedTokens::Found> AddedTokens::find(std::string_view text, std::size_t from,
                                                     SpecialTokenPolicy specials) const {
-  for (std::size_t at = from; at < text.size(); ++at) {
-    if (!begins_[static_cast<std::uint8_t>(text[at])]) continue;
+  for (std::size_t at = next_begin(text, from); at < text.size(); at = next_begin(text, at + 1)) {
     const std::int32_t longest = longest_at(text, at);
     if (longest < 0) continue;
     const AddedToken& token = tokens_[static_cast<std::size_t>(longest)];

@@ -59,11 +59,14 @@ class AddedTokens {
     std::int32_t ends = -1;                            // number of the token that ends here
   };
   [[nodiscard]] std::int32_t longest_at(std::string_view text, std::size_t at) const;
+  /// First position at or after `at` where a token may begin; at least the text's size if there is none.
+  [[nodiscard]] std::size_t next_begin(std::string_view text, std::size_t at) const;
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;
   std::array<bool, 256> begins_{};
-  std::size_t longest_ = 0;  // bytes
+  std::optional<char> only_begin_;  // first byte of all tokens; none: they have several
+  std::size_t longest_ = 0;         // bytes
   bool some_ordinary_ = false, some_special_ = false;
 };
 

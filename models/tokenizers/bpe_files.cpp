@@ -1,27 +1,29 @@
 #include "models/tokenizers/bpe_files.hpp"
 
-#include "models/tokenizers/file_text.hpp"
-#include "models/tokenizers/json_node.hpp"
-#include "models/tokenizers/token_spelling.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/files/json_text.hpp"
-
-#include <boost/json/value.hpp>
+#include "runtime/files/xxh3.hpp"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>
 #include <optional>
+#include <span>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace ranvier::models {
 namespace {
 
 namespace fs = std::filesystem;
-namespace json = boost::json;
 
-using Merge = BpeVocabulary::Merge;
+struct Merge {
+  std::int32_t left = 0;
+  std::int32_t right = 0;
+  std::int32_t rank = 0;
+  std::int32_t token = 0;  // token that the pair becomes
+};
 
 constexpr std::int64_t max_tokens = 1 << 22;
 constexpr std::size_t longest_ranked = 256;  // bytes of a token; OpenAI's encodings have at most 128
@@ -62,18 +64,14 @@ class TokenList {
   std::map<std::int32_t, std::string> by_id_;
 };
 
-const json::object& object_in(const json::value* value, const std::string& file, const char* what) {
-  if (value == nullptr || !value->is_object()) fail(ErrorCode::data, "{}: {} is not a JSON object", file, what);
-  return value->get_object();
-}
-
 /// {"spelling": number}; the end-of-text token is not byte-encoded.
 class NamedTokens {
  public:
-  NamedTokens(const std::string& file, const json::object& object) : file_(file), list_(file) {
+  NamedTokens(const std::string& file, const JsonNode& vocabulary) : file_(file), list_(file) {
+    const boost::json::object& object = vocabulary.object();
     ids_.reserve(object.size());
     for (const auto& [key, value] : object) {
-      const std::string_view name(key.data(), key.size());
+      const std::string_view name = key;
       if (!value.is_int64()) fail(ErrorCode::data, "{}: the number of token '{}' is not an integer", file_, name);
       add(name, value.get_int64());
     }
@@ -88,12 +86,6 @@ class NamedTokens {
     if (ends) end_of_text_ = static_cast<std::int32_t>(id);
     if (!ends) ids_.emplace(std::move(bytes), static_cast<std::int32_t>(id));
   }
-  /// A token that encoding never produces.
-  void add_special(std::string_view content, std::int64_t id) {
-    list_.add(id, std::string(content));
-    if (content == end_of_text_spelling) end_of_text_ = static_cast<std::int32_t>(id);
-  }
-
   [[nodiscard]] const TokenList& list() const { return list_; }
 
   [[nodiscard]] std::int32_t end_of_text() const {
@@ -149,11 +141,47 @@ void check_order(const FileText& file, const std::vector<Merge>& merges, const s
   }
 }
 
-BpeVocabulary read_encoder(const fs::path& names_path, const fs::path& merges_path) {
-  const FileText names_file(names_path);
+/// A byte-level BPE that splits text as GPT-2 does. `tokens`: bytes of the tokens by number, each with other bytes than
+/// all others except `end_of_text`. If two merges join the same pair, the lower rank applies.
+std::shared_ptr<const TokenizerPipeline> make_pipeline(const std::string& file,
+                                                       const std::vector<std::string>& tokens,
+                                                       std::int32_t end_of_text, const std::vector<Merge>& merges) {
+  BpeModel bpe{.of_bytes = true, .merges = MergeTable(merges.size())};
+  std::vector<bool> silent(tokens.size());
+  silent[static_cast<std::size_t>(end_of_text)] = true;
+  std::string all;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto id = static_cast<std::int32_t>(i);
+    if (tokens[i].empty()) fail(ErrorCode::data, "{}: token {} is empty; download the file again", file, id);
+    all += tokens[i];
+    if (id == end_of_text) continue;
+    if (const std::int32_t other = bpe.pieces.find(tokens[i]); other >= 0)
+      fail(ErrorCode::data, "{}: tokens {} and {} have the same bytes; download the file again", file, other, id);
+    bpe.pieces.add(tokens[i], id);
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    const char spelling = static_cast<char>(byte);
+    if (bpe.pieces.find({&spelling, 1}) < 0)
+      fail(ErrorCode::data, "{}: byte {} is not a token; use a byte-level encoding such as GPT-2's", file, byte);
+  }
+  for (const Merge& merge : merges)
+    bpe.merges.add(merge.left, merge.right, {static_cast<std::uint32_t>(merge.rank), merge.token});
+  auto pipeline = std::make_shared<TokenizerPipeline>();
+  pipeline->origin = file;
+  pipeline->fingerprint = runtime::xxh3(std::as_bytes(std::span(all)));
+  pipeline->spelled =
+      AddedTokens({{.content = std::string(end_of_text_spelling), .token = end_of_text, .special = true}});
+  pipeline->splits_like_gpt2 = true;
+  pipeline->model = bpe_model(std::move(bpe));
+  pipeline->spelling = std::make_unique<const TokenSpelling>(tokens, silent, std::vector<TokenSpelling::Step>());
+  pipeline->specials.end_of_text = end_of_text;
+  return pipeline;
+}
+
+std::shared_ptr<const TokenizerPipeline> read_encoder(const fs::path& names_path, const fs::path& merges_path) {
+  const JsonFile names_file(names_path);
   const FileText merges_file(merges_path);
-  const json::value parsed = runtime::parse_json(names_file.text(), names_file.name());
-  const NamedTokens names(names_file.name(), object_in(&parsed, names_file.name(), "the content"));
+  const NamedTokens names(names_file.name(), names_file.root());
   const std::vector<std::string> tokens = names.list().all();
   std::vector<Merge> merges;
   std::vector<std::size_t> offsets;
@@ -167,73 +195,7 @@ BpeVocabulary read_encoder(const fs::path& names_path, const fs::path& merges_pa
     offsets.push_back(offset);
   });
   check_order(merges_file, merges, offsets, tokens);
-  return {names_file.name(), tokens, names.end_of_text(), merges};
-}
-
-/// Throws if a tokenizer.json reader would produce other tokens than this reader.
-void check_family(const json::object& root, const json::object& model, const std::string& file) {
-  const auto refuse = [&](const std::string& what) {
-    fail(ErrorCode::data, "{}: {}; use byte-level BPE that splits text like GPT-2", file, what);
-  };
-  const auto is_string = [](const json::value* value, std::string_view text) {
-    return value != nullptr && value->is_string() && view(value->get_string()) == text;
-  };
-  const auto is_set = [](const json::value* value) {
-    return value != nullptr && !value->is_null() && !(value->is_bool() && !value->get_bool()) &&
-           !(value->is_string() && value->get_string().empty());
-  };
-  if (!is_string(model.if_contains("type"), "BPE") && is_set(model.if_contains("type")))
-    refuse("model.type is not BPE");
-  for (const char* option : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"})
-    if (is_set(model.if_contains(option))) refuse(fmt::format("model.{} is set", option));
-  if (is_set(root.if_contains("normalizer"))) refuse("normalizer is set");
-  const auto& split = object_in(root.if_contains("pre_tokenizer"), file, "'pre_tokenizer'");
-  if (!is_string(split.if_contains("type"), "ByteLevel")) refuse("pre_tokenizer.type is not ByteLevel");
-  if (is_set(split.if_contains("add_prefix_space"))) refuse("pre_tokenizer.add_prefix_space is set");
-  const json::value* expression = split.if_contains("use_regex");
-  if (expression != nullptr && !is_set(expression)) refuse("pre_tokenizer.use_regex is false");
-}
-
-void add_added_tokens(NamedTokens& names, const json::value* added, const std::string& file) {
-  if (added == nullptr || added->is_null()) return;
-  if (!added->is_array()) fail(ErrorCode::data, "{}: 'added_tokens' is not a JSON array", file);
-  for (const json::value& one : added->get_array()) {
-    const auto& token = object_in(&one, file, "an entry of 'added_tokens'");
-    const json::value* id = token.if_contains("id");
-    const json::value* content = token.if_contains("content");
-    const json::value* special = token.if_contains("special");
-    if (id == nullptr || !id->is_int64() || content == nullptr || !content->is_string())
-      fail(ErrorCode::data, "{}: an entry of 'added_tokens' lacks id or content", file);
-    const std::string_view text = view(content->get_string());
-    if (special == nullptr || !special->is_bool() || !special->get_bool())
-      fail(ErrorCode::data, "{}: added token '{}' is not special, so it would change how text is split", file,
-           text);
-    const std::int64_t number = id->get_int64();
-    const bool known = number >= 0 && number < max_tokens && names.list().has(static_cast<std::int32_t>(number));
-    if (!known) names.add_special(text, number);
-  }
-}
-
-BpeVocabulary read_gpt2_json(const fs::path& path) {
-  const FileText file(path);
-  const json::value parsed = runtime::parse_json(file.text(), file.name());
-  const auto& root = object_in(&parsed, file.name(), "the content");
-  const auto& model = object_in(root.if_contains("model"), file.name(), "'model'");
-  check_family(root, model, file.name());
-  NamedTokens names(file.name(), object_in(model.if_contains("vocab"), file.name(), "'model.vocab'"));
-  add_added_tokens(names, root.if_contains("added_tokens"), file.name());
-
-  const json::value* list = model.if_contains("merges");
-  if (list == nullptr || !list->is_array())
-    fail(ErrorCode::data, "{}: 'model.merges' is not a JSON array", file.name());
-  std::vector<Merge> merges;
-  for (const json::value& one : list->get_array()) {
-    const std::string where = fmt::format("{}: merge {}", file.name(), merges.size());
-    const auto [left, right] = merged_tokens(one);
-    if (left.empty() || right.empty()) fail(ErrorCode::data, "{}: a merge is not two tokens", where);
-    merges.push_back(names.merge(left, right, merges.size(), where));
-  }
-  return {file.name(), names.list().all(), names.end_of_text(), merges};
+  return make_pipeline(names_file.name(), tokens, names.end_of_text(), merges);
 }
 
 /// Decoded base64; empty if invalid.
@@ -256,7 +218,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-BpeVocabulary read_ranks(const fs::path& path) {
+std::shared_ptr<const TokenizerPipeline> read_ranks(const fs::path& path) {
   const FileText file(path);
   TokenList list(file.name());
   for_each_line(file.text(), [&](std::string_view line, std::size_t number, std::size_t offset) {
@@ -294,7 +256,7 @@ BpeVocabulary read_ranks(const fs::path& path) {
       if (right != ids.end()) merges.push_back({left->second, right->second, id, id});
     }
   }
-  return {file.name(), tokens, end_of_text, merges};
+  return make_pipeline(file.name(), tokens, end_of_text, merges);
 }
 
 std::vector<fs::path> rank_files_in(const fs::path& folder) {
@@ -312,16 +274,11 @@ constexpr std::array encoder_files = {std::pair{"encoder.json", "vocab.bpe"},
 
 }  // namespace
 
-BpeVocabulary read_bpe_vocabulary(const fs::path& path) {
+std::shared_ptr<const TokenizerPipeline> read_bpe_files(const fs::path& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) {
-    if (path.extension() == ".tiktoken") return read_ranks(path);
-    if (path.extension() == ".json" || is_file(path)) return read_gpt2_json(path);
-    fail(ErrorCode::io, "{}: not found; use a folder with encoder.json and vocab.bpe", path.string());
-  }
+  if (!fs::is_directory(path, ignored)) return read_ranks(path);
   for (const auto& [names, merges] : encoder_files)
     if (is_file(path / names) && is_file(path / merges)) return read_encoder(path / names, path / merges);
-  if (is_file(path / "tokenizer.json")) return read_gpt2_json(path / "tokenizer.json");
   const auto ranks = rank_files_in(path);
   if (ranks.size() == 1) return read_ranks(ranks.front());
   fail(ErrorCode::io,
@@ -329,11 +286,30 @@ BpeVocabulary read_bpe_vocabulary(const fs::path& path) {
        path.string(), ranks.empty() ? "no tokenizer found" : "several .tiktoken files found");
 }
 
-bool has_bpe_vocabulary(const fs::path& folder) {
+bool has_bpe_files(const fs::path& folder) {
   const bool encoder = std::any_of(encoder_files.begin(), encoder_files.end(), [&](const auto& pair) {
     return is_file(folder / pair.first) && is_file(folder / pair.second);
   });
-  return encoder || is_file(folder / "tokenizer.json") || !rank_files_in(folder).empty();
+  return encoder || !rank_files_in(folder).empty();
+}
+
+std::shared_ptr<const TokenizerPipeline> read_gpt2_json(const JsonFile& file) {
+  const JsonNode root = file.root();
+  NamedTokens names(file.name(), root["model"]["vocab"]);
+  if (const JsonNode added = root["added_tokens"]; added.there()) {
+    for (const JsonNode& one : added.list()) {
+      const auto id = static_cast<std::int32_t>(one["id"].whole(0, max_tokens - 1));
+      if (!names.list().has(id)) names.add(end_of_text_spelling, id);
+    }
+  }
+  std::vector<Merge> merges;
+  for (const JsonNode& one : root["model"]["merges"].list()) {
+    const std::string where = fmt::format("{}: merge {}", file.name(), merges.size());
+    const auto [left, right] = merged_tokens(*one.value());
+    if (left.empty() || right.empty()) fail(ErrorCode::data, "{}: a merge is not two tokens", where);
+    merges.push_back(names.merge(left, right, merges.size(), where));
+  }
+  return make_pipeline(file.name(), names.list().all(), names.end_of_text(), merges);
 }
 
 }  // namespace ranvier::models

@@ -5,21 +5,29 @@
 //   *.tiktoken                  tokens of up to 256 bytes in base64 with their numbers; <|endoftext|> gets the first
 //                               unused number
 //
-// Any thread.
+// All functions throw ErrorCode::io for a file that cannot be read, and ErrorCode::data if it is damaged or splits text
+// differently from GPT-2. Messages name file and offset or token. Any thread.
 #pragma once
 
-#include "models/tokenizers/bpe_vocabulary.hpp"
+#include "models/tokenizers/file_text.hpp"
+#include "models/tokenizers/tokenizer_pipeline.hpp"
 
 #include <filesystem>
+#include <memory>
+#include <string_view>
 
 namespace ranvier::models {
 
-/// Reads `path`: a folder with one of these files (searched in that order), a tokenizer.json or a *.tiktoken. Throws
-/// ErrorCode::io if none is found or readable. Throws ErrorCode::data if it is damaged or splits text differently
-/// from GPT-2. Messages name file and offset or token.
-[[nodiscard]] BpeVocabulary read_bpe_vocabulary(const std::filesystem::path& path);
+/// Spelling of the token between documents.
+inline constexpr std::string_view end_of_text_spelling = "<|endoftext|>";
 
-/// Whether `folder` has one of these files.
-[[nodiscard]] bool has_bpe_vocabulary(const std::filesystem::path& folder);
+/// Reads a *.tiktoken, or a folder: encoder.json and vocab.bpe if it has them, otherwise its only *.tiktoken.
+[[nodiscard]] std::shared_ptr<const TokenizerPipeline> read_bpe_files(const std::filesystem::path& path);
+
+/// Whether `folder` has such files.
+[[nodiscard]] bool has_bpe_files(const std::filesystem::path& folder);
+
+/// Reads a tokenizer.json that is_of_gpt2s_kind().
+[[nodiscard]] std::shared_ptr<const TokenizerPipeline> read_gpt2_json(const JsonFile& file);
 
 }  // namespace ranvier::models

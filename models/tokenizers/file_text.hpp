@@ -22,6 +22,7 @@ class FileText {
   explicit FileText(const std::filesystem::path& path);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::filesystem::path folder() const { return std::filesystem::path(name_).parent_path(); }
   [[nodiscard]] std::string_view text() const noexcept { return map_.text(); }
 
  private:

@@ -15,18 +15,16 @@
 
 namespace ranvier::models {
 
-[[nodiscard]] inline std::string_view view(const boost::json::string& text) { return {text.data(), text.size()}; }
-
 /// Both tokens of a merge in tokenizer.json: "a b", or ["a", "b"] in newer files. Empty: it has another form.
 [[nodiscard]] inline std::pair<std::string_view, std::string_view> merged_tokens(const boost::json::value& merge) {
   if (const auto* const string = merge.if_string()) {
-    const std::string_view text = view(*string);
+    const std::string_view text = *string;
     const std::size_t blank = std::min(text.find(' '), text.size());
     return {text.substr(0, blank), text.substr(std::min(blank + 1, text.size()))};
   }
   const auto* const both = merge.if_array();
   if (both == nullptr || both->size() != 2 || !(*both)[0].is_string() || !(*both)[1].is_string()) return {};
-  return {view((*both)[0].get_string()), view((*both)[1].get_string())};
+  return {(*both)[0].get_string(), (*both)[1].get_string()};
 }
 
 /// A value with its key path. Members throw ErrorCode::data, naming file and key, if the value has another type. File
@@ -36,21 +34,21 @@ class JsonNode {
   JsonNode(const std::string& file, std::string key, const boost::json::value* value)
       : file_(&file), key_(std::move(key)), value_(value) {}
 
-  [[noreturn]] void refuse(std::string_view what) const {
-    fail(ErrorCode::data, "{}: '{}' {}", *file_, key_, what);
-  }
+  [[noreturn]] void refuse(std::string_view what) const { fail(ErrorCode::data, "{} {}", where(), what); }
   /// Throws for an unsupported type.
   [[noreturn]] void unknown_type(std::string_view remedy) const {
     refuse(fmt::format("has unsupported type '{}'; {}", type(), remedy));
   }
   [[nodiscard]] bool there() const { return value_ != nullptr && !value_->is_null(); }
   [[nodiscard]] const std::string& key() const { return key_; }
-  [[nodiscard]] std::string where() const { return fmt::format("{}: '{}'", *file_, key_); }
+  [[nodiscard]] std::string where() const {
+    return key_.empty() ? fmt::format("{}: the content", *file_) : fmt::format("{}: '{}'", *file_, key_);
+  }
 
   [[nodiscard]] JsonNode operator[](std::string_view name) const {
     const boost::json::object* object = value_ == nullptr ? nullptr : value_->if_object();
     return {*file_, key_.empty() ? std::string(name) : fmt::format("{}.{}", key_, name),
-            object == nullptr ? nullptr : object->if_contains(boost::json::string_view(name.data(), name.size()))};
+            object == nullptr ? nullptr : object->if_contains(name)};
   }
   [[nodiscard]] const boost::json::object& object() const {
     if (!there() || !value_->is_object()) refuse("is not a JSON object");
@@ -67,7 +65,7 @@ class JsonNode {
   [[nodiscard]] const boost::json::value* value() const { return value_; }
   [[nodiscard]] std::string text() const {
     if (!there() || !value_->is_string()) refuse("is not a string");
-    return std::string(view(value_->get_string()));
+    return std::string(value_->get_string());
   }
   [[nodiscard]] std::string text_or(std::string otherwise) const { return there() ? text() : otherwise; }
   [[nodiscard]] bool flag(bool otherwise) const {

@@ -12,24 +12,11 @@ struct Bytes final : DocumentEncoder {
   }
 };
 
-struct Gpt2Words final : DocumentEncoder {
-  Gpt2Words(const BpeVocabulary& vocabulary, SpecialTokenPolicy specials) : encoder(vocabulary, specials) {}
-  void encode(std::string_view text, bool, std::vector<std::int32_t>& to) override { encoder.encode(text, to); }
-  BpeEncoder encoder;
-};
-
 }  // namespace
 
-std::int32_t Tokenizer::size() const noexcept {
-  return vocabulary_ ? vocabulary_->size() : pipeline_ ? pipeline_->spelling->size() : 256;
-}
+std::int32_t Tokenizer::size() const noexcept { return pipeline_ ? pipeline_->spelling->size() : 256; }
 
-SpecialTokens Tokenizer::specials() const noexcept {
-  if (pipeline_) return pipeline_->specials;
-  SpecialTokens specials;
-  if (vocabulary_) specials.end_of_text = vocabulary_->end_of_text();
-  return specials;
-}
+SpecialTokens Tokenizer::specials() const noexcept { return pipeline_ ? pipeline_->specials : SpecialTokens(); }
 
 const TextTemplate& Tokenizer::around() const noexcept {
   static const TextTemplate nothing;
@@ -43,20 +30,13 @@ std::int32_t Tokenizer::required_end_of_text() const {
        pipeline_ ? pipeline_->origin : "bytes");
 }
 
-std::uint64_t Tokenizer::fingerprint() const {
-  if (pipeline_) return pipeline_->fingerprint;
-  std::string all;
-  for (std::int32_t token = 0; vocabulary_ && token < vocabulary_->size(); ++token)
-    all += vocabulary_->bytes_of(token);
-  return runtime::xxh3(std::as_bytes(std::span(all)));
-}
+std::uint64_t Tokenizer::fingerprint() const { return pipeline_ ? pipeline_->fingerprint : runtime::xxh3({}); }
 
 TextCuts Tokenizer::cuts(SpecialTokenPolicy specials) const {
   return pipeline_ ? pipeline_->cuts(specials) : TextCuts();
 }
 
 std::unique_ptr<DocumentEncoder> Tokenizer::encoder(SpecialTokenPolicy specials) const {
-  if (vocabulary_) return std::make_unique<Gpt2Words>(*vocabulary_, specials);
   if (pipeline_) return std::make_unique<PipelineEncoder>(*pipeline_, specials);
   return std::make_unique<Bytes>();
 }
@@ -69,20 +49,20 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokenP
 
 std::string Tokenizer::spelled(std::int32_t token) const {
   expect(token >= 0 && token < size(), "token is out of range: {} of {}", token, size());
-  if (pipeline_) return std::string(pipeline_->spelling->spelled(token));
-  return vocabulary_ ? std::string(vocabulary_->bytes_of(token)) : std::string(1, static_cast<char>(token));
+  return pipeline_ ? std::string(pipeline_->spelling->spelled(token)) : std::string(1, static_cast<char>(token));
+}
+
+void Tokenizer::append(std::int32_t token, TokenSpelling::Position& position, std::string& to) const {
+  if (pipeline_)
+    pipeline_->spelling->append(token, position, to);
+  else
+    to += static_cast<char>(token);
 }
 
 void Tokenizer::decode(std::int32_t token, std::string& to) const {
   expect(token >= 0 && token < size(), "token is out of range: {} of {}", token, size());
-  if (pipeline_) {
-    TokenSpelling::Position inside{.is_first = false, .strips = 0};
-    pipeline_->spelling->append(token, inside, to);
-  } else if (!vocabulary_) {
-    to += static_cast<char>(token);
-  } else if (token != vocabulary_->end_of_text()) {
-    to += vocabulary_->bytes_of(token);
-  }
+  TokenSpelling::Position inside{.is_first = false, .strips = 0};
+  append(token, inside, to);
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
@@ -90,18 +70,11 @@ std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
   TokenSpelling::Position position;
   if (pipeline_) position = pipeline_->spelling->beginning();
   const std::int32_t known = size();
-  const std::int32_t silent = vocabulary_ ? vocabulary_->end_of_text() : -1;
   for (const std::int32_t token : tokens) {
     if (token < 0 || token >= known)
       fail(ErrorCode::data, "token {} is not one of the tokenizer's {}; use the tokenizer that wrote the tokens",
            token, known);
-    if (pipeline_) {
-      pipeline_->spelling->append(token, position, text);
-    } else if (!vocabulary_) {
-      text += static_cast<char>(token);
-    } else if (token != silent) {
-      text += vocabulary_->bytes_of(token);
-    }
+    append(token, position, text);
   }
   return text;
 }

@@ -1,8 +1,6 @@
-// Encodes text as tokens and decodes them: bytes, GPT-2's byte-level BPE, or a pipeline from tokenizer.json or
-// SentencePiece. Cheap to copy; any thread.
+// Encodes text as tokens and decodes them: bytes, or a pipeline that was read from files. Cheap to copy; any thread.
 #pragma once
 
-#include "models/tokenizers/bpe_vocabulary.hpp"
 #include "models/tokenizers/tokenizer_pipeline.hpp"
 #include "models/tokenizers/word_splitter.hpp"
 
@@ -20,8 +18,6 @@ class Tokenizer {
  public:
   /// Bytes as tokens.
   Tokenizer() = default;
-  explicit Tokenizer(BpeVocabulary vocabulary)
-      : vocabulary_(std::make_shared<const BpeVocabulary>(std::move(vocabulary))) {}
   explicit Tokenizer(std::shared_ptr<const TokenizerPipeline> pipeline) : pipeline_(std::move(pipeline)) {}
 
   /// Upper bound of the tokens.
@@ -51,8 +47,9 @@ class Tokenizer {
   [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens) const;
 
  private:
-  std::shared_ptr<const BpeVocabulary> vocabulary_;
-  std::shared_ptr<const TokenizerPipeline> pipeline_;
+  void append(std::int32_t token, TokenSpelling::Position& position, std::string& to) const;
+
+  std::shared_ptr<const TokenizerPipeline> pipeline_;  // null: bytes
 };
 
 }  // namespace ranvier::models

@@ -1,7 +1,6 @@
 #include "models/tokenizers/tokenizer_files.hpp"
 
 #include "models/tokenizers/bpe_files.hpp"
-#include "models/tokenizers/file_text.hpp"
 #include "models/tokenizers/sentencepiece_model.hpp"
 #include "models/tokenizers/tokenizer_json.hpp"
 #include "runtime/base/error.hpp"
@@ -28,17 +27,9 @@ constexpr std::array names = {"tokenizer.json",
                               "chat_template.jinja",
                               "chat_template.json"};
 
-Tokenizer read_json(const fs::path& path) {
-  return is_of_gpt2s_kind(path) ? Tokenizer(read_bpe_vocabulary(path)) : Tokenizer(read_tokenizer_json(path));
-}
-
 /// tokenizer.model, tokenizer.model.v3
 bool is_sentencepiece(const fs::path& path) {
   return path.filename().string().find(".model") != std::string::npos && path.extension() != ".json";
-}
-
-bool has_pieces(const fs::path& folder) {
-  return is_file(folder / "tokenizer.model") || is_file(folder / "vocab.txt");
 }
 
 }  // namespace
@@ -46,23 +37,28 @@ bool has_pieces(const fs::path& folder) {
 Tokenizer read_tokenizer(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
-    if (is_file(path / "tokenizer.json")) return read_json(path / "tokenizer.json");
-    if (!has_bpe_vocabulary(path) && has_pieces(path))
-      return read_tokenizer(path / (is_file(path / "tokenizer.model") ? "tokenizer.model" : "vocab.txt"));
-    if (!has_bpe_vocabulary(path))
-      fail(ErrorCode::io,
-           "{}: no tokenizer found; use a folder with tokenizer.json, encoder.json and vocab.bpe, tokenizer.model, "
-           "vocab.txt, or one .tiktoken file",
-           path.string());
-    return Tokenizer(read_bpe_vocabulary(path));
+    if (is_file(path / "tokenizer.json")) return read_tokenizer(path / "tokenizer.json");
+    if (has_bpe_files(path)) return Tokenizer(read_bpe_files(path));
+    for (const char* name : {"tokenizer.model", "vocab.txt"})
+      if (is_file(path / name)) return read_tokenizer(path / name);
+    fail(ErrorCode::io,
+         "{}: no tokenizer found; use a folder with tokenizer.json, encoder.json and vocab.bpe, tokenizer.model, "
+         "vocab.txt, or one .tiktoken file",
+         path.string());
   }
   if (is_sentencepiece(path)) return Tokenizer(read_sentencepiece_model(path));
   if (path.extension() == ".txt") return Tokenizer(read_vocab_txt(path));
-  if (path.extension() == ".tiktoken" || !is_file(path)) return Tokenizer(read_bpe_vocabulary(path));
-  return read_json(path);
+  if (path.extension() == ".tiktoken") return Tokenizer(read_bpe_files(path));
+  if (path.extension() != ".json" && !is_file(path))
+    fail(ErrorCode::io, "{}: not found; use a folder with encoder.json and vocab.bpe", path.string());
+  const JsonFile file(path);
+  return Tokenizer(is_of_gpt2s_kind(file) ? read_gpt2_json(file) : read_tokenizer_json(file));
 }
 
-bool has_tokenizer(const fs::path& folder) { return has_bpe_vocabulary(folder) || has_pieces(folder); }
+bool has_tokenizer(const fs::path& folder) {
+  return is_file(folder / "tokenizer.json") || has_bpe_files(folder) || is_file(folder / "tokenizer.model") ||
+         is_file(folder / "vocab.txt");
+}
 
 std::map<std::string, fs::path> tokenizer_files(const fs::path& path) {
   std::error_code ignored;

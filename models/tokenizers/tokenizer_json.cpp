@@ -1,7 +1,6 @@
 #include "models/tokenizers/tokenizer_json.hpp"
 
-#include "models/tokenizers/bpe_vocabulary.hpp"
-#include "models/tokenizers/file_text.hpp"
+#include "models/tokenizers/bpe_files.hpp"
 #include "models/tokenizers/text_template.hpp"
 #include "models/tokenizers/tokenizer_steps.hpp"
 #include "models/tokenizers/tokenizer_vocabulary.hpp"
@@ -94,15 +93,14 @@ std::map<std::string, std::string> special_token_names(const fs::path& folder) {
   return names;
 }
 
-bool is_of_gpt2s_kind(const fs::path& path) {
-  const JsonFile file(path);
+bool is_of_gpt2s_kind(const JsonFile& file) {
   const JsonNode root = file.root();
   static_cast<void>(root.object());
   const JsonNode model = root["model"], words = root["pre_tokenizer"];
   if (model_type(model) != "BPE" || !words.there() || root["normalizer"].there() || words.type() != "ByteLevel" ||
       words["add_prefix_space"].flag(true) || !words["use_regex"].flag(true))
     return false;
-  if (frames_texts(root["post_processor"], path.parent_path())) return false;
+  if (frames_texts(root["post_processor"], file.folder())) return false;
   for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "unk_token"})
     if (is_set(model[key])) return false;
   if (model["ignore_merges"].flag(false) || model["byte_fallback"].flag(false)) return false;
@@ -116,8 +114,7 @@ bool is_of_gpt2s_kind(const fs::path& path) {
   return ends;
 }
 
-std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const fs::path& path) {
-  const JsonFile file(path);
+std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const JsonFile& file) {
   const JsonNode root = file.root();
   static_cast<void>(root.object());
   auto pipeline = std::make_shared<TokenizerPipeline>();
@@ -162,10 +159,10 @@ std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const fs::path& pat
   pipeline->spelled_normally = AddedTokens(std::move(added.normalized));
   pipeline->spelling = std::make_unique<const TokenSpelling>(spelling_of(root["decoder"], tokens, added.special));
   const auto find = [&](const std::string& name) { return tokens.find(name); };
-  pipeline->specials = special_tokens(special_token_names(path.parent_path()), find);
+  pipeline->specials = special_tokens(special_token_names(file.folder()), find);
   const SpecialTokens& specials = pipeline->specials;
   pipeline->around =
-      text_template(root["post_processor"], path.parent_path(), specials.begin_of_text, specials.end_of_text, find);
+      text_template(root["post_processor"], file.folder(), specials.begin_of_text, specials.end_of_text, find);
   pipeline->pre_tokenizers = std::move(words.steps);
   return pipeline;
 }

@@ -2,6 +2,7 @@
 // next to it. Supports models of type BPE and WordPiece. Any thread.
 #pragma once
 
+#include "models/tokenizers/file_text.hpp"
 #include "models/tokenizers/tokenizer_pipeline.hpp"
 
 #include <filesystem>
@@ -22,11 +23,11 @@ namespace ranvier::models {
 ///                    Whitespace, WhitespaceSplit
 ///   decoders         ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip, WordPiece
 ///   post-processors  only the tokens around a single text (text_template.hpp)
-[[nodiscard]] std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const std::filesystem::path& path);
+[[nodiscard]] std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const JsonFile& file);
 
 /// Whether the file is equivalent to GPT-2's tokenizer, with <|endoftext|> as the only special token: bpe_files.hpp
 /// reads it. Throws like read_tokenizer_json().
-[[nodiscard]] bool is_of_gpt2s_kind(const std::filesystem::path& path);
+[[nodiscard]] bool is_of_gpt2s_kind(const JsonFile& file);
 
 /// Reads BERT's older format: vocab.txt, one piece per line, and tokenizer_config.json. Throws like
 /// read_tokenizer_json().

@@ -26,6 +26,7 @@ void for_each_spelled(const AddedTokens& tokens, SpecialTokenPolicy specials, st
 }  // namespace
 
 TextCuts TokenizerPipeline::cuts(SpecialTokenPolicy special_tokens) const {
+  if (splits_like_gpt2) return {};
   // A normalizer may prepend text at the start of a text, and so after a spelled token, but not after a cut.
   std::string outside = "x", inside = "x";
   for (const auto& one : normalizers) {
@@ -47,7 +48,9 @@ TextCuts TokenizerPipeline::cuts(SpecialTokenPolicy special_tokens) const {
 }
 
 PipelineEncoder::PipelineEncoder(const TokenizerPipeline& pipeline, SpecialTokenPolicy specials)
-    : pipeline_(pipeline), specials_(specials), model_(pipeline.model->encoder()) {}
+    : pipeline_(pipeline), specials_(specials), model_(pipeline.model->encoder()) {
+  if (pipeline.splits_like_gpt2) splitter_.emplace();
+}
 
 void PipelineEncoder::encode(std::string_view text, bool begins, std::vector<std::int32_t>& to) {
   for_each_spelled(
@@ -56,6 +59,11 @@ void PipelineEncoder::encode(std::string_view text, bool begins, std::vector<std
 }
 
 void PipelineEncoder::encode_part(std::string_view text, TextPosition place, std::vector<std::int32_t>& to) {
+  if (splitter_) {
+    splitter_->start(text);
+    for (auto word = splitter_->next(); !word.empty(); word = splitter_->next()) model_->encode(word, to);
+    return;
+  }
   for (std::size_t done = 0; done < text.size();) {
     const std::size_t stray = first_stray_byte(text, done);
     if (stray > done) encode_characters(text.substr(done, stray - done), place, to);

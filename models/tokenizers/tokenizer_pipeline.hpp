@@ -33,7 +33,8 @@ struct TokenizerPipeline {
   std::unique_ptr<const SubwordModel> model;
   std::unique_ptr<const TokenSpelling> spelling;
   SpecialTokens specials;
-  TextTemplate around;  ///< template, which encoders do not add
+  TextTemplate around;            ///< template, which encoders do not add
+  bool splits_like_gpt2 = false;  ///< words are WordSplitter's, of any bytes; there are no steps before the model
   bool cuts_before_spaces =
       false;  ///< no token crosses a space: pre-tokenizers split there, or no merge joins across it
 
@@ -54,7 +55,7 @@ class PipelineEncoder final : public DocumentEncoder {
   /// The pipeline must outlive the encoder.
   PipelineEncoder(const TokenizerPipeline& pipeline, SpecialTokenPolicy specials);
 
-  /// Bytes outside UTF-8 characters are encoded one by one.
+  /// Bytes outside UTF-8 characters are encoded one by one, unless the pipeline splits like GPT-2.
   void encode(std::string_view text, bool begins, std::vector<std::int32_t>& to) override;
 
  private:
@@ -65,6 +66,7 @@ class PipelineEncoder final : public DocumentEncoder {
   const TokenizerPipeline& pipeline_;
   SpecialTokenPolicy specials_;
   std::unique_ptr<SubwordModel::Encoder> model_;
+  std::optional<WordSplitter> splitter_;
   std::string normal_;
   CutText words_;
 };

@@ -5,6 +5,7 @@
 #include "tests/models/small_tokenizer.hpp"
 
 #include <algorithm>
+#include <memory>
 
 using namespace ranvier;
 
@@ -12,16 +13,16 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-struct Tokenizer {
+struct Encoders {
   fuzz::InputFolder folder;
-  models::BpeVocabulary vocabulary = [this] {
+  models::Tokenizer tokenizer = [this] {
     const tests::SmallTokenizer small;
     folder.write("encoder.json", small.encoder_json());
     folder.write("vocab.bpe", small.vocab_bpe());
-    return models::read_bpe_vocabulary(folder.path());
+    return models::read_tokenizer(folder.path());
   }();
-  models::BpeEncoder plain{vocabulary, models::SpecialTokenPolicy::text};
-  models::BpeEncoder special{vocabulary, models::SpecialTokenPolicy::tokenizer};
+  std::unique_ptr<models::DocumentEncoder> plain = tokenizer.encoder(models::SpecialTokenPolicy::text);
+  std::unique_ptr<models::DocumentEncoder> special = tokenizer.encoder(models::SpecialTokenPolicy::tokenizer);
   models::WordSplitter splitter;
 
   Words words(std::string_view text) {
@@ -57,9 +58,9 @@ bool check_characters(std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static Tokenizer tokenizer;
+  static Encoders encoders;
   const std::string_view text = fuzz::view(data, size);
-  const Words words = tokenizer.words(text);
+  const Words words = encoders.words(text);
   std::string whole;
   for (const auto& word : words) whole += word;
   fuzz::require(whole == text, "words concatenate to the text");
@@ -67,10 +68,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(words == tests::SmallTokenizer::words(std::string(text), {}),
                   "words equal the words of a plain reading");
   const std::size_t cut = models::last_cut(text, size / 2);
-  Words both = tokenizer.words(text.substr(0, cut));
-  for (auto& word : tokenizer.words(text.substr(cut))) both.push_back(word);
+  Words both = encoders.words(text.substr(0, cut));
+  for (auto& word : encoders.words(text.substr(cut))) both.push_back(word);
   fuzz::require(both == words, "splitting the text changes no word");
-  fuzz::round_trip(tokenizer.vocabulary, tokenizer.plain, text);
-  fuzz::round_trip(tokenizer.vocabulary, tokenizer.special, text);
+  fuzz::round_trip(encoders.tokenizer, *encoders.plain, text);
+  fuzz::round_trip(encoders.tokenizer, *encoders.special, text);
   return 0;
 }

@@ -1,8 +1,6 @@
 // Invariants of every tokenizer that is read.
 #pragma once
 
-#include "models/tokenizers/bpe_files.hpp"
-#include "models/tokenizers/bpe_vocabulary.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "tests/fuzz/input.hpp"
 
@@ -14,24 +12,25 @@
 
 namespace ranvier::fuzz {
 
-/// Encodes a text to tokens of the vocabulary, and decodes them to the text.
-inline void round_trip(const models::BpeVocabulary& vocabulary, models::BpeEncoder& encoder,
+/// Encodes a text with an encoder of the tokenizer, whose tokens then spell the text.
+inline void round_trip(const models::Tokenizer& tokenizer, models::DocumentEncoder& encoder,
                        std::string_view text) {
   std::vector<std::int32_t> tokens;
-  encoder.encode(text, tokens);
-  for (const std::int32_t token : tokens)
-    require(token >= 0 && token < vocabulary.size(), "a token is in the vocabulary");
+  encoder.encode(text, true, tokens);
   std::string back;
-  vocabulary.decode(tokens, back);
+  for (const std::int32_t token : tokens) {
+    require(token >= 0 && token < tokenizer.size(), "a token is in the vocabulary");
+    back += tokenizer.spelled(token);
+  }
   require(back == text, "decoding gives the encoded text");
 }
 
 /// Reads the tokenizer at `path`; a message may name any file of its folder.
 inline void read_tokenizer(const std::filesystem::path& path, const InputFolder& folder) {
   accepts_or_refuses(folder.path().string(), [&] {
-    const models::BpeVocabulary vocabulary = models::read_bpe_vocabulary(path);
-    models::BpeEncoder encoder(vocabulary, models::SpecialTokenPolicy::tokenizer);
-    round_trip(vocabulary, encoder, "the world's aaaaaaaa 1234  in\xff\xe4\xb8\xad<|endoftext|>");
+    const models::Tokenizer tokenizer = models::read_tokenizer(path);
+    const auto encoder = tokenizer.encoder(models::SpecialTokenPolicy::tokenizer);
+    round_trip(tokenizer, *encoder, "the world's aaaaaaaa 1234  in\xff\xe4\xb8\xad<|endoftext|>");
   });
 }
 

@@ -1,7 +1,6 @@
-#include "models/tokenizers/bpe_files.hpp"
-#include "models/tokenizers/bpe_vocabulary.hpp"
 #include "models/tokenizers/text_encoder.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
+#include "models/tokenizers/tokenizer_json.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/test.hpp"
 
@@ -25,13 +24,13 @@ struct Fixture {
   TemporaryFolder folder;
   SmallTokenizer small;
 
-  BpeVocabulary openai() const {
+  Tokenizer openai() const {
     folder.write("gpt2/encoder.json", small.encoder_json());
     folder.write("gpt2/vocab.bpe", small.vocab_bpe());
-    return read_bpe_vocabulary(folder.path() / "gpt2");
+    return read_tokenizer(folder.path() / "gpt2");
   }
   static Error refusal_of(const std::filesystem::path& path) {
-    return error_of([&] { static_cast<void>(read_bpe_vocabulary(path)); });
+    return error_of([&] { static_cast<void>(read_tokenizer(path)); });
   }
   Error refusal(const std::string& name, const std::string& content) const {
     const auto path = folder.write(name, content);
@@ -39,18 +38,9 @@ struct Fixture {
   }
 };
 
-Tokens encode(const BpeVocabulary& vocabulary, const std::string& text,
+Tokens encode(const Tokenizer& tokenizer, const std::string& text,
               SpecialTokenPolicy specials = SpecialTokenPolicy::text) {
-  BpeEncoder encoder(vocabulary, specials);
-  Tokens tokens;
-  encoder.encode(text, tokens);
-  return tokens;
-}
-
-std::string decode(const BpeVocabulary& vocabulary, const Tokens& tokens) {
-  std::string text;
-  vocabulary.decode(tokens, text);
-  return text;
+  return tokenizer.encode(text, specials);
 }
 
 Words words_of(std::string_view text) {
@@ -108,36 +98,36 @@ TEST_CASE_FIXTURE(Fixture,
                   "random bytes and characters become the tokens of a plain encoder, and decode to themselves") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
-  const BpeVocabulary vocabulary = openai();
-  CHECK(vocabulary.size() == small.end_of_text() + 1);
-  BpeEncoder encoder(vocabulary);
+  const Tokenizer tokenizer = openai();
+  CHECK(tokenizer.size() == small.end_of_text() + 1);
+  const auto encoder = tokenizer.encoder(SpecialTokenPolicy::text);
   for (int i = 0; i < effort(200, 200, 25); ++i) {
     const std::string text = random_text(random, 1 + random() % 100);
     Tokens tokens;
-    encoder.encode(text, tokens);
+    encoder->encode(text, true, tokens);
     CHECK(tokens == small.encoded(text, kinds));
-    CHECK(decode(vocabulary, tokens) == text);
+    CHECK(tokenizer.decode(tokens) == text);
   }
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "words of any length get the same tokens as with plain merging, and long ones within a moment") {
-  const BpeVocabulary vocabulary = openai();
+  const Tokenizer tokenizer = openai();
   for (const std::size_t length : {1, 2, 5, 37, 38, 39, 40, 191, 192, 193, 194, 500})
     for (const char* unit : {"a", "ab", "the", "中", "aaaab"}) {
       std::string word;
       while (word.size() < length) word += unit;
       CAPTURE(word);
-      CHECK(encode(vocabulary, word) == small.encoded(word, kinds));
+      CHECK(encode(tokenizer, word) == small.encoded(word, kinds));
     }
   // Searching all parts for each merge would take hours.
   const std::string endless(static_cast<std::size_t>(effort(2'000'000, 2'000'000, 200'000)), 'a');
-  const Tokens tokens = encode(vocabulary, endless);
-  CHECK(tokens == Tokens(endless.size() / 4, encode(vocabulary, "aaaa").front()));
+  const Tokens tokens = encode(tokenizer, endless);
+  CHECK(tokens == Tokens(endless.size() / 4, encode(tokenizer, "aaaa").front()));
 }
 
 TEST_CASE_FIXTURE(Fixture, "every kind of tokenizer file gives the same tokens") {
-  const BpeVocabulary one = openai();
+  const Tokenizer one = openai();
   folder.write("names/vocab.json", small.encoder_json());
   folder.write("names/merges.txt", small.vocab_bpe());
   folder.write("hugging/tokenizer.json", small.tokenizer_json());
@@ -148,7 +138,7 @@ TEST_CASE_FIXTURE(Fixture, "every kind of tokenizer file gives the same tokens")
   for (const char* path :
        {"names", "hugging", "hugging/tokenizer.json", "pairs", "ranks", "ranks/small.tiktoken"}) {
     CAPTURE(path);
-    const BpeVocabulary other = read_bpe_vocabulary(folder.path() / path);
+    const Tokenizer other = read_tokenizer(folder.path() / path);
     CHECK(other.size() == one.size());
     CHECK(other.end_of_text() == one.end_of_text());
     CHECK(encode(other, text) == encode(one, text));
@@ -156,28 +146,30 @@ TEST_CASE_FIXTURE(Fixture, "every kind of tokenizer file gives the same tokens")
 }
 
 TEST_CASE_FIXTURE(Fixture, "text that spells the end of text gives its token only on request") {
-  const BpeVocabulary vocabulary = openai();
+  const Tokenizer tokenizer = openai();
   const std::string text = "the<|endoftext|><|endoftext|> world<|endoftext";
-  CHECK(encode(vocabulary, text) == small.encoded(text));
+  CHECK(encode(tokenizer, text) == small.encoded(text));
   Tokens expected = small.encoded("the");
-  expected.insert(expected.end(), 2, vocabulary.end_of_text());
+  expected.insert(expected.end(), 2, *tokenizer.end_of_text());
   for (const std::int32_t token : small.encoded(" world<|endoftext")) expected.push_back(token);
-  CHECK(encode(vocabulary, text, SpecialTokenPolicy::tokenizer) == expected);
-  CHECK(decode(vocabulary, expected) == text);
+  CHECK(encode(tokenizer, text, SpecialTokenPolicy::tokenizer) == expected);
+  std::string spelled;
+  for (const std::int32_t token : expected) spelled += tokenizer.spelled(token);
+  CHECK(spelled == text);
+  CHECK(tokenizer.decode(expected) == "the world<|endoftext");
 }
 
 TEST_CASE_FIXTURE(Fixture, "several threads give the tokens of one thread") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
-  const BpeVocabulary vocabulary = openai();
-  const Tokenizer tokenizer(vocabulary);
+  const Tokenizer tokenizer = openai();
   const auto much = static_cast<std::size_t>(effort(200'000, 200'000, 70'000));  // longer than a piece
   std::string text = random_text(random, much * 3 / 10);
   text += std::string(much, 'a') + " " + std::string(much, ' ') + "b";  // no split point for a long distance
   text += random_text(random, much / 10);
   for (const auto specials : {SpecialTokenPolicy::text, SpecialTokenPolicy::tokenizer}) {
     if (test::sanitized && specials == SpecialTokenPolicy::text) continue;
-    const Tokens expected = encode(vocabulary, text, specials);
+    const Tokens expected = encode(tokenizer, text, specials);
     for (const int threads : {1, 2, 3}) {
       TextEncoder encoder(tokenizer, threads, specials);
       Tokens tokens;
@@ -214,9 +206,10 @@ TEST_CASE("splitting a text at allowed offsets never changes a word") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "tokens of another tokenizer are not decoded") {
-  const BpeVocabulary vocabulary = openai();
-  CHECK(says(error_of([&] { decode(vocabulary, {0, vocabulary.size()}); }), ErrorCode::data, "encoder.json"));
-  CHECK(error_of([&] { decode(vocabulary, {-1}); }).code() == ErrorCode::data);
+  const Tokenizer tokenizer = openai();
+  for (const std::int32_t token : {tokenizer.size(), -1})
+    CHECK(says(error_of([&] { static_cast<void>(tokenizer.decode(Tokens{0, token})); }), ErrorCode::data,
+               "is not one of the tokenizer's"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "damaged tokenizer files are refused with file, offset and reason") {
@@ -248,21 +241,26 @@ TEST_CASE_FIXTURE(Fixture, "damaged tokenizer files are refused with file, offse
   CHECK(says(names(whole.substr(0, whole.rfind(',')) + "}"), "token '<|endoftext|>' is missing"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "tokenizers with other rules than GPT-2's kind are refused") {
+TEST_CASE_FIXTURE(Fixture,
+                  "tokenizers with other rules than GPT-2's are not of its kind, and damaged ones are refused") {
   const auto changed = [&](const std::string& from, const std::string& to) {
     std::string json = small.tokenizer_json();
     const auto at = json.find(from);
     REQUIRE(at != std::string::npos);
-    return refusal("tokenizer.json", json.replace(at, from.size(), to));
+    return folder.write("tokenizer.json", json.replace(at, from.size(), to));
   };
-  CHECK(says(changed("\"BPE\"", "\"WordPiece\""), "model.type"));
-  CHECK(says(changed("\"ByteLevel\"", "\"Split\""), "pre_tokenizer.type"));
-  CHECK(says(changed("\"add_prefix_space\": false", "\"add_prefix_space\": true"), "add_prefix_space"));
-  CHECK(says(changed("\"use_regex\": true", "\"use_regex\": false"), "pre_tokenizer.use_regex"));
-  CHECK(says(changed("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}"), "normalizer"));
-  CHECK(says(changed("\"special\": true", "\"special\": false"), "is not special"));
-  CHECK(says(changed("\"model\"", "\"other\""), "'model' is not a JSON object"));
-  CHECK(says(changed("\"merges\": [", "\"merges\": [1, "), "merge 0: a merge is not two tokens"));
+  CHECK(is_of_gpt2s_kind(JsonFile(changed("", ""))));
+  for (const auto& [from, to] : {std::pair{R"("BPE")", R"("WordPiece")"},
+                                 {R"("ByteLevel")", R"("Split")"},
+                                 {R"("add_prefix_space": false)", R"("add_prefix_space": true)"},
+                                 {R"("use_regex": true)", R"("use_regex": false)"},
+                                 {R"("normalizer": null)", R"("normalizer": {"type": "NFC"})"},
+                                 {R"("special": true)", R"("special": false)"}}) {
+    CAPTURE(to);
+    CHECK(!is_of_gpt2s_kind(JsonFile(changed(from, to))));
+  }
+  CHECK(says(refusal_of(changed("\"model\"", "\"other\"")), "'model' is not a JSON object"));
+  CHECK(says(refusal_of(changed("\"merges\": [", "\"merges\": [1, ")), "merge 0: a merge is not two tokens"));
   CHECK(says(refusal("cl100k_base.tiktoken", "IQ== 100255\n"), "more than 65536 tokens"));
   CHECK(says(refusal("a.tiktoken", "IQ==\n"), "line 1 at offset 0 is not a base64 token"));
   CHECK(says(refusal("a.tiktoken", "I*== 0\n"), "line 1 at offset 0"));
@@ -296,9 +294,9 @@ TEST_CASE_FIXTURE(Fixture, "every truncation of a tokenizer file is refused or l
     for (std::size_t length = 0; length < whole.size(); length += 7) {
       const auto path = folder.write(name, whole.substr(0, length));
       try {
-        const BpeVocabulary vocabulary = read_bpe_vocabulary(path);
+        const Tokenizer tokenizer = read_tokenizer(path);
         CHECK(name == "small.tiktoken");
-        CHECK(vocabulary.size() >= 257);
+        CHECK(tokenizer.size() >= 257);
       } catch (const Error& error) {
         CHECK(error.code() == ErrorCode::data);
       }
