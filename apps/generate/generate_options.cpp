@@ -14,13 +14,8 @@ namespace {
 using runtime::DType;
 
 OptionBinding tokenizer(std::string& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            if (given != "bytes" && tokenizer_path(given).empty())
-              return "bytes, or the PATH of a tokenizer folder or file";
-            field = given;
-            return {};
-          },
-          .write = [&field] { return field; }};
+  return only_if(text(field), field, "bytes, or the PATH of a tokenizer folder or file",
+                 [](const std::string& given) { return given == "bytes" || !tokenizer_path(given).empty(); });
 }
 
 OptionTable declare(GenerateOptions& options) {

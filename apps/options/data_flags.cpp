@@ -48,17 +48,6 @@ OptionBinding tokenizer(DataOptions& data) {
           .words = {"bytes", "none"}};
 }
 
-/// Reads a fraction above 0, since every sample needs at least one token to predict.
-OptionBinding share(double& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            double part = 0;
-            if (real(part, 0, 1).read(given) || part == 0) return "a number above 0, at most 1";
-            field = part;
-            return {};
-          },
-          .write = real(field, 0, 1).write};
-}
-
 /// Refuses flags that need training steps.
 void check_eval_only(const TrainOptions& options) {
   const RunOptions& run = options.run;
@@ -136,7 +125,9 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
   table.add({Effect::decides, "mlm-probability", "FRACTION",
              "Fraction of tokens selected for masked language modelling (BERT, RoBERTa): 80 % become the mask "
              "token, 10 % a random token, 10 % stay unchanged",
-             share(data.mlm_probability)},
+             // Every sample needs at least one token to predict.
+             only_if(real(data.mlm_probability, 0, 1), data.mlm_probability, "a number above 0, at most 1",
+                     [](double fraction) { return fraction > 0; })},
             {.for_text = true, .unused = no_masks});
   table.add(
       {Effect::decides, "mask-token", "N", "Token id of the mask; auto: the tokenizer's, or 256 for bytes",

@@ -93,13 +93,8 @@ OptionBinding dropout(ModelOptions& model) {
 
 /// Reads 0 or a factor above 1; up to 1, about half of all losses would be spikes.
 OptionBinding spike_factor(double& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            double factor = 0;
-            if (real(factor, 0).read(given) || (factor != 0 && factor <= 1)) return "a number above 1, or 0";
-            field = factor;
-            return {};
-          },
-          .write = real(field, 0).write};
+  return only_if(real(field, 0), field, "a number above 1, or 0",
+                 [](double factor) { return factor == 0 || factor > 1; });
 }
 
 TrainTable declare(AskedOptions& asked) {

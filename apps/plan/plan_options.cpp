@@ -67,12 +67,9 @@ OptionBinding counts(std::vector<int>& field, const char* valid) {
 
 OptionBinding rank_numbers(std::vector<int>& field) {
   static constexpr const char* valid = "increasing numbers of ranks, such as 8,16,32";
-  OptionBinding binding = counts(field, valid);
-  binding.read = [&field, read = binding.read](const std::string& text) -> std::optional<std::string> {
-    if (read(text) || std::ranges::adjacent_find(field, std::greater_equal()) != field.end()) return valid;
-    return {};
-  };
-  return binding;
+  return only_if(counts(field, valid), field, valid, [](const std::vector<int>& numbers) {
+    return std::ranges::adjacent_find(numbers, std::greater_equal()) == numbers.end();
+  });
 }
 
 OptionTable declare(PlanOptions& options) {

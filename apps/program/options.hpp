@@ -291,6 +291,16 @@ template <typename T>
           .words = {word}};
 }
 
+/// `binding` without the values of `field` that `accepts` refuses; `valid` describes the others.
+template <typename T, typename Accepts>
+[[nodiscard]] OptionBinding only_if(OptionBinding binding, const T& field, std::string valid, Accepts accepts) {
+  binding.read = [&field, read = std::move(binding.read), valid = std::move(valid),
+                  accepts](const std::string& text) -> std::optional<std::string> {
+    return read(text) || !accepts(field) ? std::optional(valid) : std::nullopt;
+  };
+  return binding;
+}
+
 /// Items of "a,b,c". Empty text is one empty item.
 [[nodiscard]] std::vector<std::string> items_of(std::string_view text);
 

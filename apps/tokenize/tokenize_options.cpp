@@ -12,12 +12,8 @@ using models::SpecialTokenPolicy;
 using models::TokenOutputFormat;
 
 OptionBinding tokenizer(std::string& field) {
-  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            if (tokenizer_path(text).empty()) return "the PATH of a tokenizer folder or file";
-            field = text;
-            return {};
-          },
-          .write = [&field] { return field; }};
+  return only_if(text(field), field, "the PATH of a tokenizer folder or file",
+                 [](const std::string& given) { return !tokenizer_path(given).empty(); });
 }
 
 OptionTable declare(TokenizeOptions& options) {
