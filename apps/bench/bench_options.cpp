@@ -1,5 +1,7 @@
 #include "apps/bench/bench_options.hpp"
 
+#include "apps/options/flag_groups.hpp"
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -13,23 +15,12 @@ namespace {
 using collectives::Collective;
 
 constexpr const char* by_mpi = "mpi";
-constexpr Collective all_collectives[] = {Collective::all_gather, Collective::reduce_scatter,
-                                          Collective::all_reduce};
 
-bool has(Collective collective, std::string_view name) {
-  const auto all = collectives::algorithms(collective);
-  return name == by_mpi || std::ranges::any_of(all, [&](const auto& each) { return each.name == name; });
-}
+bool has(Collective collective, std::string_view name) { return name == by_mpi || has_algorithm(collective, name); }
 
 /// Every algorithm of some collective, and MPI.
 std::vector<std::string> known_algorithms() {
-  std::vector<std::string> names;
-  for (const Collective collective : all_collectives) {
-    for (const auto& algorithm : collectives::algorithms(collective)) {
-      const std::string name(algorithm.name);
-      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-    }
-  }
+  std::vector<std::string> names = all_algorithm_names();
   names.emplace_back(by_mpi);
   return names;
 }
@@ -38,7 +29,7 @@ OptionBinding collective_names(std::vector<Collective>& field) {
   return list<Collective>(
       field, "some of all-gather, reduce-scatter, all-reduce, separated by commas",
       [](const std::string& text) -> std::optional<Collective> {
-        for (const Collective collective : all_collectives)
+        for (const auto& [collective, algorithm] : algorithm_fields)
           if (text == to_string(collective)) return collective;
         return {};
       },

@@ -33,6 +33,8 @@ inline constexpr std::array algorithm_fields{
     std::pair{collectives::Collective::all_reduce, &actors::AlgorithmNames::all_reduce}};
 
 [[nodiscard]] bool has_algorithm(collectives::Collective collective, std::string_view name);
+/// Algorithms of any collective, each once.
+[[nodiscard]] std::vector<std::string> all_algorithm_names();
 
 /// Adds the concern "Sharding". `trainer` and `shard` outlive the table.
 void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardOptions& shard);

@@ -68,6 +68,14 @@ bool has_algorithm(Collective collective, std::string_view name) {
   return std::ranges::any_of(all, [&](const auto& each) { return each.name == name; });
 }
 
+std::vector<std::string> all_algorithm_names() {
+  std::vector<std::string> names;
+  for (const auto& [collective, field] : algorithm_fields)
+    for (const auto& each : collectives::algorithms(collective))
+      if (std::ranges::find(names, each.name) == names.end()) names.emplace_back(each.name);
+  return names;
+}
+
 void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {
   const auto is_one_row = [&trainer] { return trainer.grid.g_data == 1; };
   const NoEffect one_row = unused_if(is_one_row, "with one row (--g-data 1)");

@@ -72,12 +72,6 @@ const std::vector<SearchedFlag>& searched_flags() {
   return all;
 }
 
-/// A sharding in groups of some rows.
-struct Shares {
-  std::string name;
-  int group_size = 0;
-};
-
 /// Key of a sharding's effect with these rows and groups: scopes of equal size have the same letter.
 std::string meaning(const Sharding& sharding, int rows, int group_size) {
   const auto as = [&](Scope scope) {
@@ -96,7 +90,21 @@ class Enumeration {
       : options_(&options), chunks_(given_number("chunks-per-rank").value_or(1)) {}
 
   SearchSpace run() {
-    grids();
+    for (Candidate candidate : sharded_grids()) {
+      const int rows = candidate.g_data;
+      for (const std::string& offload : offloads())
+        for (const int microbatch : microbatch_sizes(options_->batch_size / rows))
+          for (const std::string& recompute : free_or_given("recompute", {"off", "auto", "1"}))
+            for (const std::string& policy : policies(candidate.g_inter, rows, microbatch))
+              for (const std::string& algorithms : algorithm_names(rows)) {
+                candidate.offload = offload;
+                candidate.microbatch_size = microbatch;
+                candidate.recompute = recompute;
+                candidate.policy = policy;
+                candidate.algorithms = algorithms;
+                space_.candidates.push_back(candidate);
+              }
+    }
     if (space_.candidates.empty()) refuse();
     return std::move(space_);
   }
@@ -110,40 +118,41 @@ class Enumeration {
     if (whole(number, 0).read(found->second)) return {};  // "auto"
     return number;
   }
+  /// Values of a flag to search; only "" if it is given.
+  [[nodiscard]] std::vector<std::string> free_or_given(const std::string& flag,
+                                                       std::vector<std::string> all) const {
+    return given(flag) ? std::vector<std::string>{""} : std::move(all);
+  }
   void leave_out(const std::string& why) { ++space_.left_out[why]; }
 
-  void grids() {
+  /// Why a grid of `p` stages is not possible; empty if it is.
+  [[nodiscard]] std::string obstacle(int p) const {
+    const int world = options_->world;
+    if (world % p != 0) return fmt::format("--g-inter does not divide {} ranks", world);
+    if (chunks_ > 1 && p == 1) return fmt::format("--chunks-per-rank {} needs several stages", chunks_);
+    if (chunks_ > 1 && p * chunks_ > options_->slices)
+      return fmt::format("with --chunks-per-rank {} more model chunks than {} layers", chunks_, options_->slices);
+    if (chunks_ == 1 && p > options_->layers) return fmt::format("more stages than {} layers", options_->layers);
+    if (runtime::batch_problem(options_->batch_size, world / p))
+      return fmt::format("--g-data does not divide --batch-size {}", options_->batch_size);
+    return {};
+  }
+
+  /// Candidates with grid and sharding.
+  std::vector<Candidate> sharded_grids() {
+    std::vector<Candidate> all;
     const int world = options_->world;
     const auto stages = given_number("g-inter"), rows = given_number("g-data");
     for (int p = 1; p <= world; ++p) {
       if (stages && p != *stages) continue;
-      if (world % p != 0) {
-        leave_out(fmt::format("grids: --g-inter does not divide {} ranks", world));
-        continue;
+      if (rows && *rows != 0 && world % p == 0 && world / p != *rows) continue;
+      if (const std::string why = obstacle(p); !why.empty()) {
+        leave_out("grids: " + why);
+      } else {
+        add_shardings({.g_inter = p, .g_data = world / p}, all);
       }
-      if (rows && *rows != 0 && world / p != *rows) continue;
-      if (chunks_ > 1 && p == 1) {
-        leave_out(fmt::format("grids: --chunks-per-rank {} needs several stages", chunks_));
-        continue;
-      }
-      if (chunks_ > 1 && p * chunks_ > options_->slices) {
-        leave_out(fmt::format("grids: with --chunks-per-rank {} more model chunks than {} layers", chunks_,
-                              options_->slices));
-        continue;
-      }
-      if (chunks_ == 1 && p > options_->layers) {
-        leave_out(fmt::format("grids: more stages than {} layers", options_->layers));
-        continue;
-      }
-      if (runtime::batch_problem(options_->batch_size, world / p)) {
-        leave_out(fmt::format("grids: --g-data does not divide --batch-size {}", options_->batch_size));
-        continue;
-      }
-      Candidate candidate;
-      candidate.g_inter = p;
-      candidate.g_data = world / p;
-      shardings(candidate);
     }
+    return all;
   }
 
   /// Group sizes that divide a node or consist of complete nodes; or the given one.
@@ -156,113 +165,77 @@ class Enumeration {
     return sizes;
   }
 
-  void shardings(Candidate candidate) {
+  void add_shardings(Candidate candidate, std::vector<Candidate>& all) {
     const int rows = candidate.g_data;
-    if (given("shard") || rows == 1) {
-      candidate.shard = "";
-      offloads(candidate);
-      return;
-    }
+    if (given("shard") || rows == 1) return all.push_back(candidate);
     std::set<std::string> known;
     const std::vector<int> sizes = group_sizes(rows);
     for (const auto& [name, sharding] : collectives::named_shardings()) {
       const bool groups = sharding.parameters == Scope::group || sharding.gradients == Scope::group ||
                           sharding.optimizer == Scope::group || sharding.secondary_parameters;
-      const auto add = [&](int group_size) {
+      for (const int size : groups ? sizes : std::vector<int>{0}) {
         candidate.shard = name;
-        candidate.group_size = given("group-size") ? 0 : group_size;
-        if (!known.insert(meaning(sharding, rows, group_size == 0 ? rows : group_size)).second) {
+        candidate.group_size = given("group-size") ? 0 : size;
+        if (known.insert(meaning(sharding, rows, size == 0 ? rows : size)).second) {
+          all.push_back(candidate);
+        } else {
           leave_out("shardings: identical to another sharding for these rows and groups");
-          return;
         }
-        offloads(candidate);
-      };
-      if (!groups) add(0);
-      for (const int size : groups ? sizes : std::vector<int>()) add(size);
+      }
     }
   }
 
-  void offloads(Candidate candidate) {
-    std::vector<std::string> names = offload_names();
-    if (given("offload")) names = {""};
-    for (const std::string& name : names) {
-      candidate.offload = name;
-      if (name == "infinity-nvme" && !options_->files) {
-        leave_out("--offload infinity-nvme: no --nvme, or no disk in the profile");
-        continue;
-      }
-      if (!name.empty() && name != "none" && name != "infinity-nvme" && !options_->apart) {
-        leave_out(fmt::format("--offload {}: device and host share one memory", name));
-        continue;
-      }
-      microbatches(candidate);
-    }
+  std::vector<std::string> offloads() {
+    std::vector<std::string> names = free_or_given("offload", offload_names());
+    std::erase_if(names, [&](const std::string& name) {
+      const bool files = name == "infinity-nvme" && !options_->files;
+      const bool shared = !name.empty() && name != "none" && name != "infinity-nvme" && !options_->apart;
+      if (files) leave_out("--offload infinity-nvme: no --nvme, or no disk in the profile");
+      if (shared) leave_out(fmt::format("--offload {}: device and host share one memory", name));
+      return files || shared;
+    });
+    return names;
   }
 
-  void microbatches(Candidate candidate) {
-    const int row = options_->batch_size / candidate.g_data;
+  /// `row`: samples per step of a row.
+  [[nodiscard]] std::set<int> microbatch_sizes(int row) const {
+    if (const auto given = given_number("microbatch-size")) return {std::min(*given, row)};
     std::set<int> sizes;
     for (int size = 1; size <= std::min(row, largest_microbatch); size *= 2) sizes.insert(size);
     if (row <= largest_microbatch) sizes.insert(row);
-    if (const auto given = given_number("microbatch-size")) sizes = {std::min(*given, row)};
-    for (const int size : sizes) {
-      candidate.microbatch_size = size;
-      recomputations(candidate);
-    }
+    return sizes;
   }
 
-  void recomputations(Candidate candidate) {
-    std::vector<std::string> all{"off", "auto", "1"};
-    if (given("recompute")) all = {""};
-    for (const std::string& each : all) {
-      candidate.recompute = each;
-      policies(candidate);
-    }
-  }
-
-  void policies(Candidate candidate) {
-    if (candidate.g_inter == 1 || given("policy")) {
-      candidate.policy = "";
-      algorithms(candidate);
-      return;
-    }
-    const int row = options_->batch_size / candidate.g_data;
-    const int microbatches = runtime::ceil_divide(row, candidate.microbatch_size);
+  std::vector<std::string> policies(int stages, int rows, int microbatch) {
+    if (stages == 1 || given("policy")) return {""};
+    const int microbatches = runtime::ceil_divide(options_->batch_size / rows, microbatch);
+    std::vector<std::string> names;
     for (const Policy policy : actors::all_policies) {
       if (chunks_ > 1 && policy == Policy::zb_h1) continue;
-      if (chunks_ > 1 && policy == Policy::one_f_one_b && microbatches % candidate.g_inter != 0) {
+      if (chunks_ > 1 && policy == Policy::one_f_one_b && microbatches % stages != 0) {
         leave_out("policies: with --chunks-per-rank, 1f1b needs microbatches in multiples of --g-inter");
         continue;
       }
-      candidate.policy = to_string(policy);
-      algorithms(candidate);
+      names.emplace_back(to_string(policy));
     }
+    return names;
   }
 
-  void algorithms(Candidate candidate) {
-    std::vector<std::string> names{"auto"};
+  std::vector<std::string> algorithm_names(int rows) {
     const bool all_given =
         std::ranges::all_of(algorithm_fields, [&](const auto& each) { return given(to_string(each.first)); });
-    if (candidate.g_data == 1 || all_given) {
-      names = {""};
-    } else if (options_->nccl) {
+    if (rows == 1 || all_given) return {""};
+    std::vector<std::string> names{"auto"};
+    if (options_->nccl) {
       // Predictions of other algorithms with NCCL do not model how they slow down other traffic.
       names.emplace_back("hierarchical");
       leave_out(
           "algorithms: with NCCL, only NCCL's algorithm and hierarchical are compared (all with --collectives "
           "plans)");
-    } else {
-      for (const auto& [collective, field] : algorithm_fields) {
-        for (const auto& each : collectives::algorithms(collective)) {
-          const std::string name(each.name);
-          if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-        }
-      }
+      return names;
     }
-    for (const std::string& name : names) {
-      candidate.algorithms = name;
-      space_.candidates.push_back(candidate);
-    }
+    for (const std::string& name : all_algorithm_names()) names.push_back(name);
+    return names;
   }
 
   /// Fails because no grid is possible, with the most specific reason.
