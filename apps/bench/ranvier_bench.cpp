@@ -110,9 +110,7 @@ std::string profile_path(const MpiSession& session, const BenchOptions& options)
 
 void profile(apps::BenchRank& rank, const BenchOptions& options, std::span<const int> node_of) {
   std::string path;
-  apps::on_all_ranks(rank.session(), [&] {
-    if (rank.session().rank() == 0) path = profile_path(rank.session(), options);
-  });
+  apps::on_rank_0(rank.session(), [&] { path = profile_path(rank.session(), options); });
   std::optional<runtime::CudaGpu> gpu;
   if constexpr (runtime::with_cuda) {
     apps::on_all_ranks(rank.session(), [&] {
@@ -124,8 +122,7 @@ void profile(apps::BenchRank& rank, const BenchOptions& options, std::span<const
   const std::string text = to_json(apps::measure_profile(
       rank, node_of,
       {.name = options.profile_name, .directories = options.nvme, .gpu = gpu, .seconds = share * options.seconds}));
-  apps::on_all_ranks(rank.session(), [&] {
-    if (rank.session().rank() != 0) return;
+  apps::on_rank_0(rank.session(), [&] {
     if (path == on_stdout) {
       fmt::print("{}", text);
       return;
@@ -146,9 +143,8 @@ void measure(apps::BenchRank& rank, const BenchOptions& options, std::span<const
   if (options.measures_links()) {
     const double share = options.collectives.empty() ? 1.0 : 0.25;
     links = apps::measure_links(rank, node_of, std::min(longest_link_seconds, share * options.seconds));
-    apps::on_all_ranks(session, [&] {
-      if (session.rank() == 0)
-        report(*links, options.write_links, std::set<int>(node_of.begin(), node_of.end()).size());
+    apps::on_rank_0(session, [&] {
+      report(*links, options.write_links, std::set<int>(node_of.begin(), node_of.end()).size());
     });
   }
   if (!options.collectives.empty()) apps::time_collectives(rank, options, node_of, links);

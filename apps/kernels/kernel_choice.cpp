@@ -85,9 +85,7 @@ void choose_kernels(runtime::MpiSession& session, const TrainOptions& options, r
   const auto stream = device.make_stream("products", runtime::StreamWidth::whole);
   const bool speaks = session.rank() == 0;
   models::ChosenKernels chosen;
-  on_all_ranks(session, [&] {
-    if (speaks) chosen = models::choose_kernels(*stream, question, [&] { run_layers(*stream); });
-  });
+  on_rank_0(session, [&] { chosen = models::choose_kernels(*stream, question, [&] { run_layers(*stream); }); });
   if (speaks && question.products && !question.file.empty()) {
     fmt::print("products: {}\n\n", memory_text(chosen.remembered_products, chosen.choices.products,
                                                chosen.instead.products, options.device.products_file));

@@ -2,6 +2,7 @@
 
 #include "apps/files/output_files.hpp"
 #include "apps/files/weight_saving.hpp"
+#include "apps/program/agreement.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/memory_limit.hpp"
 #include "runtime/files/atomic_file.hpp"
@@ -12,7 +13,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <system_error>
 #include <utility>
@@ -132,12 +132,6 @@ FitResult verdict(const TrainerOptions& options, std::span<const RankPlan> stage
 }
 
 JobCapacity capacity_of(runtime::MpiSession& session, const TrainOptions& options, const Job& job) {
-  const auto least = [&session](std::optional<std::size_t> bytes) -> std::optional<std::size_t> {
-    constexpr long long unknown = std::numeric_limits<long long>::max();
-    const auto known = static_cast<long long>(std::min(bytes.value_or(unknown), std::size_t{unknown}));
-    const long long smallest = session.smallest(known);
-    return smallest == unknown ? std::nullopt : std::optional(static_cast<std::size_t>(smallest));
-  };
   const bool imagined = options.ranks != session.ranks();
   const std::string& save = options.run.save;
   const std::size_t to_save = save.empty() ? 0 : saved_bytes(options, job);
@@ -155,10 +149,10 @@ JobCapacity capacity_of(runtime::MpiSession& session, const TrainOptions& option
                                      [&](const fs::path& directory) { return on_one_disk(directory, path); });
     }
   }
-  return {.device_bytes = least(options.device.memory_bytes),
-          .host_bytes = least(host),
-          .disk_bytes = least(disk),
-          .save_bytes = least(weights),
+  return {.device_bytes = smallest_bytes(session, options.device.memory_bytes),
+          .host_bytes = smallest_bytes(session, host),
+          .disk_bytes = smallest_bytes(session, disk),
+          .save_bytes = smallest_bytes(session, weights),
           .saved_bytes = to_save,
           .states_beside_save = static_cast<double>(session.largest(beside)) /
                                 static_cast<double>(std::max<std::size_t>(directories.size(), 1)),

@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace ranvier::apps {
@@ -71,12 +70,9 @@ std::optional<std::size_t> gpu_bytes(const RankRun& run) {
   const auto& [session, options, job, loop, transport, watch, signals, live, missing, id] = run;
   if (options.device.device != DeviceFlag::cuda || options.trainer.saved_activations) return {};
   if (options.run.request == Request::dry_run) return options.device.memory_bytes;  // a dry run needs no GPU
-  long long bytes = 0;
-  on_all_ranks(session, [&] {
-    const std::size_t budget = device_budget(session, options.device.gpu, options.device.memory_bytes);
-    bytes = static_cast<long long>(std::min<std::size_t>(budget, std::numeric_limits<long long>::max()));
-  });
-  return static_cast<std::size_t>(session.smallest(bytes));
+  std::size_t bytes = 0;
+  on_all_ranks(session, [&] { bytes = device_budget(session, options.device.gpu, options.device.memory_bytes); });
+  return smallest_bytes(session, bytes);
 }
 
 void compare_samples(const RankRun& run, const JobPlan& plan) {

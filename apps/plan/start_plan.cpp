@@ -17,7 +17,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -161,23 +160,18 @@ std::size_t disk_bytes(const std::vector<GivenFlag>& given) {
 
 /// Minimum of each resource over ranks. Collective: all ranks call it.
 CurrentMachines current_machines(MpiSession& session, const std::vector<GivenFlag>& given) {
-  constexpr long long unknown = std::numeric_limits<long long>::max();
-  long long device = unknown, host = unknown, disk = unknown;
-  const auto bounded = [](std::size_t bytes) {
-    return static_cast<long long>(std::min<std::size_t>(bytes, std::numeric_limits<long long>::max()));
-  };
+  std::optional<std::size_t> device;
+  std::size_t host = 0, disk = 0;
   on_all_ranks(session, [&] {
-    if (const auto bytes = device_bytes(session, given)) device = bounded(*bytes);
-    host = bounded(runtime::memory_limit().bytes);
-    disk = bounded(disk_bytes(given));
+    device = device_bytes(session, given);
+    host = runtime::memory_limit().bytes;
+    disk = disk_bytes(given);
   });
-  const long long least = session.smallest(device);
-  CurrentMachines here{.nodes = session.nodes(),
-                       .threads = session.cores(),
-                       .host_bytes = static_cast<std::size_t>(session.smallest(host)),
-                       .disk_bytes = static_cast<std::size_t>(session.smallest(disk))};
-  if (least != unknown) here.device_bytes = static_cast<std::size_t>(least);
-  return here;
+  return {.nodes = session.nodes(),
+          .threads = session.cores(),
+          .device_bytes = smallest_bytes(session, device),
+          .host_bytes = smallest_bytes(session, host).value_or(host),
+          .disk_bytes = smallest_bytes(session, disk).value_or(disk)};
 }
 
 }  // namespace
@@ -255,8 +249,7 @@ std::optional<StartPlan> plan_start(MpiSession& session, const std::vector<Given
   }
   const CurrentMachines here = current_machines(session, given);
   StartPlan plan;
-  on_all_ranks(session, [&] {
-    if (session.rank() != 0) return;
+  on_rank_0(session, [&] {
     const PlanTools tools{.find_profile = [places = profile_search_path()](const ProfileSubject& subject) {
       return find_profile(places, subject);
     }};

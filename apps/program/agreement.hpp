@@ -4,6 +4,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -51,6 +52,15 @@ void on_rank_0(runtime::MpiSession& session, Work&& work) {
   on_all_ranks(session, [&] {
     if (session.rank() == 0) work();
   });
+}
+
+/// Smallest number of bytes of the ranks that know one; none if no rank does. Collective.
+[[nodiscard]] inline std::optional<std::size_t> smallest_bytes(runtime::MpiSession& session,
+                                                               std::optional<std::size_t> bytes) {
+  constexpr long long unknown = std::numeric_limits<long long>::max();
+  const long long smallest =
+      session.smallest(static_cast<long long>(std::min(bytes.value_or(unknown), std::size_t{unknown})));
+  return smallest == unknown ? std::nullopt : std::optional(static_cast<std::size_t>(smallest));
 }
 
 /// Returns the text of rank 0 on all ranks. Collective.
