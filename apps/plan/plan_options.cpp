@@ -211,8 +211,7 @@ void check_scale(const PlanOptions& options) {
   const auto refuse = [&](const char* flag) {
     reject("--scale {} cannot be combined with {}; remove one of the two", fmt::join(options.scale, ","), flag);
   };
-  for (const GivenFlag& flag : options.train)
-    if (flag.name == "world") refuse("--world");
+  if (value_of(options.train, "world") != nullptr) refuse("--world");
   if (!options.write_config.empty()) refuse("--write-config");
   if (!options.write_trace.empty()) refuse("--write-trace");
   if (options.compares()) refuse("several scenarios");
@@ -284,16 +283,18 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   return options;
 }
 
+ProfileSubject subject_of(const std::vector<GivenFlag>& flags, int threads) {
+  const std::string* const device = value_of(flags, "device");
+  const std::string* const given = value_of(flags, "threads");
+  return {.gpu = device != nullptr && device->starts_with("cuda"),
+          .threads = given == nullptr ? threads : parse_whole(*given, 1).value_or(threads)};
+}
+
 std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& places) {
   if (std::ranges::find(options.profiles, no_profile) != options.profiles.end())
     reject("--profile {}: ranvier-plan needs a profile; use a name or a file of ranvier-bench profile", no_profile);
   if (!options.profiles.empty()) return {};
-  ProfileSubject subject;
-  for (const GivenFlag& flag : options.train) {
-    if (flag.name == "device") subject.gpu = flag.value.starts_with("cuda");
-    if (flag.name == "threads") static_cast<void>(whole(subject.threads, 0).read(flag.value));
-  }
-  const auto found = find_profile(places, subject);
+  const auto found = find_profile(places, subject_of(options.train, 0));
   if (!found)
     reject("--profile is missing; use one of {}, or run ranvier-bench profile, which saves a profile of this host",
            fmt::join(runtime::shipped_profiles(), ", "));

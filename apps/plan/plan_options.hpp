@@ -60,6 +60,8 @@ struct PlanOptions {
 /// Parses flags of both programs. Throws ErrorCode::usage with flag, value and remedy.
 [[nodiscard]] PlanOptions parse_plan_options(int argc, const char* const* argv);
 
+/// Device of a profile for these flags; `threads`: per CPU rank without --threads.
+[[nodiscard]] ProfileSubject subject_of(const std::vector<GivenFlag>& flags, int threads);
 /// Without --profile, adds the profile found for this machine and returns its name. Returns an empty string if
 /// --profile was given. Throws ErrorCode::usage if none is found.
 [[nodiscard]] std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& places);

@@ -100,25 +100,25 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
 
 std::string scaling_table(const std::vector<ScalingPoint>& points) {
   const ReportContext& first = points.front().context;
+  constexpr auto line = "{:>6}  {:>14} {:>12} {:>8} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<10} {}\n";
   std::string text = fmt::format(
       "{} samples per step on {} in {}; shares of the step: links: messages; order: waiting for other ranks' work; "
-      "memory: gain from more memory\n"
-      "{:>6}  {:>14} {:>12} {:>8} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<10} best candidate\n",
-      first.batch_size, first.profile->name, to_string(first.precision), "ranks", "rate", "per rank", "ideal",
-      "MFU", "compute", "links", "order", "memory", "bottleneck");
+      "memory: gain from more memory\n",
+      first.batch_size, first.profile->name, to_string(first.precision));
+  text += fmt::format(line, "ranks", "rate", "per rank", "ideal", "MFU", "compute", "links", "order", "memory",
+                      "bottleneck", "best candidate");
   for (const ScalingPoint& point : points) {
     if (!point.best) {
       text += fmt::format("{:>6}  {}\n", point.context.world, point.why_none);
       continue;
     }
     const Prediction& p = point.best->prediction;
-    const std::string per_second = unit(point.context) + "/s";
-    text += fmt::format(
-        "{:>6}  {:>14} {:>12} {:>8} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<10} {}\n", point.context.world,
-        fmt::format("{} {}", actors::format_count(p.tokens_per_second), per_second),
-        actors::format_count(of_rank(point)), percent(of_ideal(points, point)), p.mfu > 0 ? percent(p.mfu) : "–",
-        percent(1 - p.bubble), percent(point.shares.links), percent(point.shares.order),
-        percent(point.shares.memory), point.shares.limit(), point.best->candidate.text());
+    text += fmt::format(line, point.context.world,
+                        fmt::format("{} {}/s", actors::format_count(p.tokens_per_second), unit(point.context)),
+                        actors::format_count(of_rank(point)), percent(of_ideal(points, point)),
+                        p.mfu > 0 ? percent(p.mfu) : "–", percent(1 - p.bubble), percent(point.shares.links),
+                        percent(point.shares.order), percent(point.shares.memory), point.shares.limit(),
+                        point.best->candidate.text());
   }
   return text;
 }

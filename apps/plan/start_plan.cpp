@@ -42,11 +42,6 @@ std::string how_to_measure(std::size_t ranks) {
   return fmt::format("measure the idle machines with mpirun -n {} ranvier-bench profile", ranks);
 }
 
-bool on_gpu(const std::vector<GivenFlag>& given) {
-  const std::string* device = value_of(given, "device");
-  return device != nullptr && device->starts_with("cuda");
-}
-
 /// Name or path of --profile, or of the profile found for these ranks.
 std::string profile_name(const std::vector<GivenFlag>& given, const CurrentMachines& here, const PlanTools& tools) {
   const std::size_t ranks = here.nodes.size();
@@ -55,10 +50,7 @@ std::string profile_name(const std::vector<GivenFlag>& given, const CurrentMachi
   if (named != nullptr) {
     if (*named != no_profile) name = *named;
   } else if (tools.find_profile) {
-    ProfileSubject subject{.gpu = on_gpu(given), .threads = here.threads};
-    if (const std::string* threads = value_of(given, "threads"); threads != nullptr && *threads != "0")
-      static_cast<void>(whole(subject.threads, 1).read(*threads));
-    name = tools.find_profile(subject);
+    name = tools.find_profile(subject_of(given, here.threads));
   }
   if (!name)
     reject("--plan auto: no profile of these machines{}; {}", named != nullptr ? " (--profile none)" : "",
@@ -74,7 +66,7 @@ std::string profile_name(const std::vector<GivenFlag>& given, const CurrentMachi
 void check_profile(const MachineProfile& profile, const std::string& path, const std::vector<GivenFlag>& given,
                    const CurrentMachines& here) {
   const std::string* device = value_of(given, "device");
-  if (on_gpu(given) != profile.gpu)
+  if (subject_of(given, here.threads).gpu != profile.gpu)
     reject("--profile {} is for {}, but --device is {}; use {}a profile of these machines", path,
            profile.gpu ? "GPUs" : "CPUs", device == nullptr ? "cpu" : *device,
            profile.gpu && runtime::with_cuda ? "--device cuda, or " : "");
