@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <numeric>
-#include <utility>
 
 namespace ranvier::apps {
 
@@ -23,36 +23,44 @@ namespace json = boost::json;
 
 using actors::RankTraffic;
 
-/// Bytes of all ranks.
-double sum(const actors::Prediction& prediction, double RankTraffic::* bytes) {
-  double all = 0;
-  for (const RankTraffic& rank : prediction.traffic) all += rank.*bytes;
-  return all;
-}
-
 constexpr std::chrono::seconds longest_prediction(5);
 constexpr std::size_t max_stages = 16;  // above: one line for the average stage
+
+/// A kind of bytes per step. A run cannot measure all: NCCL does not report its traffic, and copies between hosts and
+/// GPUs are not counted.
+struct ByteRow {
+  const char* text;
+  const char* key;
+  double RankTraffic::* predicted;
+  double StepMeter::UsualStep::* measured = nullptr;
+};
+constexpr std::array byte_rows{
+    ByteRow{"sent inside nodes", "bytes_intra", &RankTraffic::intra, &StepMeter::UsualStep::bytes_intra},
+    ByteRow{"sent between nodes", "bytes_inter", &RankTraffic::inter, &StepMeter::UsualStep::bytes_inter},
+    ByteRow{"NCCL, inside nodes", "nccl_bytes_intra", &RankTraffic::nccl_intra},
+    ByteRow{"NCCL, between nodes", "nccl_bytes_inter", &RankTraffic::nccl_inter},
+    ByteRow{"host to GPU", "bytes_to_device", &RankTraffic::to_device},
+    ByteRow{"GPU to host", "bytes_to_host", &RankTraffic::to_host},
+    ByteRow{"files read", "file_bytes_read", &RankTraffic::read, &StepMeter::UsualStep::bytes_read},
+    ByteRow{"files written", "file_bytes_written", &RankTraffic::written, &StepMeter::UsualStep::bytes_written}};
 
 /// Metrics of a step, predicted or measured.
 struct Figures {
   double step_seconds = 0;
-  std::vector<double> busy = {};             ///< fraction of a step that each stage computes
-  double bytes_intra = 0, bytes_inter = 0;   ///< bytes of messages per step, over all ranks
-  double bytes_read = 0, bytes_written = 0;  ///< bytes of state files per step, over all ranks
-  double device_bytes = 0;                   ///< device memory of the rank that uses most
+  std::vector<double> busy = {};                    ///< fraction of a step that each stage computes
+  std::array<double, byte_rows.size()> bytes = {};  ///< over all ranks
+  double device_bytes = 0;                          ///< device memory of the rank that uses most
 };
 
 Figures predicted_figures(const actors::Prediction& prediction) {
   Figures figures{.step_seconds = prediction.step_seconds,
-                  .bytes_intra = sum(prediction, &RankTraffic::intra),
-                  .bytes_inter = sum(prediction, &RankTraffic::inter),
-                  .bytes_read = sum(prediction, &RankTraffic::read),
-                  .bytes_written = sum(prediction, &RankTraffic::written),
                   .device_bytes = static_cast<double>(prediction.device_bytes)};
   for (const actors::StagePrediction& stage : prediction.stages) {
     const double computed = stage.known_seconds();
     figures.busy.push_back(stage.step_seconds > 0 ? computed / stage.step_seconds : 0);
   }
+  for (const RankTraffic& rank : prediction.traffic)
+    for (std::size_t b = 0; b < byte_rows.size(); ++b) figures.bytes[b] += rank.*byte_rows[b].predicted;
   return figures;
 }
 
@@ -65,10 +73,8 @@ Figures measured_figures(const std::vector<RankTotals>& ranks, const runtime::Gr
     const StepMeter::UsualStep& step = ranks[r].step;
     const auto stage = static_cast<std::size_t>(grid.position(static_cast<int>(r)).stage);
     if (step.seconds > 0) figures.busy[stage] += step.busy_seconds / step.seconds / shape.g_data;
-    figures.bytes_intra += step.bytes_intra;
-    figures.bytes_inter += step.bytes_inter;
-    figures.bytes_read += step.bytes_read;
-    figures.bytes_written += step.bytes_written;
+    for (std::size_t b = 0; b < byte_rows.size(); ++b)
+      if (byte_rows[b].measured != nullptr) figures.bytes[b] += step.*byte_rows[b].measured;
     figures.device_bytes = std::max(figures.device_bytes, static_cast<double>(ranks[r].device_bytes));
   }
   return figures;
@@ -83,15 +89,7 @@ std::string ratio_text(double predicted, double measured) {
   return measured > 0 ? fmt::format("{:+.1f}%", 100 * (predicted / measured - 1)) : "";
 }
 
-/// Predicted bytes per step over all ranks that a run cannot measure: NCCL does not report its traffic, and copies
-/// between hosts and GPUs are not counted.
-struct UnmeasuredBytes {
-  double nccl_intra = 0, nccl_inter = 0;
-  double to_device = 0, to_host = 0;
-};
-
-std::string table(const std::string& profile, const Figures& predicted, const Figures& measured,
-                  const UnmeasuredBytes& unmeasured) {
+std::string table(const std::string& profile, const Figures& predicted, const Figures& measured) {
   std::string text =
       fmt::format("prediction from profile '{}' compared with the median step of this run\n", profile) +
       line("", "predicted", "measured", "difference");
@@ -112,30 +110,27 @@ std::string table(const std::string& profile, const Figures& predicted, const Fi
     busy("average stage", mean(predicted.busy), mean(measured.busy));
   }
   const auto readable = [](double number) { return runtime::format_bytes(static_cast<std::size_t>(number)); };
-  const auto bytes = [&](const char* what, double said, double was) {
+  const auto bytes = [&](const char* what, double said, double was, bool is_measured = true) {
     if (said == 0 && was == 0) return;
-    text += line(what, readable(said), readable(was), ratio_text(said, was));
+    text += line(what, readable(said), is_measured ? readable(was) : "", ratio_text(said, was));
   };
-  bytes("sent inside nodes", predicted.bytes_intra, measured.bytes_intra);
-  bytes("sent between nodes", predicted.bytes_inter, measured.bytes_inter);
-  const auto said_only = [&](const char* what, double said) {
-    if (said > 0) text += line(what, readable(said), "", "");
-  };
-  said_only("NCCL, inside nodes", unmeasured.nccl_intra);
-  said_only("NCCL, between nodes", unmeasured.nccl_inter);
-  said_only("host to GPU", unmeasured.to_device);
-  said_only("GPU to host", unmeasured.to_host);
-  bytes("files read", predicted.bytes_read, measured.bytes_read);
-  bytes("files written", predicted.bytes_written, measured.bytes_written);
+  for (std::size_t b = 0; b < byte_rows.size(); ++b)
+    bytes(byte_rows[b].text, predicted.bytes[b], measured.bytes[b], byte_rows[b].measured != nullptr);
   bytes("largest device memory", predicted.device_bytes, measured.device_bytes);
   return text;
 }
 
 json::object to_json(const Figures& figures) {
-  return {{"step_seconds", figures.step_seconds},  {"busy", json::array(figures.busy.begin(), figures.busy.end())},
-          {"bytes_intra", figures.bytes_intra},    {"bytes_inter", figures.bytes_inter},
-          {"file_bytes_read", figures.bytes_read}, {"file_bytes_written", figures.bytes_written},
-          {"device_bytes", figures.device_bytes}};
+  json::object all{{"step_seconds", figures.step_seconds},
+                   {"busy", json::array(figures.busy.begin(), figures.busy.end())}};
+  for (std::size_t b = 0; b < byte_rows.size(); ++b)
+    if (byte_rows[b].measured != nullptr) all[byte_rows[b].key] = figures.bytes[b];
+  all["device_bytes"] = figures.device_bytes;
+  // Neighbouring rows, such as both directions: both bytes or none.
+  for (std::size_t b = 0; b < byte_rows.size(); ++b)
+    if (byte_rows[b].measured == nullptr && figures.bytes[b] + figures.bytes[b ^ 1] > 0)
+      all[byte_rows[b].key] = figures.bytes[b];
+  return all;
 }
 
 }  // namespace
@@ -167,22 +162,9 @@ ProfileOfRun profile_of_run(const TrainOptions& options, const ProfileSearchPath
 PredictionCheck compare(const actors::Prediction& prediction, const runtime::GridShape& grid,
                         const runtime::MachineProfile& profile, const std::vector<RankTotals>& ranks) {
   const Figures predicted = predicted_figures(prediction), measured = measured_figures(ranks, grid);
-  const UnmeasuredBytes unmeasured{.nccl_intra = sum(prediction, &RankTraffic::nccl_intra),
-                                   .nccl_inter = sum(prediction, &RankTraffic::nccl_inter),
-                                   .to_device = sum(prediction, &RankTraffic::to_device),
-                                   .to_host = sum(prediction, &RankTraffic::to_host)};
-  json::object said = to_json(predicted);
-  if (unmeasured.nccl_intra + unmeasured.nccl_inter > 0) {
-    said["nccl_bytes_intra"] = unmeasured.nccl_intra;
-    said["nccl_bytes_inter"] = unmeasured.nccl_inter;
-  }
-  if (unmeasured.to_device + unmeasured.to_host > 0) {
-    said["bytes_to_device"] = unmeasured.to_device;
-    said["bytes_to_host"] = unmeasured.to_host;
-  }
   const json::object record{
-      {"profile", profile.name}, {"predicted", std::move(said)}, {"measured", to_json(measured)}};
-  return {.text = table(profile.name, predicted, measured, unmeasured),
+      {"profile", profile.name}, {"predicted", to_json(predicted)}, {"measured", to_json(measured)}};
+  return {.text = table(profile.name, predicted, measured),
           .record = json::serialize(json::object{{"prediction", record}})};
 }
 
