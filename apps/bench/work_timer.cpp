@@ -1,18 +1,15 @@
 #include "apps/bench/work_timer.hpp"
 
 #include "runtime/base/arithmetic.hpp"
+#include "runtime/base/clock.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/simulation/phantom_device.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <exception>
-#include <memory>
 #include <numeric>
-#include <string>
 
 namespace ranvier::apps {
 
@@ -22,10 +19,6 @@ constexpr std::size_t pattern_elements = 1 << 18;
 constexpr double round_seconds = 4e-3;  // far longer than the detection of completed work
 constexpr double max_in_a_round = 64;   // values halved by each repetition must stay normal numbers
 constexpr std::size_t max_rounds = 9;
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 }  // namespace
 
@@ -69,19 +62,19 @@ double WorkTimer::seconds_of(runtime::StreamView stream, const ProfiledWork& wor
   const auto round = [&](std::size_t times) {
     fill(stream, work.bytes * std::min(places, times));
     stream.synchronize();
-    const auto begin = std::chrono::steady_clock::now();
+    const runtime::SteadyClock clock;
     for (std::size_t i = 0; i < times; ++i) work.queue(stream, memory_.data() + place++ % places * work.bytes);
     stream.synchronize();
     place = 0;
-    return seconds_since(begin) / static_cast<double>(times);
+    return runtime::seconds(clock.now()) / static_cast<double>(times);
   };
   rank_.session().barrier();
   if (waits_) return agree(-1);
-  const auto begin = std::chrono::steady_clock::now();
+  const runtime::SteadyClock clock;
   round(1);  // creates and loads kernels
   const auto times = static_cast<std::size_t>(std::clamp(std::ceil(round_seconds / round(1)), 1.0, max_in_a_round));
   std::vector<double> rounds;
-  while (rounds.empty() || (rounds.size() < max_rounds && seconds_since(begin) < budget_seconds))
+  while (rounds.empty() || (rounds.size() < max_rounds && runtime::seconds(clock.now()) < budget_seconds))
     rounds.push_back(round(times));
   return agree(runtime::median(rounds));
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -14,39 +15,28 @@ namespace {
 
 using Blocks = std::array<int, models::ResnetOptions::rows>;
 
-/// Parses four positive numbers separated by commas; none for other text.
-std::optional<Blocks> parse_blocks(const std::string& text) {
-  const std::vector<std::string> items = items_of(text);
-  Blocks blocks{};
-  if (items.size() != blocks.size()) return {};
-  for (std::size_t row = 0; row < blocks.size(); ++row) {
-    const auto number = parse_whole(items[row], 1);
-    if (!number) return {};
-    blocks[row] = *number;
-  }
-  return blocks;
-}
-
 }  // namespace
 
 OptionBinding blocks_flag(ModelOptions& model) {
-  return {.read = [&model](const std::string& given) -> std::optional<std::string> {
-            Blocks* const field = models::find_blocks(model.sizes);
-            if (field == nullptr && given == "none") return {};
-            if (field == nullptr)
-              return fmt::format("none, since --model {} has no block groups, or use --model wide-resnet",
-                                 model.name);
-            const auto blocks = parse_blocks(given);
-            if (!blocks) return "four numbers above 0, as in 3,4,6,3";
-            *field = *blocks;
-            return {};
-          },
-          .write =
-              [&model] {
-                models::ModelSizes sizes = model.sizes;
-                const Blocks* const field = models::find_blocks(sizes);
-                return field == nullptr ? std::string("none") : fmt::format("{}", fmt::join(*field, ","));
-              }};
+  return {
+      .read = [&model](const std::string& given) -> std::optional<std::string> {
+        Blocks* const field = models::find_blocks(model.sizes);
+        if (field == nullptr && given == "none") return {};
+        if (field == nullptr)
+          return fmt::format("none, since --model {} has no block groups, or use --model wide-resnet", model.name);
+        static constexpr const char* valid = "four numbers above 0, as in 3,4,6,3";
+        std::vector<int> numbers;
+        const auto read = list<int>(numbers, valid, [](const std::string& item) { return parse_whole(item, 1); });
+        if (read.read(given) || numbers.size() != field->size()) return valid;
+        std::ranges::copy(numbers, field->begin());
+        return {};
+      },
+      .write =
+          [&model] {
+            models::ModelSizes sizes = model.sizes;
+            const Blocks* const field = models::find_blocks(sizes);
+            return field == nullptr ? std::string("none") : fmt::format("{}", fmt::join(*field, ","));
+          }};
 }
 
 void resolve_images(TrainOptions& options) {

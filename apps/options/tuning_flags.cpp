@@ -15,10 +15,12 @@ namespace ranvier::apps {
 
 namespace {
 
+constexpr const char* valid_targets = "names separated by commas, such as q_proj,v_proj";
+
 OptionBinding targets(std::vector<std::string>& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             field = models::parse_targets(given);
-            if (field.empty()) return "names separated by commas, such as q_proj,v_proj";
+            if (field.empty()) return valid_targets;
             return {};
           },
           .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
@@ -26,13 +28,9 @@ OptionBinding targets(std::vector<std::string>& field) {
 
 /// Reads names as targets() does, or none as an empty list.
 OptionBinding modules(std::vector<std::string>& field) {
-  OptionBinding some = targets(field);
-  return {.read = [&field, read = some.read](const std::string& given) -> std::optional<std::string> {
-            if (given != "none") return read(given);
-            field.clear();
-            return {};
-          },
-          .write = [&field, write = some.write] { return field.empty() ? std::string("none") : write(); }};
+  OptionBinding binding = or_word(field, "none", {}, targets(field), valid_targets);
+  binding.words.clear();  // not completed
+  return binding;
 }
 
 }  // namespace

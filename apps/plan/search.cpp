@@ -21,9 +21,7 @@ struct Entry {
   bool planned = false;
 
   [[nodiscard]] auto key() const { return std::tuple(bound.estimate, !planned, candidate); }
-};
-struct Later {
-  bool operator()(const Entry& a, const Entry& b) const { return a.key() > b.key(); }
+  friend bool operator<(const Entry& a, const Entry& b) { return a.key() > b.key(); }  // the smallest key is on top
 };
 
 class Search {
@@ -135,7 +133,7 @@ class Search {
   const SearchLimits* limits_;
   std::size_t count_;
   SearchResult result_;
-  std::priority_queue<Entry, std::vector<Entry>, Later> queue_;
+  std::priority_queue<Entry> queue_;
   std::vector<Entry> round_;
   std::vector<Entry> cut_;  // until the limit rises above their bounds
   double limit_ = std::numeric_limits<double>::infinity();

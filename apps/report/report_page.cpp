@@ -24,19 +24,18 @@ namespace {
 namespace json = boost::json;
 
 constexpr const char* none = "–";
+constexpr double missing = std::numeric_limits<double>::quiet_NaN();
 
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.5g}", value) : none; }
 
 std::string percent(double share) { return std::isfinite(share) ? fmt::format("{:.1f}%", 100 * share) : none; }
 
-std::vector<StepBin> points_of(const RunFile& run, std::size_t most) {
-  return run.history.series().between(0, std::numeric_limits<std::int64_t>::max(), most);
-}
+constexpr std::int64_t all_steps = std::numeric_limits<std::int64_t>::max();
 
-/// Mean over all steps; NaN: no step has a value.
-double mean_of(const RunFile& run, Metric metric) {
-  const auto all = points_of(run, 1);
-  return all.empty() || all[0][metric].count == 0 ? std::numeric_limits<double>::quiet_NaN() : all[0][metric].mean;
+/// Mean over steps `first` to `last`; NaN: none of them has a value.
+double mean_of(const RunFile& run, Metric metric, std::int64_t first = 0, std::int64_t last = all_steps) {
+  const auto bins = run.history.series().between(first, last, 1);
+  return bins.empty() || bins[0][metric].count == 0 ? missing : bins[0][metric].mean;
 }
 
 /// Duration of all steps, repeated ones included, and of checkpoint stalls.
@@ -45,15 +44,13 @@ double seconds_of(const History::Totals& totals) { return totals.seconds + total
 /// Mean over the last 1 % of all steps, which is less noisy than one batch.
 double last_loss(const RunFile& run) {
   const std::int64_t last = run.history.series().last_step();
-  const auto end = run.history.series().between(last - last / 100, last, 1);
-  return end.empty() || end[0][Metric::loss].count == 0 ? std::numeric_limits<double>::quiet_NaN()
-                                                        : end[0][Metric::loss].mean;
+  return mean_of(run, Metric::loss, last - last / 100, last);
 }
 
 using Evaluated = std::optional<double> History::Evaluation::*;
 
 double best_of(const RunFile& run, Evaluated which, bool (*better)(double, double)) {
-  double best = std::numeric_limits<double>::quiet_NaN();
+  double best = missing;
   for (const auto& each : run.history.evaluations())
     if (const auto& value = each.*which; value && (std::isnan(best) || better(*value, best))) best = *value;
   return best;
@@ -63,13 +60,13 @@ double last_of(const RunFile& run, Evaluated which) {
   const auto& all = run.history.evaluations();
   const auto found =
       std::find_if(all.rbegin(), all.rend(), [&](const auto& each) { return (each.*which).has_value(); });
-  return found == all.rend() ? std::numeric_limits<double>::quiet_NaN() : *((*found).*which);
+  return found == all.rend() ? missing : *((*found).*which);
 }
 
 /// Hours summed over all devices; NaN: the metrics lack the grid.
 double device_hours(const RunFile& run) {
   const auto grid = grid_of(run);
-  return grid ? grid->ranks() * seconds_of(run.history.totals()) / 3600 : std::numeric_limits<double>::quiet_NaN();
+  return grid ? grid->ranks() * seconds_of(run.history.totals()) / 3600 : missing;
 }
 
 /// Mean share of the ranks' time.
@@ -84,7 +81,7 @@ double share_of(const RunFile& run, std::initializer_list<runtime::SpanKind> kin
 std::string predicted(const RunFile& run, const char* name, const std::function<std::string(double)>& text) {
   const auto value = [&](const char* which) {
     const json::object* found = object_of(run.history.prediction(), which);
-    return found != nullptr ? number_of(*found, name) : std::numeric_limits<double>::quiet_NaN();
+    return found != nullptr ? number_of(*found, name) : missing;
   };
   const double said = value("predicted"), was = value("measured");
   if (!std::isfinite(said) || !std::isfinite(was)) return none;
@@ -111,7 +108,8 @@ std::string json_of(const RunFile& run) {
   about["options"] = std::move(options);
   return fmt::format(R"({{"name":{},"about":{},"status":{},"series":{},"ranks":{}}})", json::serialize(run.name),
                      json::serialize(about), json::serialize(status_json(run.history)),
-                     series_json(points_of(run, max_points)), ranks_json(run.ranks, {}));
+                     series_json(run.history.series().between(0, all_steps, max_points)),
+                     ranks_json(run.ranks, {}));
 }
 
 }  // namespace
@@ -143,8 +141,7 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
   row("productive time", [&](const RunFile& run) {
     const auto& totals = run.history.totals();
     const double all = seconds_of(totals);
-    return percent(all > 0 ? (totals.seconds - totals.repeated_seconds) / all
-                           : std::numeric_limits<double>::quiet_NaN());
+    return percent(all > 0 ? (totals.seconds - totals.repeated_seconds) / all : missing);
   });
   row("device-hours", [](const RunFile& run) { return number(device_hours(run)); });
   if (price_per_hour > 0) {
