@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <string_view>
 
 namespace ranvier::apps {
@@ -64,9 +65,7 @@ OptionTable declare(CheckpointToolOptions& options) {
 }
 
 std::string names_of_commands() {
-  std::vector<std::string_view> names;
-  for (const CheckpointCommand& command : commands) names.push_back(command.name);
-  return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{}", fmt::join(commands | std::views::transform(&CheckpointCommand::name), ", "));
 }
 
 }  // namespace

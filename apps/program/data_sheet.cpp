@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <sstream>
 #include <string>
 
 namespace ranvier::apps {
@@ -60,19 +61,11 @@ bool is_left_out(std::string_view word) {
 
 /// "a100 sxm4" of "NVIDIA A100-SXM4-40GB".
 std::string reduced(std::string_view name) {
-  std::string text, word;
-  const auto end_word = [&] {
-    if (!word.empty() && !is_left_out(word)) text += (text.empty() ? "" : " ") + word;
-    word.clear();
-  };
-  for (const char c : name) {
-    if (c == ' ' || c == '-') {
-      end_word();
-    } else {
-      word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    }
-  }
-  end_word();
+  std::string text, lower(name);
+  for (char& c : lower) c = c == '-' ? ' ' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::istringstream words(lower);
+  for (std::string word; words >> word;)
+    if (!is_left_out(word)) text += (text.empty() ? "" : " ") + word;
   return text;
 }
 

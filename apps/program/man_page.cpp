@@ -49,11 +49,6 @@ std::string upper(std::string text) {
   return text;
 }
 
-struct Status {
-  int number;
-  const char* meaning;
-};
-
 std::string see_also(std::string_view program) {
   std::string others;
   for (const std::string_view each : {"ranvier-bench", "ranvier-checkpoint", "ranvier-generate", "ranvier-plan",
@@ -67,7 +62,7 @@ std::string see_also(std::string_view program) {
 }  // namespace
 
 std::string man_page(const Manual& manual) {
-  const Status statuses[] = {
+  const std::pair<int, const char*> statuses[] = {
       {0, "done"},
       {exit_code(ErrorCode::usage), "invalid flag: correct it as the message explains"},
       {exit_code(ErrorCode::data), "invalid content of a file"},

@@ -24,12 +24,7 @@ std::string typed(std::string_view title) {
 
 /// Whether a word of the heading starts with `start`; both in lower case with dashes.
 bool has_word_with(std::string_view heading, std::string_view start) {
-  for (std::size_t at = 0; at != std::string_view::npos;) {
-    if (heading.substr(at).starts_with(start)) return true;
-    at = heading.find('-', at);
-    if (at != std::string_view::npos) ++at;
-  }
-  return false;
+  return heading.starts_with(start) || heading.find(fmt::format("-{}", start)) != std::string_view::npos;
 }
 
 std::vector<std::string> concerns_of(const std::vector<OptionInfo>& options) {

@@ -312,12 +312,8 @@ std::uint64_t hash_of(const std::vector<ResolvedOption>& options) {
   return hash;
 }
 
-namespace {
-
 constexpr std::pair<std::string_view, unsigned> units[] = {{"TiB", 40}, {"GiB", 30}, {"MiB", 20},
                                                            {"KiB", 10}, {"B", 0},    {"", 0}};
-
-}  // namespace
 
 std::optional<std::size_t> parse_bytes(std::string_view text) {
   double number = 0;
@@ -341,11 +337,7 @@ std::string bytes_text(std::size_t bytes) {
   return "0B";
 }
 
-namespace {
-
 constexpr std::pair<char, std::int64_t> time_units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
-
-}  // namespace
 
 std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
   // Limit per number, so that a sum of four fits 64 bits.

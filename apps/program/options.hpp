@@ -11,7 +11,7 @@
 #include "apps/program/option_info.hpp"
 #include "runtime/base/error.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <charconv>
 #include <chrono>
@@ -258,16 +258,13 @@ template <typename T>
 [[nodiscard]] OptionBinding choice(T& field, std::vector<std::pair<std::string, T>> words) {
   std::vector<std::string> names;
   for (const auto& [word, value] : words) names.push_back(word);
-  return {.read = [&field, words](const std::string& text) -> std::optional<std::string> {
-            std::string known;
+  return {.read = [&field, words, names](const std::string& text) -> std::optional<std::string> {
             for (const auto& [word, value] : words) {
-              if (text == word) {
-                field = value;
-                return {};
-              }
-              known += (known.empty() ? "" : ", ") + word;
+              if (text != word) continue;
+              field = value;
+              return {};
             }
-            return "one of " + known;
+            return fmt::format("one of {}", fmt::join(names, ", "));
           },
           .write =
               [&field, words] {

@@ -21,12 +21,6 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
-  return name.data();
-}
-
 std::string cpu_prefix(const ProfileSearchPath& places) { return places.host + "-cpu-"; }
 
 std::string file_name(const ProfileSearchPath& places, const ProfileSubject& subject) {
@@ -52,6 +46,12 @@ std::optional<std::string> newest(const ProfileSearchPath& places) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
+  return name.data();
+}
 
 ProfileSearchPath profile_search_path() {
   ProfileSearchPath places{.named = variable(profile_variable), .folder = {}, .host = host_name()};

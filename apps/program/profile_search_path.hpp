@@ -11,6 +11,9 @@ namespace ranvier::apps {
 inline constexpr const char* profile_variable = "RANVIER_PROFILE";
 inline constexpr const char* no_profile = "none";  ///< value of --profile and of the variable for no profile
 
+/// Name of this host; "localhost" if it is unknown.
+[[nodiscard]] std::string host_name();
+
 struct ProfileSearchPath {
   std::string named;             ///< RANVIER_PROFILE: preferred name or path; "none": no profile; empty: unset
   std::filesystem::path folder;  ///< ranvier/profiles in $XDG_DATA_HOME or ~/.local/share; empty: both unknown

@@ -5,6 +5,8 @@
 #include "apps/report/run_file.hpp"
 #include "runtime/files/atomic_file.hpp"
 
+#include <fmt/ranges.h>
+
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -123,8 +125,7 @@ std::string write_report(const ReportOptions& options) {
     return fmt::format("timeline: {}\n", options.timeline);
   }
   std::string title = options.title;
-  if (title.empty())
-    for (const std::string& name : options.names) title += (title.empty() ? "" : ", ") + name;
+  if (title.empty()) title = fmt::format("{}", fmt::join(options.names, ", "));
   runtime::write_file(options.output, report_page(runs, title, options.price));
   return fmt::format("report: {}\n", options.output);
 }

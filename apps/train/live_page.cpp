@@ -1,16 +1,14 @@
 #include "apps/train/live_page.hpp"
 
 #include "actors/watch/reporter.hpp"
+#include "apps/program/profile_search_path.hpp"
 #include "apps/train/report.hpp"
 #include "runtime/base/error.hpp"
 
 #include <boost/json/object.hpp>
 #include <fmt/format.h>
 
-#include <array>
 #include <thread>
-
-#include <unistd.h>
 
 namespace ranvier::apps {
 namespace {
@@ -21,8 +19,7 @@ using namespace std::chrono_literals;
 std::string url_of(const ServeAddress& where, std::uint16_t port, const std::string& token) {
   std::string host = where.address;
   if (host == "0.0.0.0" || host == "::") {
-    std::array<char, 256> name{};
-    host = ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+    host = host_name();
   } else if (host.find(':') != std::string::npos) {
     host = '[' + host + ']';
   }

@@ -1,6 +1,7 @@
 #include "apps/view/event_file.hpp"
 
 #include "apps/program/markup.hpp"
+#include "apps/program/profile_search_path.hpp"
 #include "apps/view/history.hpp"
 #include "runtime/base/error.hpp"
 
@@ -135,13 +136,11 @@ EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {
   std::filesystem::create_directories(folder, failed);
   if (failed)
     fail(ErrorCode::io, "--tensorboard {}: the folder cannot be made: {}", folder.string(), failed.message());
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host = {"localhost"};
   const double now = wall_time_now();
   std::filesystem::path path;
   int number = 0;  // a process starts another file after a rollback
   do {
-    path = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<std::int64_t>(now), host.data(),
+    path = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<std::int64_t>(now), host_name(),
                                 ::getpid(), number++);
   } while (std::filesystem::exists(path, failed));
   file_.emplace("--tensorboard " + folder.string(), path, runtime::RecordFile::Start::from_scratch);

@@ -99,24 +99,22 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
   }
 
   void have_read(const beast::error_code& error) {
+    const auto refuse = [this](http::status status, const char* why) { write(plain(status, why), false); };
     if (error == http::error::header_limit || error == http::error::buffer_overflow)
-      return write(plain(http::status::request_header_fields_too_large, "the request's header is too large\n"),
-                   false);
+      return refuse(http::status::request_header_fields_too_large, "the request's header is too large\n");
     if (error == http::error::body_limit)
-      return write(plain(http::status::payload_too_large, "the page takes no content\n"), false);
+      return refuse(http::status::payload_too_large, "the page takes no content\n");
     if (error && error.category() == http::make_error_code(http::error::bad_method).category() &&
         error != http::error::end_of_stream && error != http::error::partial_message)
-      return write(plain(http::status::bad_request, "not an HTTP request\n"), false);
+      return refuse(http::status::bad_request, "not an HTTP request\n");
     if (error) return;  // disconnected or too slow
     const auto& request = parser->get();
-    const bool reads = request.method() == http::verb::get || request.method() == http::verb::head;
-    if (!reads)
-      return write(plain(http::status::method_not_allowed, "method not allowed; use GET or HEAD\n"), false);
-    if (request.has_content_length() || request.chunked()) {
-      if (parser->content_length_remaining().value_or(1) > 0)
-        return write(plain(http::status::payload_too_large, "the page takes no content\n"), false);
-    }
-    head = request.method() == http::verb::head;
+    const bool is_head = request.method() == http::verb::head;
+    if (!is_head && request.method() != http::verb::get)
+      return refuse(http::status::method_not_allowed, "method not allowed; use GET or HEAD\n");
+    if ((request.has_content_length() || request.chunked()) && parser->content_length_remaining().value_or(1) > 0)
+      return refuse(http::status::payload_too_large, "the page takes no content\n");
+    head = is_head;
     patience.expires_after(state.options.wait_time);
     answer(true);
   }
