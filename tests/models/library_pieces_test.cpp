@@ -1,6 +1,7 @@
 #include "models/ops/library_pieces.hpp"
 
 #include "models/ops/attention.hpp"
+#include "tests/models/plain_matmul.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier::models;
@@ -11,9 +12,7 @@ namespace {
 std::size_t span(std::size_t rows, std::size_t stride, std::size_t row) { return (rows - 1) * stride + row; }
 
 bool within_limits(const MatmulShape& s, std::size_t m, std::size_t k) {
-  const std::size_t a = s.a_stride != 0 ? s.a_stride : s.transpose_a ? s.m : s.k;
-  const std::size_t b = s.b_stride != 0 ? s.b_stride : s.transpose_b ? s.k : s.n;
-  const std::size_t c = s.c_stride != 0 ? s.c_stride : s.n;
+  const auto [a, b, c] = row_steps(s);
   return std::max({m, s.n, k}) <= max_library_rows &&
          std::max({s.transpose_a ? span(k, a, m) : span(m, a, k), s.transpose_b ? span(s.n, b, k) : span(k, b, s.n),
                    span(m, c, s.n)}) <= max_library_elements;

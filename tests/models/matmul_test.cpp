@@ -59,8 +59,8 @@ TEST_CASE("columns of wider arrays are multiplied like separate arrays, and thei
           for (const int wide : {1, 2, 4, 7}) {
             MatmulShape shape{m, n, k, (layout & 1) != 0, (layout & 2) != 0};
             if (!takes(product, shape) || !share.takes()) continue;
-            if ((wide & 1) != 0) shape.a_stride = (shape.transpose_a ? m : k) + 5;
-            if ((wide & 2) != 0) shape.b_stride = (shape.transpose_b ? k : n) + 3;
+            if ((wide & 1) != 0) shape.a_stride = row_steps(shape).a + 5;
+            if ((wide & 2) != 0) shape.b_stride = row_steps(shape).b + 3;
             if ((wide & 4) != 0) shape.c_stride = n + 7;
             check_against_plain(product, shape, dtype, dtype, pool);
           }

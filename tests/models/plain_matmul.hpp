@@ -13,6 +13,16 @@ struct Expected {
   std::vector<double> tolerance;
 };
 
+/// Elements from one stored row to the next, of each array of a product.
+struct RowSteps {
+  std::size_t a = 0, b = 0, c = 0;
+};
+inline RowSteps row_steps(const MatmulShape& s) {
+  const auto step = [](std::size_t stride, std::size_t columns) { return stride != 0 ? stride : columns; };
+  return {step(s.a_stride, s.transpose_a ? s.m : s.k), step(s.b_stride, s.transpose_b ? s.k : s.n),
+          step(s.c_stride, s.n)};
+}
+
 /// [rows, columns] of an array whose element (r, c) is at r·row_step + c·column_step.
 inline std::vector<double> in_double(const TypedArray& array, std::size_t rows, std::size_t columns,
                                      std::size_t row_step, std::size_t column_step) {
@@ -25,12 +35,13 @@ inline std::vector<double> in_double(const TypedArray& array, std::size_t rows, 
 inline Expected plain_matmul(const MatmulShape& s, const TypedArray& a, const TypedArray& b, const TypedArray* bias,
                              const TypedArray* c, runtime::DType c_dtype) {
   Expected expected;
-  const auto left = in_double(a, s.m, s.k, s.transpose_a ? 1 : s.a_row(), s.transpose_a ? s.a_row() : 1);
-  const auto right = in_double(b, s.k, s.n, s.transpose_b ? 1 : s.b_row(), s.transpose_b ? s.b_row() : 1);
+  const RowSteps steps = row_steps(s);
+  const auto left = in_double(a, s.m, s.k, s.transpose_a ? 1 : steps.a, s.transpose_a ? steps.a : 1);
+  const auto right = in_double(b, s.k, s.n, s.transpose_b ? 1 : steps.b, s.transpose_b ? steps.b : 1);
   for (std::size_t i = 0; i < s.m; ++i) {
     std::vector<double> sum(s.n), magnitude(s.n);
     for (std::size_t j = 0; j < s.n; ++j) {
-      sum[j] = c != nullptr ? (*c)[i * s.c_row() + j] : bias != nullptr ? (*bias)[j] : 0;
+      sum[j] = c != nullptr ? (*c)[i * steps.c + j] : bias != nullptr ? (*bias)[j] : 0;
       magnitude[j] = std::abs(sum[j]);
     }
     for (std::size_t p = 0; p < s.k; ++p) {
@@ -65,20 +76,19 @@ void check_product(const MatmulShape& shape, runtime::DType dtype, runtime::DTyp
   CAPTURE_ALL(to_string(dtype), to_string(c_dtype), shape.m, shape.n, shape.k, shape.transpose_a, shape.transpose_b,
               shape.a_stride, shape.b_stride, shape.c_stride);
   const std::size_t a_rows = shape.transpose_a ? shape.k : shape.m, b_rows = shape.transpose_b ? shape.n : shape.k;
-  const std::size_t c_stride = shape.c_row();
-  const TypedArray a(dtype, a_rows * shape.a_row(), 1), b(dtype, b_rows * shape.b_row(), 2),
-      bias(dtype, shape.n, 3);
+  const auto [a_step, b_step, c_step] = row_steps(shape);
+  const TypedArray a(dtype, a_rows * a_step, 1), b(dtype, b_rows * b_step, 2), bias(dtype, shape.n, 3);
   for (const int kind : {0, 1, 2}) {
     CAPTURE(kind);
-    TypedArray c(c_dtype, shape.m * c_stride, 4);
+    TypedArray c(c_dtype, shape.m * c_step, 4);
     const TypedArray before = c;
     const auto expected = plain_matmul(shape, a, b, kind == 1 ? &bias : nullptr, kind == 2 ? &c : nullptr, c_dtype);
     multiply(c, a, b, kind == 1 ? &bias : nullptr, kind == 2);
     double worst = 0;
     bool stays = true;
     for (std::size_t i = 0; i < shape.m; ++i)
-      for (std::size_t j = 0; j < c_stride; ++j) {
-        const std::size_t place = i * c_stride + j, e = i * shape.n + j;
+      for (std::size_t j = 0; j < c_step; ++j) {
+        const std::size_t place = i * c_step + j, e = i * shape.n + j;
         if (j >= shape.n) {
           stays = stays && c[place] == before[place];
         } else {
