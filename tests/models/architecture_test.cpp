@@ -1,14 +1,7 @@
 #include "models/core/architecture.hpp"
 #include "models/families/model.hpp"
 #include "runtime/base/philox.hpp"
-#include "tests/errors.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <functional>
-#include <limits>
-#include <set>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

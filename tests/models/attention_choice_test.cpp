@@ -3,10 +3,8 @@
 
 #include "models/ops/kernel_choice_file.hpp"
 #include "models/ops/library_attention_cuda.hpp"
-#include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/plain_attention.hpp"
-#include "tests/models/typed_array.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

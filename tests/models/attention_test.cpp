@@ -2,12 +2,8 @@
 
 #include "models/ops/attention_cpu.hpp"
 #include "models/ops/attention_math.hpp"
-#include "runtime/base/error.hpp"
-#include "runtime/device/device.hpp"
-#include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/plain_attention.hpp"
-#include "tests/models/typed_array.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

@@ -1,19 +1,7 @@
 #include "models/families/bert.hpp"
-#include "runtime/base/error.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/bert_family.hpp"
 #include "tests/models/model_checks.hpp"
-#include "tests/models/reference_model.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <map>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

@@ -1,6 +1,5 @@
 #include "models/text/byte_stream.hpp"
 
-#include "runtime/base/error.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/test.hpp"
 

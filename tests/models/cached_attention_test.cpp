@@ -1,18 +1,8 @@
 #include "models/ops/cached_attention.hpp"
 
-#include "runtime/base/error.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
-#include "tests/models/typed_array.hpp"
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <tuple>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

@@ -1,5 +1,4 @@
 #include "models/ops/cross_entropy.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/operator_check.hpp"
 #include "tests/test.hpp"
 

@@ -1,7 +1,6 @@
 #include "models/text/data_file.hpp"
 
 #include "models/text/data_files.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/test.hpp"
 

@@ -3,7 +3,6 @@
 
 #include "models/text/masked_source.hpp"
 #include "models/text/text_source.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/text_samples.hpp"
 #include "tests/test.hpp"
 

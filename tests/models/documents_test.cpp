@@ -5,8 +5,6 @@
 #include "tests/models/bert_family.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
-#include "tests/models/model_run.hpp"
-#include "tests/models/reference_model.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

@@ -1,8 +1,6 @@
 #include "models/ops/embedding.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
-#include "tests/models/typed_array.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

@@ -13,7 +13,6 @@
 #include "tests/emulation/machine.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/sparse_array.hpp"
-#include "tests/models/typed_array.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

@@ -3,11 +3,9 @@
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matmul.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/sparse_array.hpp"
-#include "tests/models/typed_array.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

@@ -1,19 +1,7 @@
 #include "models/families/model.hpp"
 
-#include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/safetensors_writer.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <initializer_list>
-#include <map>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

@@ -1,10 +1,8 @@
 #include "models/generation/decoder.hpp"
 
 #include "models/families/model.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/doubles/far_device.hpp"
 #include "tests/models/model_checks.hpp"
-#include "tests/models/reference_model.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

@@ -1,7 +1,5 @@
 #include "models/families/gpt.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/model_checks.hpp"
-#include "tests/models/reference_model.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

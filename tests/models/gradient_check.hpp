@@ -2,7 +2,6 @@
 #pragma once
 
 #include "models/core/layer.hpp"
-#include "runtime/device/device.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/reference_model.hpp"
 #include "tests/models/typed_array.hpp"

@@ -1,7 +1,6 @@
 #include "models/text/instruction_source.hpp"
 
 #include "models/text/text_source.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/models/text_samples.hpp"
 #include "tests/test.hpp"

@@ -1,6 +1,5 @@
 #include "models/ops/kernel_choice_file.hpp"
 
-#include "runtime/base/error.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

@@ -1,6 +1,5 @@
 #include "models/text/labelled_source.hpp"
 #include "models/text/text_source.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/text_samples.hpp"
 #include "tests/test.hpp"
 

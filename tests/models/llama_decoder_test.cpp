@@ -3,7 +3,6 @@
 #include "models/families/model.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_checks.hpp"
-#include "tests/models/reference_model.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

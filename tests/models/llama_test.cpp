@@ -1,18 +1,7 @@
 #include "models/families/llama.hpp"
-#include "runtime/base/error.hpp"
-#include "tests/effort.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_checks.hpp"
-#include "tests/models/reference_model.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

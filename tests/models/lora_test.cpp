@@ -4,27 +4,11 @@
 #include "models/families/llama.hpp"
 #include "models/families/model.hpp"
 #include "models/weights/unit_weights.hpp"
-#include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/bert_family.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
-#include "tests/models/model_run.hpp"
 #include "tests/models/safetensors_writer.hpp"
-#include "tests/temporary_folder.hpp"
-
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <functional>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

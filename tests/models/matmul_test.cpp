@@ -1,10 +1,8 @@
 #include "models/ops/matmul_cpu.hpp"
 
-#include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "tests/models/plain_matmul.hpp"
-#include "tests/models/typed_array.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

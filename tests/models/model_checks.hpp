@@ -2,10 +2,8 @@
 #pragma once
 
 #include "models/core/unit.hpp"
-#include "tests/models/every_device.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/model_run.hpp"
-#include "tests/models/typed_array.hpp"
 #include "tests/test.hpp"
 
 namespace ranvier::models {

@@ -1,13 +1,6 @@
 #include "models/families/model.hpp"
+#include "tests/test.hpp"
 
-#include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
-
-#include <doctest/doctest.h>
-
-#include <initializer_list>
-#include <string>
-#include <string_view>
 #include <variant>
 
 using namespace ranvier;

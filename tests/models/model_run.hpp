@@ -9,10 +9,8 @@
 #include "models/families/gpt.hpp"
 #include "models/families/llama.hpp"
 #include "models/families/resnet.hpp"
-#include "runtime/device/device.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/reference_model.hpp"
-#include "tests/models/typed_array.hpp"
 #include "tests/test.hpp"
 
 #include <new>

@@ -9,10 +9,8 @@
 //                   }});
 #pragma once
 
-#include "runtime/device/device.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
-#include "tests/models/typed_array.hpp"
 #include "tests/test.hpp"
 
 namespace ranvier::models {

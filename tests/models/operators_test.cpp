@@ -6,18 +6,10 @@
 #include "models/ops/patches.hpp"
 #include "models/ops/pooling.hpp"
 #include "models/ops/rotary.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/operator_check.hpp"
+#include "tests/test.hpp"
 
 #include <fmt/core.h>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
-#include <numbers>
-#include <utility>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::models;

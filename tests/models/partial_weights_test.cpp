@@ -2,7 +2,6 @@
 
 #include "models/weights/safetensors.hpp"
 #include "models/weights/unit_weights.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

@@ -1,7 +1,6 @@
 // Total cost of a pass's operations, compared with the model's declaration.
 #include "tests/models/bert_family.hpp"
 #include "tests/models/llama_family.hpp"
-#include "tests/models/model_run.hpp"
 #include "tests/doubles/recording_device.hpp"
 #include "tests/test.hpp"
 

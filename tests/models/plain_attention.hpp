@@ -3,7 +3,6 @@
 
 #include "models/ops/attention.hpp"
 #include "tests/models/device_copies.hpp"
-#include "tests/models/typed_array.hpp"
 #include "tests/test.hpp"
 
 namespace ranvier::models {

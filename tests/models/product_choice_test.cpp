@@ -7,7 +7,6 @@
 #include "models/ops/kernel_choice_file.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
-#include "tests/models/typed_array.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

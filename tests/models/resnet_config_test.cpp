@@ -2,18 +2,10 @@
 
 #include "models/families/model.hpp"
 #include "models/weights/unit_weights.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/safetensors_writer.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/test.hpp"
 
-#include <doctest/doctest.h>
-
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <string_view>
 #include <variant>
-#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::models;

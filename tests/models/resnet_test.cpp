@@ -1,19 +1,8 @@
 #include "models/families/resnet.hpp"
 
-#include "runtime/base/error.hpp"
-#include "tests/effort.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/model_checks.hpp"
 #include "tests/models/reference_resnet.hpp"
-
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <cstring>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
+#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;

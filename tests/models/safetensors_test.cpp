@@ -1,7 +1,6 @@
 #include "models/weights/safetensors.hpp"
 
 #include "models/core/name_pattern.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/safetensors_writer.hpp"
 #include "tests/test.hpp"
 

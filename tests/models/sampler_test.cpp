@@ -1,6 +1,5 @@
 #include "models/generation/sampler.hpp"
 
-#include "runtime/base/error.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

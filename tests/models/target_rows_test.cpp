@@ -1,6 +1,5 @@
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/target_rows.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/base/philox.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"

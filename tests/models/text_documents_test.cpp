@@ -1,7 +1,6 @@
 // Which positions of text samples belong together, which have no loss, and how many have one.
 #include "models/core/filtered_samples.hpp"
 #include "models/text/text_source.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/models/text_samples.hpp"
 #include "tests/test.hpp"

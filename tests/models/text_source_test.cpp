@@ -3,7 +3,6 @@
 #include "models/text/bytes_per_token.hpp"
 #include "models/text/mixed_source.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/models/sentencepiece_writer.hpp"
 #include "tests/models/small_tokenizer.hpp"

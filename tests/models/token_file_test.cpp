@@ -2,7 +2,6 @@
 
 #include "models/text/text_source.hpp"
 #include "models/text/token_sequence.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

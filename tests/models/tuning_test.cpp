@@ -4,12 +4,9 @@
 #include "models/families/gpt.hpp"
 #include "models/families/llama.hpp"
 #include "models/families/model.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/bert_family.hpp"
-#include "tests/models/every_device.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
-#include "tests/models/model_run.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

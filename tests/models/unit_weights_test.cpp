@@ -1,7 +1,6 @@
 #include "models/weights/unit_weights.hpp"
 
 #include "models/weights/partial_weights.hpp"
-#include "runtime/base/error.hpp"
 #include "tests/models/safetensors_writer.hpp"
 #include "tests/test.hpp"
 

@@ -4,7 +4,6 @@
 #include "models/ops/product_choice.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
-#include "tests/models/typed_array.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
