@@ -57,10 +57,8 @@ void NormedConvolution::forward(const LayerCall& call, const Arrays& at, std::by
     batch_norm_fixed_statistics(call.stream, shape, dtype, statistics, parameter(call, mean_, dtype),
                                 parameter(call, variance_, dtype));
   }
-  BatchNormValues values = this->values(call, at, follow);
-  values.weight = parameter(call, weight_, dtype);
-  values.bias = parameter(call, bias_, dtype);
-  batch_norm_forward(call.stream, shape, dtype, y, values);
+  batch_norm_forward(call.stream, shape, dtype, y,
+                     values(call, at, follow, parameter(call, weight_, dtype), parameter(call, bias_, dtype)));
 }
 
 void NormedConvolution::keep(const LayerCall& call, const Arrays& at) const {
@@ -70,18 +68,25 @@ void NormedConvolution::keep(const LayerCall& call, const Arrays& at) const {
   runtime::copy(call.stream, call.deferred + at.kept + bytes, parameter(call, bias_, dtype), bytes);
 }
 
-BatchNormValues NormedConvolution::values(const LayerCall& call, const Arrays& at, const Follow& follow) const {
+BatchNormValues NormedConvolution::values(const LayerCall& call, const Arrays& at, const Follow& follow,
+                                          const std::byte* weight, const std::byte* bias) {
   return {.x = call.saved + at.product,
           .statistics = floats(call.saved + at.statistics),
-          .weight = call.deferred + at.kept,
-          .bias = call.deferred + at.kept + channels() * size_of(precision_.compute),
+          .weight = weight,
+          .bias = bias,
           .addend = follow.addend,
           .relu = follow.relu};
 }
 
+BatchNormValues NormedConvolution::kept_values(const LayerCall& call, const Arrays& at,
+                                               const Follow& follow) const {
+  const std::byte* const weight = call.deferred + at.kept;
+  return values(call, at, follow, weight, weight + channels() * size_of(precision_.compute));
+}
+
 void NormedConvolution::again(const LayerCall& call, const Arrays& at, std::byte* y, const Follow& follow) const {
   if (at.y) return;
-  batch_norm_forward(call.stream, shape(at.rows), precision_.compute, y, values(call, at, follow));
+  batch_norm_forward(call.stream, shape(at.rows), precision_.compute, y, kept_values(call, at, follow));
 }
 
 void NormedConvolution::backward_norm(const LayerCall& call, const Arrays& at, std::byte* d_sum,
@@ -93,7 +98,7 @@ void NormedConvolution::backward_norm(const LayerCall& call, const Arrays& at, s
                        .dy = dy,
                        .fixed = fixed_,
                        .workspace = scratch},
-                      values(call, at, follow));
+                      kept_values(call, at, follow));
 }
 
 void NormedConvolution::backward_input(const LayerCall& call, const Arrays& at, std::byte* dx,

@@ -78,8 +78,11 @@ class NormedConvolution {
  private:
   [[nodiscard]] std::size_t channels() const { return convolution_.out(); }
   [[nodiscard]] BatchNormShape shape(std::size_t rows) const { return {rows, channels(), epsilon}; }
-  /// Values of a backward call, with the copied parameters.
-  [[nodiscard]] BatchNormValues values(const LayerCall& call, const Arrays& at, const Follow& follow) const;
+  /// Values of a call with these parameters of the norm.
+  [[nodiscard]] static BatchNormValues values(const LayerCall& call, const Arrays& at, const Follow& follow,
+                                              const std::byte* weight, const std::byte* bias);
+  /// Values of a backward call: with the parameters that keep() copied.
+  [[nodiscard]] BatchNormValues kept_values(const LayerCall& call, const Arrays& at, const Follow& follow) const;
 
   static constexpr float epsilon = 1e-5f;
 
