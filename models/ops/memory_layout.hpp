@@ -1,5 +1,5 @@
-// Offsets of a layer's arrays in one of its memory areas (saved, deferred, workspace): consecutive, each aligned to
-// 64 bytes. Planning and calls use the same computation.
+// Offsets of arrays in a memory area (a layer's saved, deferred or workspace; a thread's scratch): consecutive, each
+// aligned to 64 bytes. Planning and calls use the same computation.
 #pragma once
 
 #include "runtime/base/arithmetic.hpp"
