@@ -87,9 +87,11 @@ struct AttentionSlice {
 
 /// Arrays of both passes; d_out and d_qkv for a backward pass only.
 struct AttentionArrays {
-  const void* qkv = nullptr;       ///< [B, T, (H + 2K)·D]: q, k and v are adjacent columns, D channels per head
-  void* out = nullptr;             ///< [B, T, C]
-  float* logsumexp = nullptr;      ///< [B, H, T], natural, of the scaled scores, the same for all kernels
+  const void* qkv = nullptr;  ///< [B, T, (H + 2K)·D]: q, k and v are adjacent columns, D channels per head
+  // Written by forward, read by backward:
+  void* out = nullptr;         ///< [B, T, C]
+  float* logsumexp = nullptr;  ///< [B, H, T], natural, of the scaled scores, the same for all kernels
+
   const void* d_out = nullptr;     ///< [B, T, C]
   void* d_qkv = nullptr;           ///< [B, T, (H + 2K)·D]
   Dropout dropout = {};            ///< weight (i, j) is element (h·T + i)·T + j of a sample

@@ -48,7 +48,8 @@ struct NormForward {
 void norm_forward(runtime::StreamView stream, const NormShape& shape, runtime::DType dtype,
                   const NormForward& arrays);
 
-/// Recomputes y from mean, rstd, x (forward's sum, if it had a branch), weight and bias, with the same bits.
+/// Recomputes y from x (forward's sum, if it had a branch), weight and bias, with the same bits. Reads mean and rstd;
+/// branch and sum are ignored.
 void norm_again(runtime::StreamView stream, const NormShape& shape, runtime::DType dtype,
                 const NormForward& arrays);
 
