@@ -66,6 +66,7 @@ const ShardRecords& StateRecords::records(const Bucket& bucket, Copy copy) const
 
 std::byte* StateRecords::beside_unit(std::size_t u, StateKind kind, std::size_t begin) const {
   const UnitState& unit = states_->all()[u];
+  expect(kind != StateKind::parameters, "{} has no optimizer state '{}'", unit.spec->name, to_string(kind));
   if (kind == StateKind::weights && !states_->separate_master()) return unit.parameters.at(begin);
   if (!on_device()) return nullptr;
   if (kind == StateKind::weights) return unit.master.at(begin);

@@ -41,6 +41,14 @@ class WrittenAndRead {
   }
   [[nodiscard]] std::size_t arrays() const { return records_->arrays().size(); }
   [[nodiscard]] bool same() const { return written_ == read_; }
+  /// Error of reading an array of layers' parameters.
+  [[nodiscard]] Error error_of_parameters() {
+    StateArray array = records_->arrays().front();
+    array.kind = actors::StateKind::parameters;
+    return tests::error_of([&] {
+      records_->read(array, array.range.begin, std::as_writable_bytes(std::span(read_.front()).first(1)), [] {});
+    });
+  }
 
  private:
   void next(std::size_t a, std::size_t at, bool writes, const std::function<void()>& done) {
@@ -88,6 +96,7 @@ TEST_CASE("written training state reads back unchanged, with any location and sh
     device->on_failure([&](std::exception_ptr error) { loop.stop(error); });
     WrittenAndRead states(loop, *device, options, seed);
     CHECK(states.arrays() > 0);
+    CHECK(tests::says(states.error_of_parameters(), "no optimizer state 'parameters'"));
     loop.post([&] { states.run([&] { loop.stop(); }); });
     loop.run();
     CHECK(states.same());
