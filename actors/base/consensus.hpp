@@ -1,5 +1,5 @@
 // All-reduce of a small vector, so that all ranks decide identically after a batch (squared norms, losses, stop
-// requests). Each number has one contributor and the other ranks add zero, so the sum is exact in any order. Loop
+// requests). The sum is exact in any order for a number with one contributor and for the words of an ExactSum. Loop
 // thread only.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Numbers that all ranks agree on after a batch. Each has one contributor; the others leave zero. Loop thread only.
+// Numbers that all ranks agree on after a batch: sums over all ranks. A rank leaves zero where it has nothing to add.
+// Loop thread only.
 #pragma once
 
 #include "actors/base/exact_sum.hpp"
