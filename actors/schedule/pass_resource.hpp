@@ -1,6 +1,6 @@
-// Interface of resources that steps of passes need: parameters (ParameterStore), gradient buffers (GradientSync),
-// checkpoints (ActivationCheckpoints). Loop thread only. Steps that need a resource are its accesses (`use`), numbered
-// in order:
+// Interface of resources that steps of passes need, and the queue of accesses behind it (Accesses). Resources are
+// parameters (ParameterStore), gradient buffers (GradientSync) and checkpoints (ActivationCheckpoints). Loop thread
+// only. Steps that need a resource are its accesses (`use`), numbered in order:
 //
 //   first = resource.announce(pass)      at the latest when the pass starts; the resource may prefetch
 //   resource.when_ready(use, …); resource.provide(use, arrays)          just before the step is queued
