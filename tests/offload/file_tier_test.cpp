@@ -63,7 +63,7 @@ Error error_of_round_trip(const TemporaryFolder& folder, const Faults& faults) {
 }  // namespace
 
 TEST_CASE("a file tier returns what was stored, on io_uring and on threads, past the cache and through it") {
-  Share share(1, 3);
+  Share share(1, 2);
   for (const std::uint64_t seed : test::seeds(2))
     for (const int directories : {1, 2, 3})
       for (const bool uring : {true, false})
