@@ -5,8 +5,7 @@
 #include "offload/stripes.hpp"
 #include "offload/transfer_engine.hpp"
 #include "runtime/base/error.hpp"
-
-#include <unistd.h>
+#include "runtime/files/file_descriptor.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -33,19 +32,9 @@ void check_options(const FileTierOptions& options) {
 /// A directory and the file in it.
 struct Store {
   std::unique_ptr<JobDirectory> folder;  // removed after the file was closed
-  int file = -1;
+  runtime::FileDescriptor file;
   std::uint64_t bytes = 0;
   int direct_refused = 0;  ///< errno
-
-  Store() = default;
-  Store(Store&& other) noexcept
-      : folder(std::move(other.folder)),
-        file(std::exchange(other.file, -1)),
-        bytes(other.bytes),
-        direct_refused(other.direct_refused) {}
-  ~Store() {
-    if (file >= 0) ::close(file);
-  }
 };
 
 struct FileTier::State {
@@ -86,7 +75,7 @@ Store FileTier::State::make_store(const std::filesystem::path& directory, std::u
 
   const auto path = store.folder->file();
   const OpenedFile opened = open_blocks(*system, path, bytes, options.direct);
-  store.file = opened.file;
+  store.file = runtime::FileDescriptor(opened.file);
   store.direct_refused = opened.direct_refused;
   if (opened.error == ENOSPC || opened.error == EDQUOT)
     refuse_space(directory, bytes, system->free_bytes(directory));
@@ -137,7 +126,7 @@ void FileTier::start(std::span<std::uint64_t> sums) {
   state.uring_refused = queue.error;
   std::vector<TransferEngine::File> files;
   for (const Store& store : state.stores) {
-    files.push_back({store.file, store.folder->file(), {}});
+    files.push_back({store.file.get(), store.folder->file(), {}});
     if (!state.options.checksums) continue;
     const std::size_t count = BlockChecksums::count(store.bytes);
     files.back().sums.emplace(sums.first(count));

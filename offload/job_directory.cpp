@@ -18,26 +18,10 @@ namespace ranvier::offload {
 namespace {
 
 namespace fs = std::filesystem;
+using runtime::FileDescriptor;
 
 constexpr std::string_view prefix = "ranvier-offload.";
 constexpr const char* lock_name = "lock";
-
-/// Owns a file descriptor; -1: none.
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  [[nodiscard]] int get() const noexcept { return descriptor_; }
-  [[nodiscard]] int release() noexcept { return std::exchange(descriptor_, -1); }
-
- private:
-  int descriptor_;
-};
 
 /// Returns whether a folder named PREFIX HOST .rankR.RANDOM belongs to `host`. Host names may contain dots.
 bool is_of_host(std::string_view name, std::string_view host) {
@@ -46,18 +30,18 @@ bool is_of_host(std::string_view name, std::string_view host) {
   return name.size() == prefix.size() + host.size() && name.ends_with(host);
 }
 
-/// Takes the lock in a folder and returns its descriptor; -1 with errno if a living process holds it. `unlocked_too`:
+/// Takes the lock in a folder and returns its descriptor; none with errno if a living process holds it. `unlocked_too`:
 /// on a file system without locks, accept the file without a lock.
-int lock(int folder, bool unlocked_too) {
-  File file(::openat(folder, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (file.get() < 0) return -1;
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && !(unlocked_too && errno != EWOULDBLOCK)) return -1;
+FileDescriptor lock(int folder, bool unlocked_too) {
+  FileDescriptor file(::openat(folder, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) return file;
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && !(unlocked_too && errno != EWOULDBLOCK)) return {};
   // Another job may have taken this folder for a dead one, and removed the file before it was locked.
   struct stat mine{}, there{};
   if (::fstat(file.get(), &mine) != 0 || ::fstatat(folder, lock_name, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
       mine.st_ino != there.st_ino)
-    return -1;
-  return file.release();
+    return {};
+  return file;
 }
 
 /// Removes only files that a JobDirectory creates; with other files in it, the folder stays.
@@ -68,8 +52,8 @@ bool remove(int parent, const char* name, int folder) {
 }
 
 int clear_leftovers(const fs::path& parent) {
-  const File parent_file(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (parent_file.get() < 0) return 0;
+  const FileDescriptor parent_file(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent_file) return 0;
   const std::string here = host_name();
   std::error_code ignored;
   std::vector<std::string> names;
@@ -79,11 +63,12 @@ int clear_leftovers(const fs::path& parent) {
 
   int cleared = 0;
   for (const std::string& name : names) {
-    const File folder(::openat(parent_file.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    const FileDescriptor folder(
+        ::openat(parent_file.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     struct stat status{};
-    if (folder.get() < 0 || ::fstat(folder.get(), &status) != 0 || status.st_uid != ::geteuid()) continue;
-    const File held(lock(folder.get(), false));  // without locks, the folder may belong to a living job
-    if (held.get() < 0) continue;
+    if (!folder || ::fstat(folder.get(), &status) != 0 || status.st_uid != ::geteuid()) continue;
+    const FileDescriptor held = lock(folder.get(), false);  // without locks, the folder may belong to a living job
+    if (!held) continue;
     if (remove(parent_file.get(), name.c_str(), folder.get())) ++cleared;
   }
   return cleared;
@@ -97,23 +82,22 @@ JobDirectory::JobDirectory(const fs::path& parent, int rank) : cleared_(clear_le
     fail(ErrorCode::io, "{}: {}; create the folder, or use `nvme` with another folder", parent.string(),
          error ? error.message() : "not a folder");
   constexpr int attempts = 100;  // an attempt fails if another job removes the folder before it is locked
-  for (int attempt = 0; attempt < attempts && lock_ < 0; ++attempt) {
+  for (int attempt = 0; attempt < attempts && !lock_; ++attempt) {
     std::string name = (parent / fmt::format("{}{}.rank{}.XXXXXX", prefix, host_name(), rank)).string();
     if (::mkdtemp(name.data()) == nullptr) break;
     path_ = name;
-    const File folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (folder.get() >= 0) lock_ = lock(folder.get(), true);
+    const FileDescriptor folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder) lock_ = lock(folder.get(), true);
   }
-  if (lock_ < 0)
+  if (!lock_)
     fail(ErrorCode::io, "{}: cannot create a folder for rank {}: {}; use `nvme` with a writable folder",
          parent.string(), rank, std::strerror(errno));
 }
 
 JobDirectory::~JobDirectory() {
-  const File parent(::open(path_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const File folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (parent.get() >= 0 && folder.get() >= 0) remove(parent.get(), path_.filename().c_str(), folder.get());
-  ::close(lock_);
+  const FileDescriptor parent(::open(path_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (parent && folder) remove(parent.get(), path_.filename().c_str(), folder.get());
 }
 
 }  // namespace ranvier::offload

@@ -6,6 +6,8 @@
 // Any thread.
 #pragma once
 
+#include "runtime/files/file_descriptor.hpp"
+
 #include <unistd.h>
 
 #include <array>
@@ -34,7 +36,7 @@ class JobDirectory {
 
  private:
   std::filesystem::path path_;
-  int lock_ = -1;
+  runtime::FileDescriptor lock_;
   int cleared_ = 0;
 };
 

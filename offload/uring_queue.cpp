@@ -1,6 +1,7 @@
 #include "offload/io_queue.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/files/file_descriptor.hpp"
 
 #include <liburing.h>
 #include <sys/eventfd.h>
@@ -8,9 +9,12 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace ranvier::offload {
 namespace {
+
+using runtime::FileDescriptor;
 
 constexpr std::uint64_t wake_id = ~std::uint64_t{0};
 
@@ -27,12 +31,11 @@ bool has_plain_transfers(io_uring& ring) {
 class UringQueue final : public IoQueue {
  public:
   /// Takes ownership of `wake_file`, an eventfd.
-  UringQueue(const io_uring& ring, int wake_file) : ring_(ring), wake_file_(wake_file) { listen(); }
-
-  ~UringQueue() override {
-    io_uring_queue_exit(&ring_);
-    ::close(wake_file_);
+  UringQueue(const io_uring& ring, FileDescriptor wake_file) : ring_(ring), wake_file_(std::move(wake_file)) {
+    listen();
   }
+
+  ~UringQueue() override { io_uring_queue_exit(&ring_); }
 
   void submit(std::span<const IoRequest> requests) override {
     for (const IoRequest& request : requests) {
@@ -70,7 +73,7 @@ class UringQueue final : public IoQueue {
 
   void wake() override {
     const std::uint64_t one = 1;
-    while (::write(wake_file_, &one, sizeof one) < 0 && errno == EINTR) {
+    while (::write(wake_file_.get(), &one, sizeof one) < 0 && errno == EINTR) {
     }
   }
 
@@ -84,7 +87,7 @@ class UringQueue final : public IoQueue {
 
   void listen() {
     io_uring_sqe* entry = next_entry();
-    io_uring_prep_read(entry, wake_file_, &wakes_, sizeof wakes_, 0);
+    io_uring_prep_read(entry, wake_file_.get(), &wakes_, sizeof wakes_, 0);
     io_uring_sqe_set_data64(entry, wake_id);
     flush();
   }
@@ -101,27 +104,24 @@ class UringQueue final : public IoQueue {
   }
 
   io_uring ring_;
-  int wake_file_;
+  FileDescriptor wake_file_;
   std::uint64_t wakes_ = 0;
 };
 
 }  // namespace
 
 UringOutcome make_uring_queue(int depth) {
-  const int wake_file = ::eventfd(0, EFD_CLOEXEC);
-  if (wake_file < 0) return {nullptr, errno};
+  FileDescriptor wake_file(::eventfd(0, EFD_CLOEXEC));
+  if (!wake_file) return {nullptr, errno};
   io_uring ring;
   // Twice the entries: if all requests are in the queue, listen() still needs one.
-  if (const int result = io_uring_queue_init(2 * static_cast<unsigned>(depth) + 2, &ring, 0); result < 0) {
-    ::close(wake_file);
+  if (const int result = io_uring_queue_init(2 * static_cast<unsigned>(depth) + 2, &ring, 0); result < 0)
     return {nullptr, -result};
-  }
   if (!has_plain_transfers(ring)) {
     io_uring_queue_exit(&ring);
-    ::close(wake_file);
     return {nullptr, ENOSYS};
   }
-  return {std::make_unique<UringQueue>(ring, wake_file), 0};
+  return {std::make_unique<UringQueue>(ring, std::move(wake_file)), 0};
 }
 
 }  // namespace ranvier::offload

@@ -7,6 +7,7 @@
 #include "models/weights/safetensors.hpp"
 #include "offload/block_checksums.hpp"
 #include "offload/tier.hpp"
+#include "runtime/files/file_descriptor.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -42,15 +43,10 @@ class File {
   explicit File(const fs::path& path)
       : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     // A pipe must not block here.
-    if (file_ < 0 || ::fstat(file_, &status_) != 0 || !S_ISREG(status_.st_mode)) {
-      const std::string why = file_ < 0 ? std::strerror(errno) : "not a regular file";
-      if (file_ >= 0) ::close(file_);
-      fail(ErrorCode::io, "{}: cannot open: {}", path_.string(), why);
-    }
+    if (!file_ || ::fstat(file_.get(), &status_) != 0 || !S_ISREG(status_.st_mode))
+      fail(ErrorCode::io, "{}: cannot open: {}", path_.string(),
+           file_ ? "not a regular file" : std::strerror(errno));
   }
-  ~File() { ::close(file_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
 
   [[nodiscard]] std::uint64_t bytes() const { return static_cast<std::uint64_t>(status_.st_size); }
   /// Hash of size, device, inode and modification time: equal for the same file on this machine.
@@ -64,7 +60,8 @@ class File {
   std::size_t read(std::uint64_t from, std::span<std::byte> to) const {
     std::size_t done = 0;
     while (done < to.size()) {
-      const ssize_t count = ::pread(file_, to.data() + done, to.size() - done, static_cast<off_t>(from + done));
+      const ssize_t count =
+          ::pread(file_.get(), to.data() + done, to.size() - done, static_cast<off_t>(from + done));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0)
         fail(ErrorCode::io, "{}: cannot read at offset {}: {}", path_.string(), from, std::strerror(errno));
@@ -76,7 +73,7 @@ class File {
 
  private:
   const fs::path& path_;
-  int file_;
+  runtime::FileDescriptor file_;
   struct stat status_{};
 };
 

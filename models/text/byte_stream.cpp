@@ -107,32 +107,25 @@ class ByteStream::ZstdDecoder final : public Decoder {
 
 ByteStream::ByteStream(std::filesystem::path path) : path_(std::move(path)), buffer_(buffer_bytes) {
   struct stat status{};
-  file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block here
-  if (file_ < 0 || ::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    const std::string why = file_ < 0 ? std::strerror(errno) : "not a regular file";
-    if (file_ >= 0) ::close(file_);
-    fail(ErrorCode::io, "{}: cannot open: {}", path_.string(), why);
-  }
+  file_ = runtime::FileDescriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  // A pipe must not block here.
+  if (!file_ || ::fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    fail(ErrorCode::io, "{}: cannot open: {}", path_.string(), file_ ? "not a regular file" : std::strerror(errno));
   file_bytes_ = static_cast<std::uint64_t>(status.st_size);
-  try {
-    ::posix_fadvise(file_, 0, 0, POSIX_FADV_SEQUENTIAL);
-    fill();
-    compression_ = compression_of(waiting_);
-    if (compression_ == Compression::gzip) decoder_ = std::make_unique<GzipDecoder>(*this);
-    if (compression_ == Compression::zstd) decoder_ = std::make_unique<ZstdDecoder>(*this);
-  } catch (...) {
-    ::close(file_);
-    throw;
-  }
+  ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  fill();
+  compression_ = compression_of(waiting_);
+  if (compression_ == Compression::gzip) decoder_ = std::make_unique<GzipDecoder>(*this);
+  if (compression_ == Compression::zstd) decoder_ = std::make_unique<ZstdDecoder>(*this);
 }
 
-ByteStream::~ByteStream() { ::close(file_); }
+ByteStream::~ByteStream() = default;
 
 std::size_t ByteStream::read_file(char* to, std::size_t bytes) {
   std::size_t done = 0;
   while (done < bytes && read_ < file_bytes_) {
     const std::size_t wanted = std::min<std::uint64_t>(bytes - done, file_bytes_ - read_);
-    const ssize_t count = ::pread(file_, to + done, wanted, static_cast<off_t>(read_));
+    const ssize_t count = ::pread(file_.get(), to + done, wanted, static_cast<off_t>(read_));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0)
       fail(ErrorCode::io, "{}: cannot read at offset {}: {}", path_.string(), read_,

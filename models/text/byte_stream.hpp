@@ -1,6 +1,8 @@
 // Reads a file sequentially and decompresses it, with constant memory. One thread at a time.
 #pragma once
 
+#include "runtime/files/file_descriptor.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -45,7 +47,7 @@ class ByteStream {
   [[noreturn]] void refuse(std::string_view what) const;
 
   std::filesystem::path path_;
-  int file_ = -1;
+  runtime::FileDescriptor file_;
   std::uint64_t file_bytes_ = 0, read_ = 0;
   Compression compression_ = Compression::none;
   std::vector<char> buffer_;

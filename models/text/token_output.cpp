@@ -39,9 +39,9 @@ fs::path with(const fs::path& name, const char* extension) {
        name.string(), what, std::strerror(errno));
 }
 
-int open_file(const fs::path& name) {
-  const int file = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0) refuse(name, "create");
+runtime::FileDescriptor open_file(const fs::path& name) {
+  runtime::FileDescriptor file(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!file) refuse(name, "create");
   return file;
 }
 
@@ -80,24 +80,11 @@ TokenOutput::TokenOutput(const TokenOutputOptions& options) : options_(options) 
          tokens_path_.string(), options.vocab_size);
   }
   tokens_file_ = open_file(tokens_partial_);
-  if (!owns(tokens_file_, tokens_partial_)) {
-    ::close(tokens_file_);
+  if (!owns(tokens_file_.get(), tokens_partial_))
     fail(ErrorCode::io, "{}: another process writes this file; wait until that process ends, or use another path",
          tokens_path_.string());
-  }
-  try {
-    if (megatron) sizes_file_ = open_file(sizes_partial_);
-    go_on_or_begin();
-  } catch (...) {
-    ::close(tokens_file_);
-    if (sizes_file_ >= 0) ::close(sizes_file_);
-    throw;
-  }
-}
-
-TokenOutput::~TokenOutput() {
-  if (tokens_file_ >= 0) ::close(tokens_file_);
-  if (sizes_file_ >= 0) ::close(sizes_file_);
+  if (megatron) sizes_file_ = open_file(sizes_partial_);
+  go_on_or_begin();
 }
 
 void TokenOutput::go_on_or_begin() {
@@ -110,11 +97,11 @@ void TokenOutput::go_on_or_begin() {
   progress >> magic >> job >> position.file >> position.offset >> tokens >> documents >> open;
   std::error_code no_tokens, no_sizes;
   const auto length = static_cast<std::int64_t>(fs::file_size(tokens_partial_, no_tokens));
-  const auto sizes = sizes_file_ < 0 ? 0 : static_cast<std::int64_t>(fs::file_size(sizes_partial_, no_sizes));
+  const auto sizes = !sizes_file_ ? 0 : static_cast<std::int64_t>(fs::file_size(sizes_partial_, no_sizes));
   const auto needed = static_cast<std::int64_t>(header) + tokens * static_cast<std::int64_t>(token_bytes_);
   const bool goes_on = progress && magic == progress_magic && job == options_.job && !no_tokens && !no_sizes &&
                        tokens >= 0 && documents >= 0 && open >= 0 && length >= needed &&
-                       (sizes_file_ < 0 || sizes / 4 >= documents);
+                       (!sizes_file_ || sizes / 4 >= documents);
   if (goes_on) {
     start_ = position;
     tokens_ = tokens;
@@ -125,17 +112,19 @@ void TokenOutput::go_on_or_begin() {
     fs::remove(progress_path_, ignored);
   }
   const std::size_t kept = header + static_cast<std::size_t>(tokens_) * token_bytes_;
-  const auto cut = [](int file, std::size_t bytes, const fs::path& name) {
-    if (::ftruncate(file, static_cast<off_t>(bytes)) != 0 || ::lseek(file, 0, SEEK_END) < 0) refuse(name, "write");
+  const auto cut = [](const runtime::FileDescriptor& file, std::size_t bytes, const fs::path& name) {
+    if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 || ::lseek(file.get(), 0, SEEK_END) < 0)
+      refuse(name, "write");
   };
   cut(tokens_file_, kept, tokens_partial_);
-  if (sizes_file_ >= 0) cut(sizes_file_, static_cast<std::size_t>(documents_) * 4, sizes_partial_);
+  if (sizes_file_) cut(sizes_file_, static_cast<std::size_t>(documents_) * 4, sizes_partial_);
 }
 
-void TokenOutput::write(int file, const void* data, std::size_t bytes, const fs::path& name) const {
+void TokenOutput::write(const runtime::FileDescriptor& file, const void* data, std::size_t bytes,
+                        const fs::path& name) const {
   const auto* from = static_cast<const std::byte*>(data);
   while (bytes > 0) {
-    const ssize_t count = ::write(file, from, bytes);
+    const ssize_t count = ::write(file.get(), from, bytes);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) refuse(name, "write");
     from += count;
@@ -162,14 +151,14 @@ void TokenOutput::end_document() {
          "{}: a document has {} tokens, more than the {} that Megatron's index can count; split the document",
          tokens_path_.string(), document_tokens_, max_counted);
   const auto size = static_cast<std::int32_t>(document_tokens_);
-  if (sizes_file_ >= 0) write(sizes_file_, &size, sizeof size, sizes_partial_);
+  if (sizes_file_) write(sizes_file_, &size, sizeof size, sizes_partial_);
   ++documents_;
   document_tokens_ = 0;
 }
 
 void TokenOutput::checkpoint(Position position) {
-  if (::fdatasync(tokens_file_) != 0) refuse(tokens_partial_, "write");
-  if (sizes_file_ >= 0 && ::fdatasync(sizes_file_) != 0) refuse(sizes_partial_, "write");
+  if (::fdatasync(tokens_file_.get()) != 0) refuse(tokens_partial_, "write");
+  if (sizes_file_ && ::fdatasync(sizes_file_.get()) != 0) refuse(sizes_partial_, "write");
   const std::string line = fmt::format("{} {} {} {} {} {} {}\n", progress_magic, options_.job, position.file,
                                        position.offset, tokens_, documents_, document_tokens_);
   runtime::AtomicFile file(progress_path_);
@@ -192,7 +181,7 @@ void TokenOutput::write_index() const {
     for (std::int64_t done = 0; done < documents_; done += block) {
       const auto count = static_cast<std::size_t>(std::min(block, documents_ - done));
       const auto bytes = static_cast<ssize_t>(count * sizeof sizes[0]);
-      if (::pread(sizes_file_, sizes.data(), count * sizeof sizes[0], done * 4) != bytes)
+      if (::pread(sizes_file_.get(), sizes.data(), count * sizeof sizes[0], done * 4) != bytes)
         refuse(sizes_partial_, "read");
       f(count);
     }
@@ -217,25 +206,21 @@ void TokenOutput::write_index() const {
 void TokenOutput::commit() {
   if (tokens_ == 0)
     fail(ErrorCode::data, "{}: the text has no tokens; use files that are not empty", tokens_path_.string());
-  if (sizes_file_ >= 0) {
+  if (sizes_file_) {
     write_index();
   } else {
     std::array<std::int32_t, 256> header{llmc_magic, llmc_version, static_cast<std::int32_t>(tokens_)};
-    if (::pwrite(tokens_file_, header.data(), sizeof header, 0) != static_cast<ssize_t>(sizeof header))
+    if (::pwrite(tokens_file_.get(), header.data(), sizeof header, 0) != static_cast<ssize_t>(sizeof header))
       refuse(tokens_partial_, "write");
   }
-  if (::fsync(tokens_file_) != 0) refuse(tokens_partial_, "write");
+  if (::fsync(tokens_file_.get()) != 0) refuse(tokens_partial_, "write");
   std::error_code ignored;
-  if (sizes_file_ >= 0) fs::remove(index_path_, ignored);  // an old index must not describe new tokens
+  if (sizes_file_) fs::remove(index_path_, ignored);  // an old index must not describe new tokens
   rename_file(tokens_partial_, tokens_path_);
-  if (sizes_file_ >= 0) rename_file(index_partial_, index_path_);
-  const fs::path folder = tokens_path_.has_parent_path() ? tokens_path_.parent_path() : fs::path(".");
-  if (const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); file >= 0) {
-    ::fsync(file);
-    ::close(file);
-  }
+  if (sizes_file_) rename_file(index_partial_, index_path_);
+  runtime::sync_folder(runtime::folder_of(tokens_path_));
   fs::remove(progress_path_, ignored);
-  if (sizes_file_ >= 0) fs::remove(sizes_partial_, ignored);
+  if (sizes_file_) fs::remove(sizes_partial_, ignored);
 }
 
 }  // namespace ranvier::models

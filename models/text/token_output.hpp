@@ -7,6 +7,8 @@
 // NAME.bin.progress, for a later run with the same inputs and options. One thread; a second process is refused.
 #pragma once
 
+#include "runtime/files/file_descriptor.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -38,10 +40,6 @@ class TokenOutput {
 
   /// Throws ErrorCode::usage if the vocabulary does not fit the format, ErrorCode::io if the files cannot be created.
   explicit TokenOutput(const TokenOutputOptions& options);
-  /// Keeps the data of the last checkpoint().
-  ~TokenOutput();
-  TokenOutput(const TokenOutput&) = delete;
-  TokenOutput& operator=(const TokenOutput&) = delete;
 
   /// Position at which to resume: the start, unless an earlier run was interrupted.
   [[nodiscard]] Position start() const noexcept { return start_; }
@@ -59,7 +57,8 @@ class TokenOutput {
   void commit();
 
  private:
-  void write(int file, const void* data, std::size_t bytes, const std::filesystem::path& name) const;
+  void write(const runtime::FileDescriptor& file, const void* data, std::size_t bytes,
+             const std::filesystem::path& name) const;
   void go_on_or_begin();
   void write_index() const;
 
@@ -69,7 +68,7 @@ class TokenOutput {
   std::filesystem::path sizes_partial_;  // sizes of documents, int32
   std::filesystem::path progress_path_;
   std::size_t token_bytes_ = 2;
-  int tokens_file_ = -1, sizes_file_ = -1;
+  runtime::FileDescriptor tokens_file_, sizes_file_;  // sizes: only for megatron
   Position start_;
   std::int64_t tokens_ = 0, documents_ = 0, document_tokens_ = 0;
   std::vector<std::uint16_t> narrow_;

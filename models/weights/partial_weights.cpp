@@ -23,11 +23,12 @@ namespace ranvier::models {
 namespace {
 
 namespace fs = std::filesystem;
+using runtime::FileDescriptor;
+using runtime::folder_of;
+using runtime::sync_folder;
 
 constexpr std::string_view hidden_end = ".partial";
 constexpr std::size_t hex_digits = 16;
-
-fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 /// .NAME.JOB.partial
 bool is_hidden_name(std::string_view name) {
@@ -38,30 +39,24 @@ bool is_hidden_name(std::string_view name) {
   return name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// Opens and locks the file that stays locked while a folder is written. Returns -1 and sets errno if another process
+/// Opens and locks the file that stays locked while a folder is written. Returns none and sets errno if another process
 /// has locked it, or if it is missing.
-int lock_first_file(const fs::path& path, int flags) {
-  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
-  if (file < 0) return -1;
+FileDescriptor lock_first_file(const fs::path& path, int flags) {
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0666));
+  if (!file) return file;
   struct stat mine{}, there{};
   // Writing is allowed on a file system without locks, because remove_leftovers() then removes nothing.
-  const bool locked = ::flock(file, LOCK_EX | LOCK_NB) == 0 || (flags != 0 && errno != EWOULDBLOCK);
-  if (locked && ::fstat(file, &mine) == 0 && ::stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino)
+  const bool locked = ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 || (flags != 0 && errno != EWOULDBLOCK);
+  if (locked && ::fstat(file.get(), &mine) == 0 && ::stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino)
     return file;
-  ::close(file);
   errno = EBUSY;
-  return -1;
+  return FileDescriptor();
 }
 
-void sync_path(const fs::path& path, int flags) {
-  const int file = ::open(path.c_str(), flags | O_CLOEXEC);
-  // Some file systems cannot open folders; the folder is then not synced.
-  if (file < 0 && (flags & O_DIRECTORY) != 0) return;
-  const bool synced = file >= 0 && (::fsync(file) == 0 || (flags & O_DIRECTORY) != 0);
-  const int error = errno;
-  if (file >= 0) ::close(file);
-  if (!synced)
-    fail(ErrorCode::io, "{}: cannot sync to disk: {}; check the disk", path.string(), std::strerror(error));
+void sync_file(const fs::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!file || ::fsync(file.get()) != 0)
+    fail(ErrorCode::io, "{}: cannot sync to disk: {}; check the disk", path.string(), std::strerror(errno));
 }
 
 /// Files of the index in `folder`; none if it is damaged or missing.
@@ -131,7 +126,7 @@ PartialWeights::PartialWeights(fs::path place, Kind kind, fs::path path, const W
   expect(kind == Kind::folder || layout.files().size() == 1, "{}: one file for weights of {} files",
          place_.string(), layout.files().size());
   if (!place_.has_filename()) place_ = place_.parent_path();  // "model/"
-  remove_leftovers(parent_of(path_));
+  remove_leftovers(folder_of(path_));
   try {
     make_folder();
     for (std::size_t file = 0; file < layout.files().size(); ++file) make_file(file);
@@ -146,7 +141,6 @@ PartialWeights::~PartialWeights() { discard(); }
 void PartialWeights::discard() {
   std::error_code ignored;
   if (!path_.empty()) fs::remove_all(path_, ignored);
-  if (lock_ >= 0) ::close(lock_);
 }
 
 void PartialWeights::remove_leftovers(const fs::path& folder) {
@@ -164,10 +158,8 @@ void PartialWeights::remove_leftovers(const fs::path& folder) {
       files.insert(entry->path());
     const auto first = std::find_if(files.begin(), files.end(),
                                     [](const fs::path& file) { return file.extension() == ".safetensors"; });
-    const int lock = first == files.end() ? -1 : lock_first_file(*first, 0);
-    if (lock < 0) continue;
-    fs::remove_all(leftover, ignored);
-    ::close(lock);
+    const FileDescriptor lock = first == files.end() ? FileDescriptor() : lock_first_file(*first, 0);
+    if (lock) fs::remove_all(leftover, ignored);
   }
 }
 
@@ -179,7 +171,7 @@ void PartialWeights::make_folder() {
       if (!retry_ || !retry_(place_, error)) refuse("make", path_, error);
     }
     lock_ = lock_first_file(path_ / layout_->name(0), O_CREAT);
-    if (lock_ >= 0) return;
+    if (lock_) return;
     if (errno != ENOENT && errno != EBUSY) break;
   }
   refuse("make", path_ / layout_->name(0), errno);
@@ -192,14 +184,14 @@ bool PartialWeights::may_retry(int error) const {
 void PartialWeights::make_file(std::size_t file) {
   const WeightLayout::File& wanted = layout_->files()[file];
   const fs::path path = path_ / layout_->name(file);
-  const int descriptor =
-      file == 0 ? lock_ : ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  const FileDescriptor later(
+      file == 0 ? -1 : ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+  const int descriptor = file == 0 ? lock_.get() : later.get();
   if (descriptor < 0) refuse("make", path, errno);
   const auto check = [&](bool fine) {
     if (fine) return true;
     const int error = errno;
     if (may_retry(error)) return false;
-    if (file != 0) ::close(descriptor);
     refuse("write", path, error);
   };
   const auto size = static_cast<off_t>(wanted.bytes);
@@ -212,7 +204,6 @@ void PartialWeights::make_file(std::size_t file) {
         ::pwrite(descriptor, wanted.header.data() + done, wanted.header.size() - done, static_cast<off_t>(done));
     if (check(count > 0)) done += static_cast<std::size_t>(count);
   }
-  if (file != 0) ::close(descriptor);
 }
 
 void PartialWeights::refuse(const char* what, const fs::path& path, int error) const {
@@ -221,9 +212,8 @@ void PartialWeights::refuse(const char* what, const fs::path& path, int error) c
 }
 
 void PartialWeights::sync() const {
-  for (std::size_t file = 0; file < layout_->files().size(); ++file)
-    sync_path(path_ / layout_->name(file), O_WRONLY);
-  sync_path(path_, O_RDONLY | O_DIRECTORY);
+  for (std::size_t file = 0; file < layout_->files().size(); ++file) sync_file(path_ / layout_->name(file));
+  sync_folder(path_);
 }
 
 void PartialWeights::write_companions(const fs::path& folder, const CompanionFiles& files) const {
@@ -249,27 +239,27 @@ void PartialWeights::commit(const CompanionFiles& files) {
     sync();
     if (::rename(path_.c_str(), place_.c_str()) == 0) {
       path_.clear();
-      return sync_path(parent_of(place_), O_RDONLY | O_DIRECTORY);
+      return sync_folder(folder_of(place_));
     }
     const int error = errno;
     if (!fs::is_directory(place_, unknown)) keep(place_, error);  // otherwise another process created the folder
   } else {
     sync();
   }
-  const fs::path folder = kind_ == Kind::folder ? place_ : parent_of(place_);
+  const fs::path folder = kind_ == Kind::folder ? place_ : folder_of(place_);
   if (kind_ == Kind::file) {
     rename_all({{layout_->name(0), place_}});
     write_companions(folder, files);
   } else {
     const std::vector<fs::path> outdated = companions(place_, files);
     const std::vector<fs::path> replaced = replace_weights();
-    sync_path(folder, O_RDONLY | O_DIRECTORY);
+    sync_folder(folder);
     std::error_code ignored;
     for (const auto& paths : {replaced, outdated})
       for (const fs::path& path : paths) fs::remove(path, ignored);
     write_companions(folder, files);
   }
-  sync_path(folder, O_RDONLY | O_DIRECTORY);
+  sync_folder(folder);
 }
 
 std::vector<fs::path> PartialWeights::replace_weights() {
@@ -328,25 +318,20 @@ void PartialWeights::keep(const fs::path& refused, int error) {
 }
 
 WeightWriter::WeightWriter(const WeightLayout& layout, fs::path path, runtime::AtomicFile::Retry retry)
-    : layout_(&layout), path_(std::move(path)), retry_(std::move(retry)), files_(layout.files().size(), -1) {}
-
-WeightWriter::~WeightWriter() {
-  for (const int file : files_)
-    if (file >= 0) ::close(file);
-}
+    : layout_(&layout), path_(std::move(path)), retry_(std::move(retry)), files_(layout.files().size()) {}
 
 int WeightWriter::open(std::size_t file) {
-  if (files_[file] < 0) {
+  if (!files_[file]) {
     const fs::path path = path_ / layout_->name(file);
-    files_[file] = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (files_[file] < 0 && errno == ENOENT)
+    files_[file] = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!files_[file] && errno == ENOENT)
       fail(ErrorCode::io,
            "{}: not found, because the folder is missing or not shared: weights are written by all "
            "ranks; use a folder that all nodes share",
            path.string());
-    if (files_[file] < 0) refuse("open", file);
+    if (!files_[file]) refuse("open", file);
   }
-  return files_[file];
+  return files_[file].get();
 }
 
 void WeightWriter::refuse(const char* what, std::size_t file) const {
@@ -400,12 +385,9 @@ void WeightWriter::put(const UnitSpec& unit, std::size_t begin, std::span<const 
 
 void WeightWriter::close() {
   for (std::size_t file = 0; file < files_.size(); ++file) {
-    if (files_[file] < 0) continue;
-    const int descriptor = files_[file];
-    const bool synced = ::fsync(descriptor) == 0;
-    if (!synced) refuse("write", file);
-    files_[file] = -1;
-    if (::close(descriptor) != 0) refuse("close", file);
+    if (!files_[file]) continue;
+    if (::fsync(files_[file].get()) != 0) refuse("write", file);
+    if (::close(files_[file].release()) != 0) refuse("close", file);
   }
 }
 

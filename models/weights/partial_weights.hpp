@@ -9,6 +9,7 @@
 
 #include "models/weights/weight_layout.hpp"
 #include "runtime/files/atomic_file.hpp"
+#include "runtime/files/file_descriptor.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -77,7 +78,7 @@ class PartialWeights {
   std::filesystem::path path_;  // empty: renamed
   const WeightLayout* layout_;
   runtime::AtomicFile::Retry retry_;
-  int lock_ = -1;  // descriptor of the locked first file
+  runtime::FileDescriptor lock_;  // the locked first file
 };
 
 /// Writes the elements of one process.
@@ -85,9 +86,6 @@ class WeightWriter {
  public:
   /// `path` is PartialWeights::path(). The layout must outlive this.
   WeightWriter(const WeightLayout& layout, std::filesystem::path path, runtime::AtomicFile::Retry retry = nullptr);
-  ~WeightWriter();
-  WeightWriter(const WeightWriter&) = delete;
-  WeightWriter& operator=(const WeightWriter&) = delete;
 
   /// Writes elements [begin, begin + values.size()) of a unit. The types of their tensors must represent them
   /// exactly. Throws ErrorCode::io.
@@ -106,7 +104,7 @@ class WeightWriter {
   const WeightLayout* layout_;
   std::filesystem::path path_;
   runtime::AtomicFile::Retry retry_;
-  std::vector<int> files_;  // -1: not open
+  std::vector<runtime::FileDescriptor> files_;  // none: not open
   std::uint64_t bytes_ = 0;
 };
 

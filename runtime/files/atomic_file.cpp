@@ -1,6 +1,7 @@
 #include "runtime/files/atomic_file.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/files/file_descriptor.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -20,8 +21,6 @@ namespace ranvier::runtime {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 constexpr std::string_view partial_end = ".partial", probe_end = ".probe";
 
@@ -52,6 +51,13 @@ fs::path target_of(const fs::path& path) {
   return error ? path : target;
 }
 
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+void sync_folder(const fs::path& folder) {
+  if (const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)); file)
+    ::fsync(file.get());
+}
+
 void write_file(const fs::path& path, std::string_view content) {
   AtomicFile file(path);
   file.append(content.data(), content.size());
@@ -68,10 +74,9 @@ void remove_leftovers(const fs::path& given) {
     if (is_partial_of(entry.path().filename().string(), name)) found.push_back(entry.path());
   }
   for (const fs::path& leftover : found) {
-    const int file = ::open(leftover.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (file < 0) continue;
-    if (::flock(file, LOCK_EX | LOCK_NB) == 0 && is_still(file, leftover)) ::unlink(leftover.c_str());
-    ::close(file);
+    const FileDescriptor file(::open(leftover.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && is_still(file.get(), leftover))
+      ::unlink(leftover.c_str());
   }
 }
 
@@ -139,11 +144,7 @@ void AtomicFile::commit() {
   }
   ::close(file_);
   file_ = -1;
-  // The new name is durable once its folder is synced. Some file systems do not allow opening folders.
-  const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;
-  ::fsync(folder);
-  ::close(folder);
+  sync_folder(folder_of(path_));
 }
 
 /// Renames the complete file to a name that no later writer removes as a leftover.

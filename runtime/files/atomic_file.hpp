@@ -57,6 +57,12 @@ void remove_leftovers(const std::filesystem::path& path);
 /// Target of the rename: `path`, or the file that it links to, so that a symbolic link stays one.
 [[nodiscard]] std::filesystem::path target_of(const std::filesystem::path& path);
 
+/// Folder of a file.
+[[nodiscard]] std::filesystem::path folder_of(const std::filesystem::path& path);
+
+/// Makes new names in a folder durable, if its file system allows opening folders.
+void sync_folder(const std::filesystem::path& folder);
+
 /// Whether `path` is a device or pipe (terminal, /dev/null): it has no size and cannot be replaced.
 [[nodiscard]] bool is_device(const std::filesystem::path& path);
 

@@ -2,6 +2,7 @@
 
 #include "runtime/base/console.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/files/file_descriptor.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -111,16 +112,13 @@ MemoryMap::MemoryMap(const std::filesystem::path& path) {
     fail(ErrorCode::io, "{}: cannot {}: {}; check the path and its permissions", path.string(), what,
          std::strerror(errno));
   };
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe must not block
-  if (file < 0) refuse("open");
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe must not block here
+  if (!file) refuse("open");
   struct stat status{};
   void* mapped = nullptr;
-  const bool regular = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+  const bool regular = ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
   const auto size = static_cast<std::size_t>(status.st_size);
-  if (regular && size > 0) mapped = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
-  const int error = errno;
-  ::close(file);
-  errno = error;
+  if (regular && size > 0) mapped = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
   if (!regular) fail(ErrorCode::io, "{}: not a regular file", path.string());
   if (mapped == MAP_FAILED) refuse("map");
   if (mapped == nullptr) return;
