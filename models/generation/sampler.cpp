@@ -19,21 +19,8 @@ double uniform(const SamplingOptions& options, std::uint64_t number) {
   return static_cast<double>((std::uint64_t{bits[0]} << 32 | bits[1]) >> 11) * 0x1p-53;
 }
 
-class Likelier {
- public:
-  explicit Likelier(std::span<const float> logits) : logits_(logits) {}
-
-  bool operator()(std::int32_t a, std::int32_t b) const {
-    const float first = logits_[static_cast<std::size_t>(a)], second = logits_[static_cast<std::size_t>(b)];
-    return first != second ? first > second : a < b;
-  }
-
- private:
-  std::span<const float> logits_;
-};
-
 /// Keeps the smallest set of most probable tokens whose total probability reaches `top_p`, sorted by probability.
-template <typename Weight>
+template <typename Likelier, typename Weight>
 void keep_nucleus(std::vector<std::int32_t>& tokens, double top_p, const Likelier& likelier, const Weight& weight) {
   double total = 0;
   for (const std::int32_t token : tokens) total += weight(token);
@@ -56,7 +43,10 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
   for (const float logit : logits) {
     if (std::isnan(logit)) fail(ErrorCode::numeric, "a logit is not a number: the weights make no model");
   }
-  const Likelier likelier(logits);
+  const auto likelier = [logits](std::int32_t a, std::int32_t b) {
+    const float first = logits[static_cast<std::size_t>(a)], second = logits[static_cast<std::size_t>(b)];
+    return first != second ? first > second : a < b;
+  };
   std::vector<std::int32_t> tokens(logits.size());
   std::iota(tokens.begin(), tokens.end(), 0);
   const auto likeliest = *std::min_element(tokens.begin(), tokens.end(), likelier);

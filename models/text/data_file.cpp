@@ -186,7 +186,7 @@ std::variant<DataFile, FormatError> look_at(const fs::path& given, const TextRea
     return tokens_of(path, content, reading.format_flag);
   if (const ForeignFormat* const foreign = foreign_format(content))
     return FormatError{fmt::format("{}{}", foreign->name, compressed ? ", compressed" : ""),
-                       std::string(foreign->remedy) + anyway, foreign->holds_data()};
+                       std::string(foreign->remedy.text) + anyway, foreign->remedy.gives_data};
   if (!automatic || is_json_lines(path, content, reading.json_field))
     return DataFile{path, TokenFormat::jsonl, compression};
   if (auto refusal = structured_data(path, content, reading)) {

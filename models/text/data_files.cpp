@@ -61,20 +61,6 @@ Taken take_text(const fs::path& path, const TextReading& reading) {
   return seen;
 }
 
-/// Data that are left out for their format.
-struct Unread {
-  std::uintmax_t bytes = 0, largest_bytes = 0;
-  fs::path largest;
-  FormatError why;
-
-  void add(const fs::path& path, const FormatError& refusal) {
-    const std::uintmax_t size = bytes_of(path);
-    bytes += size;
-    if (size < largest_bytes) return;
-    largest_bytes = size, largest = path, why = refusal;
-  }
-};
-
 /// Whether one of these files next to it has its name with another extension, or with one more.
 bool is_converted(const fs::path& original, const std::vector<DataFile>& files) {
   const std::string stem = original.stem().string() + ".";
@@ -191,12 +177,18 @@ DataFiles data_files_in(const fs::path& folder, const TextReading& reading) {
       found.files.push_back(std::move(std::get<DataFile>(taken)));
     }
   }
-  Unread unread;
-  for (const auto& [path, refusal] : unread_data)
-    if (!is_converted(path, found.files)) unread.add(path, refusal);
-  if (unread.bytes > taken_bytes)
+  std::erase_if(unread_data, [&](const auto& one) { return is_converted(one.first, found.files); });
+  std::uintmax_t unread_bytes = 0, largest_bytes = 0;
+  const std::pair<fs::path, FormatError>* largest = nullptr;
+  for (const auto& one : unread_data) {
+    const std::uintmax_t size = bytes_of(one.first);
+    unread_bytes += size;
+    if (size >= largest_bytes) largest_bytes = size, largest = &one;
+  }
+  if (unread_bytes > taken_bytes)
     fail(ErrorCode::data, "{}: {} bytes have unsupported formats, but only {} bytes are text: {}: {}; {}",
-         folder.string(), unread.bytes, taken_bytes, unread.largest.string(), unread.why.what, unread.why.remedy);
+         folder.string(), unread_bytes, taken_bytes, largest->first.string(), largest->second.what,
+         largest->second.remedy);
   leave_out_held_out(folder, found);
   std::sort(found.left_out.begin(), found.left_out.end(),
             [](const SkippedFile& a, const SkippedFile& b) { return a.path < b.path; });

@@ -12,24 +12,29 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr auto decompress = "decompress it, or recompress it with gzip or zstd"sv;
-constexpr auto unpack = "unpack it and use the folder or the files"sv;
-constexpr auto export_lines = "write its texts as JSON lines, one {\"text\": \"…\"} per line"sv;
-constexpr auto export_table =
+using Remedy = ForeignFormat::Remedy;
+
+constexpr Remedy decompress{"decompress it, or recompress it with gzip or zstd", true};
+constexpr Remedy unpack{"unpack it and use the folder or the files"};
+constexpr Remedy export_lines{"write its texts as JSON lines, one {\"text\": \"…\"} per line", true};
+constexpr Remedy export_table{
     "convert it: python3 -c 'import pandas; pandas.read_parquet(\"FILE\").to_json(\"FILE.jsonl\", "
     "orient=\"records\", "
-    "lines=True)'"sv;
-constexpr auto export_dataset =
+    "lines=True)'",
+    true};
+constexpr Remedy export_dataset{
     "convert the folder that save_to_disk() wrote: python3 -c 'import datasets; "
     "datasets.load_from_disk(\"FOLDER\").to_json(\"data.jsonl\")' (of several splits: "
-    "load_from_disk(\"FOLDER\")[\"train\"])"sv;
-constexpr auto export_tokens =
-    "write text as JSON lines, or tokens as uint16 without a header (NumPy's tofile()) for `token_format` uint16"sv;
-constexpr auto convert_utf16 = "convert it: iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8"sv;
-constexpr auto convert_utf32 = "convert it: iconv -f UTF-32 -t UTF-8 FILE > FILE.utf8"sv;
-constexpr auto extract = "extract its text first"sv;
-constexpr auto weights = "convert the weights to safetensors and use them with `init_from`, not as data"sv;
-constexpr auto no_text = "use files of text or tokens"sv;
+    "load_from_disk(\"FOLDER\")[\"train\"])",
+    true};
+constexpr Remedy export_tokens{
+    "write text as JSON lines, or tokens as uint16 without a header (NumPy's tofile()) for `token_format` uint16",
+    true};
+constexpr Remedy convert_utf16{"convert it: iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8", true};
+constexpr Remedy convert_utf32{"convert it: iconv -f UTF-32 -t UTF-8 FILE > FILE.utf8", true};
+constexpr Remedy extract{"extract its text first"};
+constexpr Remedy weights{"convert the weights to safetensors and use them with `init_from`, not as data"};
+constexpr Remedy no_text{"use files of text or tokens"};
 
 struct Signature {
   std::size_t offset;
@@ -61,8 +66,8 @@ constexpr Signature signatures[] = {
     {0, "ORC"sv, {"an ORC table", export_lines}},
     {0, "\x89HDF\r\n\x1a\n"sv, {"an HDF5 file", export_tokens}},
     {0, "SQLite format 3\0"sv, {"an SQLite database", export_lines}},
-    {0, "MMIDIDX\0\0"sv, {"a Megatron index (.idx)", "use the .bin next to it with `token_format` megatron"}},
-    {0, "\x8a\xd8\x34\x01"sv, {"an llm.c question file", "use it with `hellaswag`"}},
+    {0, "MMIDIDX\0\0"sv, {"a Megatron index (.idx)", {"use the .bin next to it with `token_format` megatron"}}},
+    {0, "\x8a\xd8\x34\x01"sv, {"an llm.c question file", {"use it with `hellaswag`"}}},
     {0, "GGUF"sv, {"weights in GGUF", weights}},
     {0, "%PDF-"sv, {"a PDF", extract}},
     {0, "{\\rtf"sv, {"an RTF document", extract}},
@@ -87,7 +92,7 @@ constexpr ForeignFormat zip{"a zip archive", unpack};
 constexpr ForeignFormat numpy_archive{"NumPy arrays (.npz)", export_tokens};
 constexpr ForeignFormat torch_archive{"a PyTorch file (.pt)", weights};
 constexpr ForeignFormat pickle{"a Python pickle", export_lines};
-constexpr ForeignFormat safetensors{"weights in safetensors", "use them with `init_from`, not as data"};
+constexpr ForeignFormat safetensors{"weights in safetensors", {"use them with `init_from`, not as data"}};
 
 /// By the name of the first member.
 const ForeignFormat& kind_of_zip(std::string_view beginning) {
@@ -107,7 +112,7 @@ bool tells_from_text(const Signature& one, std::string_view beginning) {
   TextSurvey survey;
   survey.add(beginning.substr(0, foreign_format_bytes));
   const bool is_word = std::all_of(one.bytes.begin(), one.bytes.end(), is_printable);
-  return !is_word || one.format.remedy == extract || survey.strange() > 0;
+  return !is_word || one.format.remedy.text == extract.text || survey.strange() > 0;
 }
 
 bool is_pickle(std::string_view beginning) {
@@ -126,12 +131,6 @@ bool is_safetensors(std::string_view beginning) {
 }
 
 }  // namespace
-
-bool ForeignFormat::holds_data() const {
-  constexpr std::array data{decompress,    export_table,  export_lines, export_dataset,
-                            export_tokens, convert_utf16, convert_utf32};
-  return std::find(data.begin(), data.end(), remedy) != data.end();
-}
 
 const ForeignFormat* foreign_format(std::string_view beginning) {
   const auto* const found = std::find_if(std::begin(signatures), std::end(signatures), [&](const Signature& one) {

@@ -6,11 +6,12 @@
 namespace ranvier::models {
 
 struct ForeignFormat {
-  std::string_view name;    ///< "a NumPy array (.npy)"
-  std::string_view remedy;  ///< "write …"
-
-  /// Whether the remedy converts it to data.
-  [[nodiscard]] bool holds_data() const;
+  struct Remedy {
+    std::string_view text;    ///< "write …"
+    bool gives_data = false;  ///< whether it converts the file to data
+  };
+  std::string_view name;  ///< "a NumPy array (.npy)"
+  Remedy remedy;
 };
 
 /// Bytes that foreign_format() needs, if the file has as many.

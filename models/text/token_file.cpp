@@ -113,8 +113,7 @@ void TokenFile::for_each_part(std::int64_t first, std::int64_t count, F&& f) con
   for (auto run = after - 1; count > 0; ++run) {
     const std::int64_t end = run + 1 == runs_.end() ? tokens_ : run[1].first;
     const std::int64_t part = std::min(count, end - first);
-    f(run->offset + static_cast<std::size_t>(first - run->first) * bytes_of(type_), first,
-      static_cast<std::size_t>(part));
+    f(run->offset + static_cast<std::size_t>(first - run->first) * bytes_of(type_), static_cast<std::size_t>(part));
     first += part;
     count -= part;
   }
@@ -307,7 +306,7 @@ std::vector<std::int64_t> TokenFile::document_begins(std::int32_t end, int vocab
 }
 
 void TokenFile::check_vocabulary(std::int64_t first, std::int64_t count, int vocab_size) const {
-  for_each_part(first, count, [&](std::size_t offset, std::int64_t, std::size_t n) {
+  for_each_part(first, count, [&](std::size_t offset, std::size_t n) {
     with_type(type_, [&](auto zero) {
       using Token = decltype(zero);
       const std::size_t outside = first_outside<Token>(data_ + offset, n, vocab_size);
@@ -332,7 +331,7 @@ void TokenFile::read(std::int64_t first, std::int64_t count, int vocab_size, std
   expect(first >= 0 && count >= 0 && count <= tokens_ - first, "{}: tokens are out of range: {} to {} of {}",
          path_.string(), first, first + count, tokens_);
   check_vocabulary(first, count, vocab_size);
-  for_each_part(first, count, [&](std::size_t offset, std::int64_t, std::size_t n) {
+  for_each_part(first, count, [&](std::size_t offset, std::size_t n) {
     with_type(type_, [&](auto zero) {
       for (std::size_t i = 0; i < n; ++i)
         to[i] = static_cast<std::int32_t>(value_at<decltype(zero)>(data_ + offset, i));
@@ -343,9 +342,8 @@ void TokenFile::read(std::int64_t first, std::int64_t count, int vocab_size, std
 
 void TokenFile::will_read(std::int64_t first, std::int64_t count) const {
   if (file_.bytes().empty()) return;
-  for_each_part(first, count, [&](std::size_t offset, std::int64_t, std::size_t n) {
-    file_.will_need(offset, n * bytes_of(type_));
-  });
+  for_each_part(first, count,
+                [&](std::size_t offset, std::size_t n) { file_.will_need(offset, n * bytes_of(type_)); });
 }
 
 }  // namespace ranvier::models

@@ -75,7 +75,7 @@ class TokenFile {
   /// Calls f with a value of the token type.
   template <typename F>
   static void with_type(Type type, F&& f);
-  /// Calls f(offset, first, count) for the parts of the runs that the range covers.
+  /// Calls f(offset, count) for the parts of the runs that the range covers.
   template <typename F>
   void for_each_part(std::int64_t first, std::int64_t count, F&& f) const;
 

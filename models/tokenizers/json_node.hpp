@@ -40,7 +40,6 @@ class JsonNode {
     refuse(fmt::format("has unsupported type '{}'; {}", type(), remedy));
   }
   [[nodiscard]] bool there() const { return value_ != nullptr && !value_->is_null(); }
-  [[nodiscard]] const std::string& key() const { return key_; }
   [[nodiscard]] std::string where() const {
     return key_.empty() ? fmt::format("{}: the content", *file_) : fmt::format("{}: '{}'", *file_, key_);
   }

@@ -3,6 +3,7 @@
 #include "models/tokenizers/unicode.hpp"
 
 #include <array>
+#include <charconv>
 
 namespace ranvier::models {
 namespace {
@@ -39,14 +40,9 @@ bool bytes_of_spelling(std::string_view spelling, std::string& to) {
 
 int spelled_byte(std::string_view spelling) {
   if (spelling.size() != 6 || !spelling.starts_with("<0x") || spelling[5] != '>') return -1;
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                  : -1;
-  };
-  const int high = digit(spelling[3]), low = digit(spelling[4]);
-  return high < 0 || low < 0 ? -1 : high * 16 + low;
+  unsigned byte = 0;
+  const auto [end, error] = std::from_chars(spelling.data() + 3, spelling.data() + 5, byte, 16);
+  return error == std::errc{} && end == spelling.data() + 5 ? static_cast<int>(byte) : -1;
 }
 
 TokenSpelling::TokenSpelling(const std::vector<std::string>& tokens, const std::vector<bool>& silent,
