@@ -1,22 +1,19 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "models/tokenizers/word_splitter.hpp"
 
 #include "models/tokenizers/unicode.hpp"
 #include "runtime/base/error.hpp"
-
-#include <pcre2.h>
 
 #include <algorithm>
 
 namespace ranvier::models {
 namespace {
 
-// PCRE2's own \s has U+180E, which has not been White_Space since Unicode 6.3.
-#define BLANKS R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
-// GPT-2's alternatives without backtracking: next() handles \s+(?!\S) for the group of blanks.
-constexpr const char* expression =
-    R"('(?:[sdmt]|ll|ve|re)| ?+\p{L}++| ?+\p{N}++| ?+[^)" BLANKS R"(\p{L}\p{N}]++|([)" BLANKS R"(]++))";
-#undef BLANKS
+/// GPT-2's alternatives without backtracking: next() handles \s+(?!\S) for words of blanks.
+const UnicodePattern& word_pattern() {
+  static const UnicodePattern pattern(R"('(?:[sdmt]|ll|ve|re)| ?+\p{L}++| ?+\p{N}++| ?+[^\s\p{L}\p{N}]++|\s++)",
+                                      "GPT-2");
+  return pattern;
+}
 
 constexpr char stray_byte = '\x01';  // a character of one byte that is neither blank, letter nor number
 
@@ -43,40 +40,7 @@ bool is_cut(std::string_view text, std::size_t at, TextCuts cuts) {
 
 }  // namespace
 
-struct WordSplitter::Pattern {
-  pcre2_code* code = nullptr;
-  pcre2_match_data* match = nullptr;
-  bool compiled_to_machine_code = false;
-
-  ~Pattern() {
-    pcre2_match_data_free(match);
-    pcre2_code_free(code);
-  }
-
-  /// End of the word that starts at `at`, with all leading blanks.
-  std::size_t end_of(std::string_view text, std::size_t at, bool& blanks) {
-    const auto* const subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    const int groups = compiled_to_machine_code
-                           ? pcre2_jit_match(code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, match, nullptr)
-                           : pcre2_match(code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, match, nullptr);
-    expect(groups > 0, "PCRE2 returned {} at the start of a word, byte {} of {}", groups, at, text.size());
-    blanks = groups > 1;
-    return pcre2_get_ovector_pointer(match)[1];
-  }
-};
-
-WordSplitter::WordSplitter() : pattern_(std::make_unique<Pattern>()) {
-  int error = 0;
-  std::size_t offset = 0;
-  pattern_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression), PCRE2_ZERO_TERMINATED,
-                                 PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &offset, nullptr);
-  expect(pattern_->code != nullptr, "PCRE2 rejects GPT-2's expression at character {}: error {}", offset, error);
-  pattern_->compiled_to_machine_code = pcre2_jit_compile(pattern_->code, PCRE2_JIT_COMPLETE) == 0;
-  pattern_->match = pcre2_match_data_create_from_pattern(pattern_->code, nullptr);
-  expect(pattern_->match != nullptr, "PCRE2 is out of memory");
-}
-
-WordSplitter::~WordSplitter() = default;
+WordSplitter::WordSplitter() : finder_(word_pattern()) {}
 
 void WordSplitter::start(std::string_view text) {
   text_ = matched_ = text;
@@ -90,12 +54,15 @@ void WordSplitter::start(std::string_view text) {
 
 std::string_view WordSplitter::next() {
   if (at_ == text_.size()) return {};
-  bool blanks = false;
-  std::size_t end = pattern_->end_of(matched_, at_, blanks);
-  // \s+(?!\S): the last of several blanks is left to the word that follows.
-  if (blanks && end < matched_.size()) {
+  UnicodePattern::Match match;
+  expect(finder_.find(matched_, at_, match) && match.begin == at_, "no word starts at byte {} of {}", at_,
+         text_.size());
+  std::size_t end = match.end;
+  // \s+(?!\S): the last of several blanks is left to the word that follows. Only words of blanks end with one.
+  const auto byte = static_cast<unsigned char>(matched_[end - 1]);
+  if (end < matched_.size() && (byte <= ' ' || byte >= 0x80)) {
     const std::size_t last = last_character(matched_, end);
-    if (last > at_) end = last;
+    if (last > at_ && is_white_space(character_at(matched_, last))) end = last;
   }
   const std::string_view word = text_.substr(at_, end - at_);
   at_ = end;

@@ -7,9 +7,9 @@
 #pragma once
 
 #include "models/tokenizers/added_tokens.hpp"
+#include "models/tokenizers/unicode_pattern.hpp"
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -18,9 +18,6 @@ namespace ranvier::models {
 class WordSplitter {
  public:
   WordSplitter();
-  ~WordSplitter();
-  WordSplitter(const WordSplitter&) = delete;
-  WordSplitter& operator=(const WordSplitter&) = delete;
 
   /// Starts a text, which must stay valid until the last word was taken.
   void start(std::string_view text);
@@ -28,8 +25,7 @@ class WordSplitter {
   [[nodiscard]] std::string_view next();
 
  private:
-  struct Pattern;
-  std::unique_ptr<Pattern> pattern_;
+  UnicodePattern::Finder finder_;
   std::string_view text_;
   std::string_view matched_;  // text_, or valid_ if text_ is not UTF-8
   std::string valid_;
