@@ -19,11 +19,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t beginning_bytes = std::size_t{1} << 16;
 static_assert(beginning_bytes >= foreign_format_bytes);
 
-fs::path beside(const fs::path& path, const char* extension) {
-  fs::path other = path;
-  return other.replace_extension(extension);
-}
-
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -39,7 +34,7 @@ fs::path data_path(const fs::path& path, TokenFormat format) {
     index += ".idx";
     if (is_there(data) && (format == TokenFormat::megatron || is_there(index))) return data;
   }
-  return may_be_megatron && path.extension() == ".idx" ? beside(path, ".bin") : path;
+  return may_be_megatron && path.extension() == ".idx" ? fs::path(path).replace_extension(".bin") : path;
 }
 
 std::int32_t magic_of(std::string_view beginning) {
@@ -140,7 +135,7 @@ FormatError unknown_tokens(const fs::path& path, std::string_view beginning, con
 std::variant<DataFile, FormatError> tokens_of(const fs::path& path, std::string_view beginning,
                                               const std::string& flag) {
   if (is_llmc(beginning)) return DataFile{path, TokenFormat::llmc};
-  if (is_there(beside(path, ".idx"))) return DataFile{path, TokenFormat::megatron};
+  if (is_there(fs::path(path).replace_extension(".idx"))) return DataFile{path, TokenFormat::megatron};
   const fs::path meta = path.parent_path() / "meta.pkl";
   if (!is_there(meta)) return unknown_tokens(path, beginning, flag);
   return DataFile{path, TokenFormat::uint16, Compression::none,

@@ -137,9 +137,8 @@ void leave_out_held_out(const fs::path& folder, DataFiles& found) {
 
 /// Whether the file is the index of a token file in the same folder.
 bool belongs_to_tokens(const fs::path& path) {
-  fs::path data = path;
   std::error_code ignored;
-  return path.extension() == ".idx" && fs::exists(data.replace_extension(".bin"), ignored);
+  return path.extension() == ".idx" && fs::exists(fs::path(path).replace_extension(".bin"), ignored);
 }
 
 }  // namespace

@@ -101,21 +101,13 @@ void DocumentReader::take_text(std::size_t bytes) {
 
 void DocumentReader::take_lines(std::size_t bytes) {
   documents_.clear();
-  labels_.clear();
-  std::vector<std::pair<std::size_t, std::size_t>> ends;  // and prompts
-  while (documents_.size() < bytes) {
+  for (std::size_t taken = 0; taken < bytes;) {
     auto document = next_document();
     if (!document) break;
-    documents_ += document->text;
-    ends.emplace_back(documents_.size(), document->prompt);
-    labels_.push_back(std::move(document->label));
+    taken += document->text.size();
+    documents_.push_back(std::move(*document));
   }
-  std::size_t begin = 0;
-  for (const auto& [end, prompt] : ends) {
-    const std::string& label = labels_[pieces_.size()];
-    pieces_.push_back({std::string_view(documents_).substr(begin, end - begin), true, prompt, label});
-    begin = end;
-  }
+  for (const Document& one : documents_) pieces_.push_back({one.text, true, one.prompt, one.label});
 }
 
 std::optional<DocumentReader::Document> DocumentReader::next_document() {

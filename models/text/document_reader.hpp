@@ -83,8 +83,7 @@ class DocumentReader {
   bool whole_ = false;
   std::string text_;                 // content starting at offset_ - taken_
   std::size_t taken_ = 0;            // consumed bytes of text_
-  std::string documents_;            // documents of lines, concatenated
-  std::vector<std::string> labels_;  // labels of the returned pieces
+  std::vector<Document> documents_;  // documents of the returned lines
   std::vector<Text> pieces_;
   std::int64_t rows_ = 0, empty_rows_ = 0;
   std::map<std::string_view, std::int64_t> unread_rows_;  // by the field with the text

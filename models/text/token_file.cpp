@@ -160,10 +160,7 @@ TokenFile::TokenFile(fs::path path, std::vector<char> text, std::vector<std::int
       data_(reinterpret_cast<const std::byte*>(read_.data())),
       tokens_(std::ssize(read_)) {}
 
-fs::path TokenFile::index_path() const {
-  fs::path index = path_;
-  return index.replace_extension(".idx");
-}
+fs::path TokenFile::index_path() const { return fs::path(path_).replace_extension(".idx"); }
 
 std::vector<fs::path> TokenFile::paths() const {
   if (format_ != TokenFormat::megatron) return {path_};

@@ -38,16 +38,9 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     begins_[static_cast<std::uint8_t>(tokens_[i].content.front())] = true;
     std::uint32_t node = 0;
     for (const char c : tokens_[i].content) {
-      auto& next = nodes_[node].next;
-      const auto at = std::lower_bound(next.begin(), next.end(), std::pair(c, std::uint32_t{0}));
-      if (at != next.end() && at->first == c) {
-        node = at->second;
-        continue;
-      }
-      const auto made = static_cast<std::uint32_t>(nodes_.size());
-      next.insert(at, {c, made});
-      nodes_.emplace_back();
-      node = made;
+      const auto [next, is_new] = nodes_[node].next.emplace(c, static_cast<std::uint32_t>(nodes_.size()));
+      node = next->second;
+      if (is_new) nodes_.emplace_back();
     }
     if (nodes_[node].ends < 0) nodes_[node].ends = static_cast<std::int32_t>(i);
   }
@@ -72,8 +65,8 @@ std::int32_t AddedTokens::longest_at(std::string_view text, std::size_t at) cons
   std::int32_t longest = -1;
   for (std::uint32_t node = 0; at < text.size(); ++at) {
     const auto& next = nodes_[node].next;
-    const auto found = std::lower_bound(next.begin(), next.end(), std::pair(text[at], std::uint32_t{0}));
-    if (found == next.end() || found->first != text[at]) break;
+    const auto found = next.find(text[at]);
+    if (found == next.end()) break;
     node = found->second;
     if (nodes_[node].ends >= 0) longest = nodes_[node].ends;
   }

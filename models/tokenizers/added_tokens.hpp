@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -55,8 +56,8 @@ class AddedTokens {
 
  private:
   struct Node {
-    std::vector<std::pair<char, std::uint32_t>> next;  // by byte, sorted
-    std::int32_t ends = -1;                            // number of the token that ends here
+    std::map<char, std::uint32_t> next;  // by byte
+    std::int32_t ends = -1;              // number of the token that ends here
   };
   [[nodiscard]] std::int32_t longest_at(std::string_view text, std::size_t at) const;
   /// First position at or after `at` where a token may begin; at least the text's size if there is none.

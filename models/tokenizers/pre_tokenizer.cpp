@@ -227,25 +227,24 @@ struct PrefixSpace final : PreTokenizer {
   [[nodiscard]] bool is_local() const override { return true; }
 };
 
+/// Cuts before each `mark` inside words; `runs`: not inside runs of it.
+void cut_before(CutText& words, std::string_view mark, bool runs) {
+  cut_words(words, [&](const Range range, std::vector<Range>& to) {
+    const std::string_view word = std::string_view(words.text).substr(0, range.end);
+    std::size_t begin = range.begin;
+    for (std::size_t at = word.find(mark, begin + 1); at != std::string_view::npos; at = word.find(mark, at + 1)) {
+      if (runs && word.substr(range.begin, at - range.begin).ends_with(mark)) continue;
+      to.push_back({begin, at});
+      begin = at;
+    }
+    to.push_back({begin, range.end});
+  });
+}
+
 class SplitBefore final : public PreTokenizer {
  public:
   explicit SplitBefore(std::string mark) : mark_(std::move(mark)) {}
-  void cut(CutText& words, TextPosition) const override {
-    cut_words(words, [&](const Range range, std::vector<Range>& to) {
-      const std::string_view word = std::string_view(words.text).substr(0, range.end);
-      std::size_t begin = range.begin;
-      for (std::size_t at = word.find(mark_, begin); at != std::string_view::npos; at = word.find(mark_, at)) {
-        const bool follows_one =
-            at >= range.begin + mark_.size() && word.compare(at - mark_.size(), mark_.size(), mark_) == 0;
-        if (at > begin && !follows_one) {
-          to.push_back({begin, at});
-          begin = at;
-        }
-        at += mark_.size();
-      }
-      to.push_back({begin, range.end});
-    });
-  }
+  void cut(CutText& words, TextPosition) const override { cut_before(words, mark_, true); }
   [[nodiscard]] bool cuts_before_spaces() const override { return true; }
 
  private:
@@ -271,17 +270,7 @@ class ByMetaspace final : public PreTokenizer {
           to += c;
       }
     });
-    if (!what_.splits) return;
-    cut_words(words, [&](const Range range, std::vector<Range>& to) {
-      std::size_t begin = range.begin;
-      const std::string_view word = std::string_view(words.text).substr(0, range.end);
-      for (std::size_t at = word.find(what_.replacement, begin + 1); at != std::string_view::npos;
-           at = word.find(what_.replacement, at + 1)) {
-        to.push_back({begin, at});
-        begin = at;
-      }
-      to.push_back({begin, range.end});
-    });
+    if (what_.splits) cut_before(words, what_.replacement, false);
   }
   [[nodiscard]] bool cuts_before_spaces() const override { return what_.splits; }
   [[nodiscard]] bool cuts_between_blanks() const override { return what_.splits; }

@@ -19,6 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+static_assert(std::endian::native == std::endian::little, "protobuf's numbers are little-endian");
+
 constexpr std::size_t max_pieces = 1 << 22;
 constexpr std::size_t longest_piece = 1024;  // bytes, each tried as a cut
 
@@ -63,9 +65,9 @@ class Message {
   [[nodiscard]] bool flag() const { return number() != 0; }
   [[nodiscard]] float real() const {
     if (kind_ != 5) refuse("a field that is not a float");
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 4; ++i) bits |= std::uint32_t{static_cast<std::uint8_t>(content_[i])} << (8 * i);
-    return std::bit_cast<float>(bits);
+    float value = 0;
+    std::memcpy(&value, content_.data(), sizeof value);
+    return value;
   }
   [[nodiscard]] std::string_view text() const {
     if (kind_ != 2) refuse("a field that is not text");
@@ -174,15 +176,12 @@ class CharacterMap final : public Normalizer {
     const auto refuse = [&] {
       fail(ErrorCode::data, "{}: normalizer_spec.precompiled_charsmap is damaged; download the file again", file);
     };
-    const auto word = [&](std::size_t at) {
-      std::uint32_t bits = 0;
-      for (std::size_t i = 0; i < 4; ++i) bits |= std::uint32_t{static_cast<std::uint8_t>(blob[at + i])} << (8 * i);
-      return bits;
-    };
+    std::uint32_t bytes = 0;
     if (blob.size() < 8) refuse();
-    const std::size_t bytes = word(0);
+    std::memcpy(&bytes, blob.data(), sizeof bytes);
     if (bytes == 0 || bytes % 4 != 0 || bytes > blob.size() - 4) refuse();
-    for (std::size_t at = 4; at < 4 + bytes; at += 4) units_.push_back(word(at));
+    units_.resize(bytes / 4);
+    std::memcpy(units_.data(), blob.data() + 4, bytes);
     texts_ = blob.substr(4 + bytes);
     if (texts_.empty() || texts_.back() != '\0' || first_stray_byte(texts_, 0) < texts_.size()) refuse();
   }

@@ -1,5 +1,6 @@
 #include "models/weights/unit_weights.hpp"
 
+#include "models/core/name_pattern.hpp"
 #include "runtime/base/error.hpp"
 
 #include <array>
@@ -54,31 +55,20 @@ void check_finite(const Safetensors& file, const StoredTensor& tensor, std::size
        file.path().string(), tensor.name, *bad, first + static_cast<std::size_t>(bad - values.begin()));
 }
 
-/// "h.0.attn.bias", "transformer.h.11.attn.masked_bias": constants of transformers' causal mask.
-bool is_attention_mask(std::string_view name) {
-  if (name.starts_with(stored_prefix)) name.remove_prefix(stored_prefix.size());
-  if (!name.starts_with("h.")) return false;
-  name.remove_prefix(2);
-  const std::size_t digits = name.find_first_not_of("0123456789");
-  if (digits == 0 || digits == std::string_view::npos) return false;
-  name.remove_prefix(digits);
-  return name == ".attn.bias" || name == ".attn.masked_bias";
-}
-
-/// "model.layers.0.self_attn.rotary_emb.inv_freq": constants of early LLaMA files, which follow from the sizes.
-bool is_rotary_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
-
-/// "bert.embeddings.position_ids", which is a constant, and BERT's tensors for tasks other than masks.
-bool is_beside_masks(std::string_view name) {
-  return name.ends_with(".embeddings.position_ids") || name.starts_with("cls.seq_relationship.") ||
-         name.starts_with("bert.pooler.") || name.starts_with("roberta.pooler.");
+/// Whether no model uses the tensor with this name.
+bool is_unused(std::string_view name) {
+  static const NamePattern pattern(
+      R"(^(transformer\.)?h\.\d+\.attn\.(masked_)?bias$)"       // constants of transformers' causal mask
+      R"(|\.rotary_emb\.inv_freq$)"                             // constants of early LLaMA files
+      R"(|\.embeddings\.position_ids$)"                         // constants of BERT
+      R"(|^cls\.seq_relationship\.|^(bert|roberta)\.pooler\.)"  // BERT's tensors for tasks other than masks
+      R"(|\.num_batches_tracked$)",                             // number of steps in running statistics
+      "unused tensors");
+  return pattern.matches_in(name);
 }
 
 /// Whether the tensor is in the masked-language head, which a text classifier may ignore.
 bool is_beside_classes(std::string_view name) { return name.starts_with("cls.") || name.starts_with("lm_head."); }
-
-/// "bn1.num_batches_tracked": number of steps in running statistics; not used.
-bool is_batch_count(std::string_view name) { return name.ends_with(".num_batches_tracked"); }
 
 /// Whether the tensor equals the tensor that this model ties it to. Call only if the model has no such tensor.
 bool is_tied(const Safetensors& file, const StoredTensor& tensor) {
@@ -129,9 +119,8 @@ void check_weights(const Safetensors& file, std::span<const UnitSpec> units, con
   const StoredTensor* unknown = nullptr;
   std::size_t others = 0;
   for (const StoredTensor& tensor : file.tensors()) {
-    if (used.contains(&tensor) || is_attention_mask(tensor.name) || is_rotary_constant(tensor.name) ||
-        is_beside_masks(tensor.name) || (classifies && is_beside_classes(tensor.name)) ||
-        is_batch_count(tensor.name) || is_tied(file, tensor))
+    if (used.contains(&tensor) || is_unused(tensor.name) || (classifies && is_beside_classes(tensor.name)) ||
+        is_tied(file, tensor))
       continue;
     if (unknown != nullptr) ++others;
     if (unknown == nullptr) unknown = &tensor;
