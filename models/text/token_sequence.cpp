@@ -37,12 +37,6 @@ TokenSequence::TokenSequence(const fs::path& path, const TextReading& reading, c
   }
 }
 
-void TokenSequence::hold(std::size_t bytes) {
-  held_bytes_ += bytes;
-  check_held(held_bytes_, path_, "text for a tokenizer, compressed or in JSON lines exceeds",
-             "use ranvier-tokenize to write a token file");
-}
-
 void TokenSequence::read_text(const std::vector<DataFile>& files, const TextReading& reading,
                               const TextTokens& text) {
   std::optional<TextEncoder> encoder;
@@ -50,6 +44,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
   const TextCuts cuts = encoder ? text.tokenizer->cuts(text.specials) : TextCuts();
   const DocumentFrame frame = text.frame();
   const std::int32_t end_of_text = encoder ? text.tokenizer->required_end_of_text() : 0;
+  std::size_t held_bytes = 0;  // bytes of text read or encoded into memory
   for (const DataFile& file : files) {
     const bool lines = file.format == TokenFormat::jsonl;
     TextSurvey survey;
@@ -68,7 +63,9 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
         reading.tell(file.path);
         texts.clear();
         for (const auto& piece : pieces) {
-          hold(piece.text.size());
+          held_bytes += piece.text.size();
+          check_held(held_bytes, path_, "text for a tokenizer, compressed or in JSON lines exceeds",
+                     "use ranvier-tokenize to write a token file");
           texts.push_back({piece.text, piece.begins});
           if (!lines) survey.add(piece.text);
           if (encoder) continue;

@@ -63,7 +63,6 @@ class TokenSequence {
 
  private:
   void read_text(const std::vector<DataFile>& files, const TextReading& reading, const TextTokens& text);
-  void hold(std::size_t bytes);
   /// Calls f(file, first, count) for the parts of the files in the range.
   template <typename F>
   void for_each_part(std::int64_t first, std::int64_t count, F&& f) const;
@@ -72,7 +71,6 @@ class TokenSequence {
   std::vector<TokenFile> files_;
   std::vector<std::int64_t> starts_;  // start of each file, and the end of the last
   std::int64_t documents_ = 0;
-  std::size_t held_bytes_ = 0;  // bytes of text read or encoded into memory
   std::vector<SkippedFile> left_out_;
   std::vector<std::string> remarks_;
   std::vector<std::int64_t> begins_;  // starts of documents

@@ -24,10 +24,7 @@ class Normalizer {
   /// Whether normalizing the parts of a text separately equals normalizing the text, if it is cut before a space
   /// behind another character. The second part does not begin a document. `between_blanks`: the cut may also follow a
   /// blank.
-  [[nodiscard]] virtual bool is_local(bool between_blanks) const {
-    static_cast<void>(between_blanks);
-    return true;
-  }
+  [[nodiscard]] virtual bool is_local([[maybe_unused]] bool between_blanks) const { return true; }
 };
 
 using Normalizers = std::vector<std::unique_ptr<const Normalizer>>;

@@ -78,11 +78,4 @@ TextTemplate sentencepiece_template(const std::filesystem::path& folder, std::op
   return llama_template(folder).value_or(LlamaTemplate()).tokens(begin_of_text, end_of_text);
 }
 
-bool frames_texts(const JsonNode& post_processor, const std::filesystem::path& folder) {
-  if (const auto llama = llama_template(folder)) return llama->begin_of_text || llama->end_of_text;
-  TemplateSpellings spellings;
-  add_spellings(post_processor, spellings);
-  return !spellings.beginning.empty() || !spellings.ending.empty();
-}
-
 }  // namespace ranvier::models

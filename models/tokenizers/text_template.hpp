@@ -28,7 +28,5 @@ using FindToken = std::function<std::optional<std::int32_t>(const std::string& s
 [[nodiscard]] TextTemplate sentencepiece_template(const std::filesystem::path& folder,
                                                   std::optional<std::int32_t> begin_of_text,
                                                   std::optional<std::int32_t> end_of_text);
-/// Whether tokenizer.json adds tokens around texts.
-[[nodiscard]] bool frames_texts(const JsonNode& post_processor, const std::filesystem::path& folder);
 
 }  // namespace ranvier::models

@@ -100,7 +100,9 @@ bool is_of_gpt2s_kind(const JsonFile& file) {
   if (model_type(model) != "BPE" || !words.there() || root["normalizer"].there() || words.type() != "ByteLevel" ||
       words["add_prefix_space"].flag(true) || !words["use_regex"].flag(true))
     return false;
-  if (frames_texts(root["post_processor"], file.folder())) return false;
+  const TextTemplate around =
+      text_template(root["post_processor"], file.folder(), 0, 0, [](const std::string&) { return 0; });
+  if (!around.beginning.empty() || !around.ending.empty()) return false;
   for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "unk_token"})
     if (is_set(model[key])) return false;
   if (model["ignore_merges"].flag(false) || model["byte_fallback"].flag(false)) return false;

@@ -59,6 +59,14 @@ void sync_file(const fs::path& path) {
     fail(ErrorCode::io, "{}: cannot sync to disk: {}; check the disk", path.string(), std::strerror(errno));
 }
 
+/// Whether to retry after the error in errno, which stays.
+bool may_retry(const runtime::AtomicFile::Retry& retry, const fs::path& path) {
+  const int error = errno;
+  const bool again = error == EINTR || ((error == ENOSPC || error == EDQUOT) && retry && retry(path, error));
+  errno = error;
+  return again;
+}
+
 /// Files of the index in `folder`; none if it is damaged or missing.
 std::set<std::string> files_of(const fs::path& folder) {
   std::error_code unknown;
@@ -177,10 +185,6 @@ void PartialWeights::make_folder() {
   refuse("make", path_ / layout_->name(0), errno);
 }
 
-bool PartialWeights::may_retry(int error) const {
-  return error == EINTR || ((error == ENOSPC || error == EDQUOT) && retry_ && retry_(place_, error));
-}
-
 void PartialWeights::make_file(std::size_t file) {
   const WeightLayout::File& wanted = layout_->files()[file];
   const fs::path path = path_ / layout_->name(file);
@@ -189,10 +193,8 @@ void PartialWeights::make_file(std::size_t file) {
   const int descriptor = file == 0 ? lock_.get() : later.get();
   if (descriptor < 0) refuse("make", path, errno);
   const auto check = [&](bool fine) {
-    if (fine) return true;
-    const int error = errno;
-    if (may_retry(error)) return false;
-    refuse("write", path, error);
+    if (!fine && !may_retry(retry_, place_)) refuse("write", path, errno);
+    return fine;
   };
   const auto size = static_cast<off_t>(wanted.bytes);
   // Allocates all space now, while one process can still wait for free space.
@@ -364,11 +366,7 @@ void WeightWriter::put(const UnitSpec& unit, std::size_t begin, std::span<const 
     std::span<iovec> left(parts);
     while (offset < end) {
       ssize_t count = ::pwritev(descriptor, left.data(), static_cast<int>(left.size()), static_cast<off_t>(offset));
-      if (count < 0) {
-        const int error = errno;
-        if (error == EINTR || ((error == ENOSPC || error == EDQUOT) && retry_ && retry_(path_, error))) continue;
-        errno = error;
-      }
+      if (count < 0 && may_retry(retry_, path_)) continue;
       if (count <= 0) refuse("write", file);
       offset += static_cast<std::uint64_t>(count);
       bytes_ += static_cast<std::uint64_t>(count);

@@ -62,7 +62,6 @@ class PartialWeights {
  private:
   void make_folder();
   void make_file(std::size_t file);
-  [[nodiscard]] bool may_retry(int error) const;
   [[noreturn]] void refuse(const char* what, const std::filesystem::path& path, int error) const;
   void sync() const;
   void write_companions(const std::filesystem::path& folder, const CompanionFiles& files) const;
