@@ -133,8 +133,6 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
 
   std::uint64_t unsaved = 0;
   std::vector<models::TextEncoder::Passage> texts;
-  std::vector<std::int32_t> tokens;
-  std::vector<std::size_t> ends;
   Documents documents(options, tokenizer, end_of_text, output);
   for (std::size_t i = start.file; i < input.files.size(); ++i) {
     const auto& [file, bytes, modified] = input.files[i];
@@ -146,14 +144,11 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
     for (auto pieces = reader.next(wanted); !pieces.empty(); pieces = reader.next(wanted)) {
       texts.clear();
       for (const auto& piece : pieces) texts.push_back({piece.text, piece.begins});
-      tokens.clear();
-      encoder.encode(texts, tokens, ends);
-      std::size_t begin = 0;
+      encoder.encode(texts);
       for (std::size_t p = 0; p < pieces.size(); ++p) {
-        const auto of_piece = std::span(tokens).subspan(begin, ends[p] - begin);
+        const auto of_piece = encoder.tokens(p);
         if (pieces[p].begins) documents.begin(of_piece);
         output.append(of_piece);
-        begin = ends[p];
         unsaved += texts[p].text.size();
         if (file.format == models::TokenFormat::text) survey.add(texts[p].text);
       }

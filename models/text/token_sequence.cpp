@@ -57,8 +57,6 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
       std::vector<std::int32_t> tokens;
       std::vector<std::int64_t> begins;  // starts of documents
       std::vector<TextEncoder::Passage> texts;
-      std::vector<std::int32_t> of_texts;
-      std::vector<std::size_t> ends;
       for (auto pieces = reader.next(); !pieces.empty(); pieces = reader.next()) {
         reading.tell(file.path);
         texts.clear();
@@ -75,11 +73,9 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
           if (lines) bytes.push_back('\n');
         }
         if (!encoder) continue;
-        of_texts.clear();
-        encoder->encode(texts, of_texts, ends);
+        encoder->encode(texts);
         for (std::size_t i = 0; i < pieces.size(); ++i) {
-          const std::size_t begin = i == 0 ? 0 : ends[i - 1];
-          const auto of_piece = std::span(of_texts).subspan(begin, ends[i] - begin);
+          const auto of_piece = encoder->tokens(i);
           if (pieces[i].begins) {
             if (!begins.empty()) frame.end(tokens);
             if (documents_++ > 0 && frame.needs_between(end_of_text)) tokens.push_back(end_of_text);

@@ -10,8 +10,6 @@ void TokenizedLines::read_lines(const TextReading& reading, const TextTokens& te
   const Tokenizer bytes;
   TextEncoder encoder(text.tokenizer != nullptr ? *text.tokenizer : bytes, text.threads, text.specials);
   std::vector<TextEncoder::Passage> passages;
-  std::vector<std::int32_t> encoded;
-  std::vector<std::size_t> ends;
   std::size_t bytes_read = 0;
   DataFiles found = json_lines_at(path_, reading);
   left_out_ = std::move(found.left_out);
@@ -29,14 +27,9 @@ void TokenizedLines::read_lines(const TextReading& reading, const TextTokens& te
       }
       check_held(bytes_read, path_, prompts ? "prompts and completions exceed" : "labelled texts exceed",
                  prompts ? "use fewer lines" : "use fewer texts");
-      encoded.clear();
-      encoder.encode(passages, encoded, ends);
-      std::size_t begin = 0;
-      for (std::size_t i = 0; i < pieces.size(); ++i) {
-        const std::size_t prompt_end = ends[2 * i], end = ends[2 * i + 1];
-        add(pieces[i], std::span(encoded).subspan(begin, end - begin), prompt_end - begin);
-        begin = end;
-      }
+      encoder.encode(passages);
+      for (std::size_t i = 0; i < pieces.size(); ++i)
+        add(pieces[i], encoder.tokens(2 * i, 2), encoder.tokens(2 * i).size());
     }
     for (std::string& remark : reader.remarks()) remarks_.push_back(std::move(remark));
   }

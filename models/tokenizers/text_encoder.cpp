@@ -19,18 +19,18 @@ TextEncoder::TextEncoder(const Tokenizer& tokenizer, int threads, SpecialTokenPo
 }
 
 void TextEncoder::encode(std::string_view text, std::vector<std::int32_t>& to) {
-  std::vector<std::size_t> ends;
   const Passage all{text};
-  encode(std::span(&all, 1), to, ends);
+  encode(std::span(&all, 1));
+  to.insert(to.end(), tokens_.begin(), tokens_.end());
 }
 
-void TextEncoder::encode(std::span<const Passage> passages, std::vector<std::int32_t>& to,
-                         std::vector<std::size_t>& ends) {
-  ends.clear();
+void TextEncoder::encode(std::span<const Passage> passages) {
+  tokens_.clear();
+  starts_.assign(1, 0);
   if (pool_.threads() == 1) {
     for (const Passage& passage : passages) {
-      encoders_.front()->encode(passage.text, passage.begins, to);
-      ends.push_back(to.size());
+      encoders_.front()->encode(passage.text, passage.begins, tokens_);
+      starts_.push_back(tokens_.size());
     }
     return;
   }
@@ -46,18 +46,19 @@ void TextEncoder::encode(std::span<const Passage> passages, std::vector<std::int
     if (!text.empty()) pieces.push_back({text, begins});
     piece_ends.push_back(pieces.size());
   }
-  tokens_.resize(std::max(tokens_.size(), pieces.size()));
+  piece_tokens_.resize(std::max(piece_tokens_.size(), pieces.size()));
   std::atomic<std::size_t> next = 0;
   pool_.run([&](int thread, int) {
     for (std::size_t i = next++; i < pieces.size(); i = next++) {
-      tokens_[i].clear();
-      encoders_[static_cast<std::size_t>(thread)]->encode(pieces[i].text, pieces[i].begins, tokens_[i]);
+      piece_tokens_[i].clear();
+      encoders_[static_cast<std::size_t>(thread)]->encode(pieces[i].text, pieces[i].begins, piece_tokens_[i]);
     }
   });
   std::size_t joined = 0;
   for (const std::size_t end : piece_ends) {
-    for (; joined < end; ++joined) to.insert(to.end(), tokens_[joined].begin(), tokens_[joined].end());
-    ends.push_back(to.size());
+    for (; joined < end; ++joined)
+      tokens_.insert(tokens_.end(), piece_tokens_[joined].begin(), piece_tokens_[joined].end());
+    starts_.push_back(tokens_.size());
   }
 }
 

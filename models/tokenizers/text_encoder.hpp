@@ -26,14 +26,20 @@ class TextEncoder {
 
   /// Appends the tokens of a document; the result does not depend on the number of threads.
   void encode(std::string_view text, std::vector<std::int32_t>& to);
-  /// Appends the tokens of several passages; `ends`: size of `to` after each.
-  void encode(std::span<const Passage> passages, std::vector<std::int32_t>& to, std::vector<std::size_t>& ends);
+  /// Encodes passages; tokens() returns their tokens until the next call.
+  void encode(std::span<const Passage> passages);
+  /// Tokens of `count` passages starting at number `first`.
+  [[nodiscard]] std::span<const std::int32_t> tokens(std::size_t first, std::size_t count = 1) const {
+    return std::span(tokens_).subspan(starts_[first], starts_[first + count] - starts_[first]);
+  }
 
  private:
   TextCuts cuts_;
   runtime::ComputePool pool_;
   std::vector<std::unique_ptr<DocumentEncoder>> encoders_;
-  std::vector<std::vector<std::int32_t>> tokens_;  // tokens of each piece
+  std::vector<std::vector<std::int32_t>> piece_tokens_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::size_t> starts_;  // start of each passage in tokens_, and the end of the last
 };
 
 /// Throws ErrorCode::data if a token of `path` is outside the vocabulary.
