@@ -1,6 +1,5 @@
 #include "apps/bench/measurements.hpp"
 
-#include "apps/bench/work_timer.hpp"
 #include "apps/program/agreement.hpp"
 #include "offload/file_system.hpp"
 #include "offload/file_tier.hpp"

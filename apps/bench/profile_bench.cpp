@@ -4,7 +4,6 @@
 #include "apps/program/data_sheet.hpp"
 #include "apps/program/device_flag.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/host/cores.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

@@ -3,7 +3,6 @@
 #include "apps/view/history.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "offload/checkpoint/reader.hpp"
-#include "runtime/base/error.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 #include "apps/kernels/kernel_choice.hpp"
 
 #include "models/ops/attention_choice.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 
 namespace ranvier::apps {

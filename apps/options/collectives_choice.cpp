@@ -1,7 +1,6 @@
 #include "apps/options/collectives_choice.hpp"
 
 #include "collectives/nccl/nccl_library.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/base/grid.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/cuda_build.hpp"

@@ -8,7 +8,6 @@
 #include "models/text/labelled_source.hpp"
 #include "models/text/mixed_source.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
-#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,7 +1,5 @@
 #include "apps/options/flag_groups.hpp"
 
-#include "runtime/base/error.hpp"
-
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -4,7 +4,6 @@
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/config_file.hpp"
 #include "models/weights/safetensors.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/files/memory_map.hpp"
 
 #include <fmt/ranges.h>

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "apps/options/train_options.hpp"
-#include "apps/program/options.hpp"
 #include "models/families/model.hpp"
 #include "models/tokenizers/tokenizer.hpp"
 

@@ -1,7 +1,5 @@
 #include "apps/options/option_effects.hpp"
 
-#include "runtime/base/error.hpp"
-
 #include <boost/json/value.hpp>
 #include <fmt/ranges.h>
 

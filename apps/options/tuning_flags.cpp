@@ -1,7 +1,6 @@
 #include "apps/options/flag_groups.hpp"
 
 #include "models/families/adapter_files.hpp"
-#include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>
 

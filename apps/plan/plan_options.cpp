@@ -1,6 +1,5 @@
 #include "apps/plan/plan_options.hpp"
 
-#include "runtime/base/error.hpp"
 #include "runtime/base/names.hpp"
 #include "runtime/host/cores.hpp"
 #include "runtime/machine/machine_profile.hpp"

@@ -6,7 +6,6 @@
 #include "apps/memory/saved_column.hpp"
 #include "apps/program/device_flag.hpp"
 #include "collectives/plans/link_file.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 
 #include <fmt/ranges.h>

@@ -1,7 +1,6 @@
 #include "apps/plan/scenarios.hpp"
 
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/base/error.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,5 @@
 #include "apps/plan/start_plan.hpp"
 
-#include "apps/job/devices.hpp"
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/scenarios.hpp"
 #include "apps/program/agreement.hpp"
