@@ -131,8 +131,8 @@ class LinkBench {
       if (!route.to) return rank_.loop().post(done);
       auto flow = std::make_shared<Flow>(Flow{route, times, 0, 0, 2 * times, done});
       for (int i = 0; i < window; ++i) {
-        receive_next(flow);
-        send_next(flow);
+        start_next(flow, false);
+        start_next(flow, true);
       }
     };
   }
@@ -145,22 +145,19 @@ class LinkBench {
     Handler done;
   };
 
-  void send_next(const std::shared_ptr<Flow>& flow) {
-    if (flow->sends == flow->times) return;
-    const std::byte* const from = memory_.data() + (flow->sends++ % places) * message_bytes;
-    rank_.transport().send(*flow->route.to, tag, runtime::ConstBytes(from, message_bytes), [this, flow] {
-      send_next(flow);
+  void start_next(const std::shared_ptr<Flow>& flow, bool sends) {
+    int& started = sends ? flow->sends : flow->receives;
+    if (started == flow->times) return;
+    std::byte* const at = memory_.data() + ((sends ? 0 : places) + started++ % places) * message_bytes;
+    const auto next = [this, flow, sends] {
+      start_next(flow, sends);
       if (--flow->left == 0) flow->done();
-    });
-  }
-
-  void receive_next(const std::shared_ptr<Flow>& flow) {
-    if (flow->receives == flow->times) return;
-    std::byte* const to = memory_.data() + (places + flow->receives++ % places) * message_bytes;
-    rank_.transport().receive(*flow->route.from, tag, runtime::Bytes(to, message_bytes), [this, flow] {
-      receive_next(flow);
-      if (--flow->left == 0) flow->done();
-    });
+    };
+    if (sends) {
+      rank_.transport().send(*flow->route.to, tag, runtime::ConstBytes(at, message_bytes), next);
+    } else {
+      rank_.transport().receive(*flow->route.from, tag, runtime::Bytes(at, message_bytes), next);
+    }
   }
 
   BenchRank& rank_;

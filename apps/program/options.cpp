@@ -81,8 +81,8 @@ NoEffect unused_if(std::function<bool()> condition, std::string reason) {
 void OptionTable::concern(std::string title) { concern_ = std::move(title); }
 
 void OptionTable::add(Option option, OptionTraits traits) {
-  std::string shown = option.default_text.empty() ? option.binding.write() : option.default_text;
-  options_.push_back({std::move(option), std::move(traits), concern_, std::move(shown), {}, {}});
+  if (option.default_text.empty()) option.default_text = option.binding.write();
+  options_.push_back({std::move(option), std::move(traits), concern_, {}, {}});
 }
 
 bool OptionTable::has_usual() const {
@@ -276,8 +276,8 @@ std::vector<std::string> OptionTable::unused() const {
 
 std::vector<OptionInfo> OptionTable::facts() const {
   std::vector<OptionInfo> all;
-  for (const auto& [option, traits, concern, shown, text, origin] : options_)
-    all.push_back({concern, option.name, option.placeholder, option.help, shown, option.binding.words,
+  for (const auto& [option, traits, concern, text, origin] : options_)
+    all.push_back({concern, option.name, option.placeholder, option.help, option.default_text, option.binding.words,
                    option.details, traits.usual});
   const std::vector<std::string> concerns = concern_words(all);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -292,7 +292,7 @@ std::vector<OptionInfo> OptionTable::facts() const {
 
 std::vector<ResolvedOption> OptionTable::resolved() const {
   std::vector<ResolvedOption> all;
-  for (const auto& [option, traits, concern, shown, text, origin] : options_)
+  for (const auto& [option, traits, concern, text, origin] : options_)
     all.push_back(
         {concern, option.name, option.binding.write(), option.per_rank, option.binding.is_switch, traits.effect});
   return all;

@@ -87,7 +87,7 @@ struct Option {
   std::string placeholder;  ///< placeholder of the value in the help text; empty for a switch
   std::string help;
   OptionBinding binding;
-  std::string default_text;  ///< default shown in the help text; empty: the field's value
+  std::string default_text;  ///< default shown in the help text; empty: the field's value at add()
   bool per_rank = false;     ///< may differ between ranks: excluded from the hash
   std::string details = {};  ///< more, for help on a heading and for manual pages
 };
@@ -155,7 +155,6 @@ class OptionTable {
     Option option;
     OptionTraits traits;
     std::string concern;
-    std::string default_text;
     std::string text;    // value as given
     std::string origin;  // "--steps" or "steps in run.conf"; empty: not given
   };
