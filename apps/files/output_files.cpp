@@ -99,6 +99,15 @@ bool reads_weights(const std::string& init_from, const fs::path& output) {
   return belongs && fs::exists(output, unknown) && lies_in(output, init_from);
 }
 
+void check_outside_data(const TrainOptions& options, const Named& output) {
+  std::error_code unknown;
+  for (const models::WeightedPath& data : models::parse_weighted_paths(options.data.data)) {
+    if (fs::is_directory(data.path, unknown) &&
+        (same_file(output.path, data.path) || lies_in(output.path, data.path)))
+      reject("{} is inside --data {}, so the next run would train on it; use another path", output.flag, data.path);
+  }
+}
+
 void check_against_inputs(const TrainOptions& options, const Named& output) {
   for (const Named& input : inputs_of(options)) {
     if (same_file(output.path, input.path))
@@ -111,11 +120,18 @@ void check_against_inputs(const TrainOptions& options, const Named& output) {
     reject("{} would overwrite {}, which --init-from {} reads; use another path{}", output.flag,
            place_of(output.path).string(), init_from,
            saves ? ", or add --overwrite to replace the initial weights" : "");
-  std::error_code unknown;
-  for (const models::WeightedPath& data : models::parse_weighted_paths(options.data.data)) {
-    const bool read = !models::has_tokens(options.data.format) || output.path.extension() == ".bin";
-    if (read && fs::is_directory(data.path, unknown) && lies_in(output.path, data.path))
-      reject("{} is inside --data {}, so the next run would train on it; use another path", output.flag, data.path);
+  if (!models::has_tokens(options.data.format) || output.path.extension() == ".bin")
+    check_outside_data(options, output);
+}
+
+/// Checks a flag whose output is a folder.
+void check_folder(const TrainOptions& options, const char* flag, const std::string& folder) {
+  if (folder.empty()) return;
+  const Named named{fmt::format("{} {}", flag, folder), folder};
+  check_outside_data(options, named);
+  for (const Named& output : outputs_of(options.run)) {
+    if (same_file(output.path, folder))
+      reject("{} and {} use one path as file and as folder; use different paths", output.flag, named.flag);
   }
 }
 
@@ -147,25 +163,6 @@ std::optional<fs::path> config_path(const std::string& save) {
   if (weights.filename() != "model.safetensors") return std::nullopt;
   return weights.parent_path() / "config.json";
 }
-
-namespace {
-
-/// Checks a flag whose output is a folder.
-void check_folder(const TrainOptions& options, const char* flag, const std::string& folder) {
-  if (folder.empty()) return;
-  std::error_code unknown;
-  for (const models::WeightedPath& data : models::parse_weighted_paths(options.data.data)) {
-    if (fs::is_directory(data.path, unknown) && (same_file(folder, data.path) || lies_in(folder, data.path)))
-      reject("{} {} is inside --data {}, so the next run would train on it; use another path", flag, folder,
-             data.path);
-  }
-  for (const Named& output : outputs_of(options.run)) {
-    if (same_file(output.path, folder))
-      reject("{} and {} {} use one path as file and as folder; use different paths", output.flag, flag, folder);
-  }
-}
-
-}  // namespace
 
 void check_outputs(const TrainOptions& options) {
   check_save(options);

@@ -103,7 +103,6 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
 
   asked_ = asked_options(given_);
   asked_.dry_run = true;
-  chunks_per_rank_ = asked_.options.trainer.chunks_per_rank;
   // The model depends neither on the grid nor on tiers, so a job of one rank is built.
   AskedOptions one_rank = asked_;
   one_rank.options.trainer.grid = {.g_inter = 1, .g_data = 1};
@@ -115,15 +114,14 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   options.data.data.clear();  // planning reads no data
   job_ = build ? build(options) : make_job(options);
   layers_ = models::layers_of(options.model.sizes);
-  layers_per_stage_ = options.trainer.layers_per_stage;
-  if (!layers_per_stage_.empty() && !is_given("g-inter")) {
-    const auto chunks = static_cast<std::size_t>(chunks_per_rank_);
-    if (layers_per_stage_.size() % chunks != 0)
+  if (const auto& layers = layers_per_stage(); !layers.empty() && !is_given("g-inter")) {
+    const auto chunks = static_cast<std::size_t>(chunks_per_rank());
+    if (layers.size() % chunks != 0)
       reject(
           "--layers-per-stage {} has {} numbers, not a multiple of --chunks-per-rank {}; use --g-inter times "
           "--chunks-per-rank numbers",
-          fmt::join(layers_per_stage_, ","), layers_per_stage_.size(), chunks);
-    given_.push_back({"g-inter", std::to_string(layers_per_stage_.size() / chunks)});
+          fmt::join(layers, ","), layers.size(), chunks);
+    given_.push_back({"g-inter", std::to_string(layers.size() / chunks)});
   }
   classify_layers();
   may_save_all_ = options.trainer.saved_activations.value_or(profile.gpu ? models::SavedActivations::all

@@ -75,9 +75,11 @@ class Planner {
   /// True if neither flags nor device keep candidates from saving all activations.
   [[nodiscard]] bool may_save_all() const noexcept { return may_save_all_; }
   /// Model chunks per rank of every candidate.
-  [[nodiscard]] int chunks_per_rank() const noexcept { return chunks_per_rank_; }
+  [[nodiscard]] int chunks_per_rank() const noexcept { return asked_.options.trainer.chunks_per_rank; }
   /// Layers per slice of every candidate; empty: balanced by cost.
-  [[nodiscard]] const std::vector<int>& layers_per_stage() const noexcept { return layers_per_stage_; }
+  [[nodiscard]] const std::vector<int>& layers_per_stage() const noexcept {
+    return asked_.options.trainer.layers_per_stage;
+  }
   /// Class of every layer; layers of one class plan, declare and compute the same.
   [[nodiscard]] const std::vector<int>& layer_classes() const noexcept { return layer_class_; }
   [[nodiscard]] SpaceOptions space() const;
@@ -107,13 +109,12 @@ class Planner {
   [[nodiscard]] std::string slice_class(const std::vector<models::LayerRange>& slices, std::size_t slice) const;
   void judge(PlannedCandidate& trial) const;
 
-  std::vector<GivenFlag> given_;  // without the flags that this program sets
-  AskedOptions asked_;            // options of the flags as read, before --g-inter is derived
-  std::vector<int> layers_per_stage_;
+  std::vector<GivenFlag> given_;         // without the flags that this program sets
+  AskedOptions asked_;                   // options of the flags as read, before --g-inter is derived
   std::vector<GivenFlag> device_flags_;  // for the config file; a build without GPUs refuses them
   const runtime::MachineProfile* profile_;
   std::optional<CurrentRanks> here_;
-  int world_ = 1, node_size_ = 1, batch_size_ = 1, chunks_per_rank_ = 1;
+  int world_ = 1, node_size_ = 1, batch_size_ = 1;
   bool may_save_all_ = false;
   DeviceOptions device_;
   std::size_t device_bytes_ = 0;  // per rank, without the reserve for drivers and libraries; 0: unknown
