@@ -60,11 +60,8 @@ const Scale& scale_of(const runtime::Device& device, double seconds_left) {
   return seconds_left < quick_seconds ? quick_scale : cpu_scale;
 }
 
-/// Whether the inputs of work were used recently and may be in caches.
-enum class Reuse { some, none };
-
-/// Optimizer states are used once per step, so they are never in caches.
-Reuse reuse_of(WorkKind kind) { return kind == WorkKind::optimizer ? Reuse::none : Reuse::some; }
+/// Whether inputs of this work may be in caches. Optimizer states never are: they are used once per step.
+bool may_be_cached(WorkKind kind) { return kind != WorkKind::optimizer; }
 
 std::size_t index_of(WorkKind kind) { return static_cast<std::size_t>(kind); }
 
@@ -187,7 +184,7 @@ class ProfileBench {
     const double budget = seconds / static_cast<double>((crowds() ? 5 : 3) * small.size());
     for (std::size_t i = 0; i < small.size(); ++i)
       profile.rates[dtype][index_of(small[i].kind)] =
-          kind_rate(timer, *stream_, {small[i].work, large[i].work, reuse_of(small[i].kind)}, budget);
+          kind_rate(timer, *stream_, {small[i].work, large[i].work, may_be_cached(small[i].kind)}, budget);
   }
 
   /// True if ranks of one machine share resources.
@@ -206,7 +203,7 @@ class ProfileBench {
 
   struct KindWork {
     ProfiledWork small, large;
-    Reuse reuse = Reuse::some;
+    bool cached = true;  ///< may_be_cached()
   };
 
   /// Fits a rate to three measurements: small work, and large work with arrays in caches and not in caches. On CPUs,
@@ -214,7 +211,7 @@ class ProfileBench {
   WorkRate kind_rate(WorkTimer& timer, StreamView stream, const KindWork& work, double budget) {
     const auto seconds_of_large = [&] {
       const double cold = timer.seconds_of(stream, work.large, Caches::cold, budget);
-      if (work.reuse == Reuse::none) return cold;
+      if (!work.cached) return cold;
       return (timer.seconds_of(stream, work.large, Caches::warm, budget) + cold) / 2;
     };
     const TimedWork large{.costs = timer.costs(stream, work.large), .seconds = seconds_of_large()};
@@ -272,7 +269,7 @@ class ProfileBench {
     timer.fill_with(*whole, DType::f32, false);
     const auto measure = [&](WorkKind kind, StreamView stream, const auto& work_of) {
       profile.host_rates[index_of(kind)] = kind_rate(
-          timer, stream, {work_of(DType::f32, scale.small), work_of(DType::f32, scale.large), reuse_of(kind)},
+          timer, stream, {work_of(DType::f32, scale.small), work_of(DType::f32, scale.large), may_be_cached(kind)},
           small_budget());
     };
     measure(WorkKind::elementwise, *narrow, additions);

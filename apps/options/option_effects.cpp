@@ -26,11 +26,16 @@ bool is_meant(const ChangedOption& change, const std::vector<std::string>& meant
   return std::ranges::find(meant, change.flag) != meant.end();
 }
 
+/// Empty if there is no such option.
+std::string resolved_value(const std::vector<ResolvedOption>& options, std::string_view name) {
+  const auto found = std::ranges::find(options, name, &ResolvedOption::name);
+  return found == options.end() ? std::string() : found->value;
+}
+
 /// Whether both runs have a constant rate, so that --steps only sets the end.
 bool constant_rate(const boost::json::object& saved, const std::vector<ResolvedOption>& options) {
   const boost::json::value* before = saved.if_contains("lr-decay");
-  const auto now = std::ranges::find(options, "lr-decay", &ResolvedOption::name);
-  return before != nullptr && *before == "constant" && now != options.end() && now->value == "constant";
+  return before != nullptr && *before == "constant" && resolved_value(options, "lr-decay") == "constant";
 }
 
 /// Reports a changed computation as --model, which --resume-with can name.
@@ -44,28 +49,16 @@ void name_computation(std::vector<ChangedOption>& changes) {
 /// Accepts other paths of the same data, and reports other data at the same path as changed --data.
 void compare_content(std::vector<ChangedOption>& changes, const boost::json::object& saved,
                      const std::vector<ResolvedOption>& options) {
-  const auto value_of = [&](std::string_view name) -> std::string {
-    const auto found = std::ranges::find(options, name, &ResolvedOption::name);
-    return found == options.end() ? std::string() : found->value;
-  };
-  const boost::json::value* before = saved.if_contains(content_option);
-  if (before == nullptr || value_of(content_option).empty()) return;
+  if (!saved.contains(content_option) || resolved_value(options, content_option).empty()) return;
+  const auto is_path = [](const ChangedOption& each) { return each.flag == "data" || each.flag == "tokenizer"; };
   const auto content = std::ranges::find(changes, content_option, &ChangedOption::flag);
   if (content == changes.end()) {
-    for (ChangedOption& change : changes) {
-      for (const char* flag : {"data", "tokenizer"})
-        if (change.flag == flag) change.effect = OptionEffect::bits;
-    }
-    return;
-  }
-  // Both flags are part of the content, so the content differs with them.
-  const bool elsewhere = std::ranges::any_of(
-      changes, [](const ChangedOption& each) { return each.flag == "data" || each.flag == "tokenizer"; });
-  if (elsewhere) {
-    changes.erase(content);
+    for (ChangedOption& change : changes)
+      if (is_path(change)) change.effect = OptionEffect::bits;
+  } else if (std::ranges::any_of(changes, is_path)) {
+    changes.erase(content);  // both flags are part of the content, so it differs with them
   } else {
-    const std::string path = value_of("data");
-    *content = {"data", "the same path with other content", path, OptionEffect::decides};
+    *content = {"data", "the same path with other content", resolved_value(options, "data"), OptionEffect::decides};
   }
 }
 

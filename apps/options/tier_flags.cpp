@@ -6,6 +6,7 @@
 
 #include <array>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 namespace ranvier::apps {
@@ -171,12 +172,8 @@ void resolve_tiers(TrainOptions& options) {
 }
 
 std::string paths_text(std::span<const std::filesystem::path> paths) {
-  std::string text;
-  for (const auto& path : paths) {
-    if (!text.empty()) text += ',';
-    text += path.string();
-  }
-  return text;
+  const auto texts = paths | std::views::transform([](const auto& path) { return path.string(); });
+  return fmt::format("{}", fmt::join(texts, ","));
 }
 
 }  // namespace ranvier::apps
