@@ -22,10 +22,6 @@ std::string describe(const ChangedOption& change) {
   return fmt::format("--{} {} (was {})", change.flag, value(change.now), value(change.before));
 }
 
-bool is_meant(const ChangedOption& change, const std::vector<std::string>& meant) {
-  return std::ranges::find(meant, change.flag) != meant.end();
-}
-
 /// Empty if there is no such option.
 std::string resolved_value(const std::vector<ResolvedOption>& options, std::string_view name) {
   const auto found = std::ranges::find(options, name, &ResolvedOption::name);
@@ -101,7 +97,8 @@ std::vector<std::string> accept_changes(const std::vector<ChangedOption>& change
   std::vector<std::string> other_sizes, refused, missing;
   for (const ChangedOption& change : changes) {
     if (change.effect == OptionEffect::shape) other_sizes.push_back(describe(change));
-    if (change.effect != OptionEffect::decides || is_meant(change, meant)) continue;
+    const bool is_meant = std::ranges::find(meant, change.flag) != meant.end();
+    if (change.effect != OptionEffect::decides || is_meant) continue;
     refused.push_back(describe(change));
     missing.push_back(change.flag);
   }

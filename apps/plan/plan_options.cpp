@@ -15,14 +15,11 @@ namespace ranvier::apps {
 
 namespace {
 
-/// Number above 0, or none.
-std::optional<double> parse_factor(const std::string& text) {
-  double factor = 0;
-  return !real(factor, 0, 1e6).read(text) && factor > 0 ? std::optional(factor) : std::nullopt;
-}
-
 OptionBinding factors(std::vector<double>& field, const char* valid) {
-  return list<double>(field, valid, parse_factor);
+  return list<double>(field, valid, [](const std::string& text) {
+    double factor = 0;
+    return !real(factor, 0, 1e6).read(text) && factor > 0 ? std::optional(factor) : std::nullopt;
+  });
 }
 
 /// Reads A of "A:F" by `first`, and F, a factor of 1 or more.

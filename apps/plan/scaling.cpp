@@ -28,11 +28,6 @@ runtime::MachineProfile with_free_links(runtime::MachineProfile profile) {
   return profile;
 }
 
-runtime::MachineProfile with_any_memory(runtime::MachineProfile profile) {
-  profile.device_memory = profile.host_memory = profile.disk = 0;  // unknown means unlimited
-  return profile;
-}
-
 bool is_left_out_for_memory(const Ranking& ranking) {
   return std::ranges::any_of(ranking.left_out,
                              [](const auto& reason) { return reason.first.starts_with("memory: "); });
@@ -91,7 +86,8 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
   point.shares.links = gain(found.step_seconds, without_links);
   point.shares.order = std::max(0.0, found.bubble - point.shares.links);
   if (!is_left_out_for_memory(ranking)) return point;
-  const runtime::MachineProfile roomy = with_any_memory(profile);
+  runtime::MachineProfile roomy = profile;
+  roomy.device_memory = roomy.host_memory = roomy.disk = 0;  // unknown means unlimited
   const Ranking freely = rank_candidates(Planner(flags, roomy), predict, limits, how);
   if (!freely.best.empty())
     point.shares.memory = gain(found.step_seconds, freely.best.front().prediction.step_seconds);

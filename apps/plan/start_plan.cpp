@@ -94,9 +94,6 @@ void fit_to(MachineProfile& profile, const CurrentMachines& here) {
   profile.disk = timed ? here.disk_bytes : 0;  // without file rates, traffic would cost nothing
 }
 
-/// Default batch size: the smallest multiple of `ranks` that is at least min_batch_size.
-int default_batch_size(int ranks) { return runtime::round_up(min_batch_size, ranks); }
-
 /// Flags of the best candidate whose values are neither given nor the default.
 std::vector<GivenFlag> changes_of(const std::vector<GivenFlag>& given, std::vector<GivenFlag> chosen) {
   std::erase_if(chosen, [&](const GivenFlag& flag) {
@@ -180,7 +177,7 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
   if (value_of(given, "batch-size") == nullptr) {
     int ranks = static_cast<int>(here.nodes.size());
     if (imagined) static_cast<void>(whole(ranks, 1).read(*value_of(given, "world")));
-    flags.push_back({"batch-size", std::to_string(default_batch_size(ranks))});
+    flags.push_back({"batch-size", std::to_string(runtime::round_up(min_batch_size, ranks))});
   }
   std::optional<CurrentRanks> ranks;
   if (!imagined) ranks = CurrentRanks{here.nodes, here.threads};

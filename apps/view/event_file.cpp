@@ -92,10 +92,6 @@ std::string framed(std::string_view record) {
 }
 
 // Messages of event.proto. `wall_time`: seconds since 1970.
-std::string version_event(double wall_time) {
-  return event(wall_time, 0).text(event_version, "brain.Event:2").bytes();
-}
-
 /// Makes TensorBoard drop earlier values of `step` and later steps.
 std::string restart_event(double wall_time, std::int64_t step) {
   constexpr std::uint64_t start = 1;  // SessionLog.SessionStatus
@@ -144,7 +140,7 @@ EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {
                                 ::getpid(), number++);
   } while (std::filesystem::exists(path, failed));
   file_.emplace("--tensorboard " + folder.string(), path, runtime::RecordFile::Start::from_scratch);
-  write(version_event(now));
+  write(event(now, 0).text(event_version, "brain.Event:2").bytes());
   if (step > 0) write(restart_event(now, step + 1));
 }
 
