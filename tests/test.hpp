@@ -5,6 +5,7 @@
 #include "tests/errors.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"
+#include "tests/words.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,6 @@
 #include "apps/kernels/kernel_choice.hpp"
 
 #include "tests/apps/printed_errors.hpp"
-#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -1,8 +1,6 @@
 // User errors: one message from one rank that names the cause and the remedy, within seconds and before training, and a
 // matching exit status.
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -1,7 +1,5 @@
 // Bad steps, and corrupted states, in complete jobs.
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -1,7 +1,5 @@
 // Uneven runs: messages about a slow split of layers, and about a slow rank.
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 

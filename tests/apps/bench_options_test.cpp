@@ -3,7 +3,6 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -3,7 +3,6 @@
 #include "runtime/machine/machine_profile.hpp"
 #include "tests/apps/job.hpp"
 #include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

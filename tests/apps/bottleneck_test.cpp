@@ -4,7 +4,6 @@
 #include "apps/view/series.hpp"
 #include "models/families/gpt.hpp"
 #include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

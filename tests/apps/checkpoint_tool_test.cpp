@@ -7,8 +7,6 @@
 #include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_training.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -2,8 +2,6 @@
 #include "models/weights/safetensors.hpp"
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

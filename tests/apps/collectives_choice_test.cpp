@@ -3,7 +3,6 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -1,6 +1,4 @@
 #include "tests/apps/train_flags.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <fmt/format.h>
 

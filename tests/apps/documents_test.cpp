@@ -2,8 +2,6 @@
 // errors, and their messages.
 #include "tests/apps/small_run.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -3,8 +3,6 @@
 #include "tests/apps/small_run.hpp"
 #include "tests/models/small_choices.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

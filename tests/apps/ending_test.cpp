@@ -1,7 +1,5 @@
 // The end of a job whose objects cannot be destroyed (held_up.cpp).
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -3,8 +3,6 @@
 
 #include "tests/apps/event_reader.hpp"
 #include "tests/apps/read_with_others.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,6 @@
 #include "apps/program/agreement.hpp"
 #include "tests/mpi_session.hpp"
 #include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -1,8 +1,6 @@
 // Disks that fill up, break or corrupt data, under complete jobs. Each ends the job with one message that says where,
 // and no wrong data are ever saved. Real faults; tests that need a separate disk run if one can be mounted.
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <signal.h>
 #include <sys/mount.h>

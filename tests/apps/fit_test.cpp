@@ -3,7 +3,6 @@
 #include "apps/memory/job_plan.hpp"
 #include "models/families/gpt.hpp"
 #include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -1,7 +1,5 @@
 // Runs in which something hangs: which rank is named, and what is left alone.
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <sys/stat.h>
 

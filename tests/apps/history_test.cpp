@@ -3,8 +3,6 @@
 
 #include "apps/view/live_run.hpp"
 #include "tests/apps/read_with_others.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <fmt/format.h>

@@ -1,8 +1,6 @@
 #include "apps/memory/host_memory.hpp"
 
 #include "tests/apps/printed_errors.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

@@ -1,7 +1,5 @@
 // Complete runs of image models: data, validation, weights, resuming from a checkpoint, and refused flags.
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

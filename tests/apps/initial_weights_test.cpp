@@ -10,7 +10,6 @@
 #include "tests/apps/printed_errors.hpp"
 #include "tests/models/safetensors_writer.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -1,7 +1,5 @@
 // Runs that end early: by a signal, a failing rank, a rank that stops replying.
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <csignal>
 #include <thread>

@@ -3,7 +3,6 @@
 #include "actors/states/sharded_unit.hpp"
 #include "models/families/model.hpp"
 #include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

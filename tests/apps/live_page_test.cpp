@@ -6,8 +6,6 @@
 #include "tests/apps/browser.hpp"
 #include "tests/apps/http_client.hpp"
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <fmt/format.h>

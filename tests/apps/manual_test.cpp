@@ -8,8 +8,6 @@
 #include "apps/report/report_options.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -4,7 +4,6 @@
 #include "apps/memory/job_plan.hpp"
 #include "tests/apps/small_plan.hpp"
 #include "tests/apps/train_flags.hpp"
-#include "tests/test.hpp"
 
 using namespace ranvier;
 using tests::has;

@@ -1,6 +1,5 @@
 // Resident memory of complete runs compared with the plan, from a run's final table.
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -1,8 +1,6 @@
 #include "apps/files/metrics_file.hpp"
 
 #include "tests/apps/printed_errors.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <sys/stat.h>
 

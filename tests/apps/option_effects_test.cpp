@@ -3,8 +3,6 @@
 #include "apps/options/train_options.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

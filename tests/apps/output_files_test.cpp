@@ -1,7 +1,6 @@
 #include "apps/files/output_files.hpp"
 
 #include "tests/apps/printed_errors.hpp"
-#include "tests/test.hpp"
 
 #include <fmt/core.h>
 

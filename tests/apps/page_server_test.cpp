@@ -3,8 +3,6 @@
 
 #include "apps/view/serve_address.hpp"
 #include "tests/apps/http_client.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <atomic>
 #include <thread>

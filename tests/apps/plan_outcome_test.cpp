@@ -6,8 +6,6 @@
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_plan.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>

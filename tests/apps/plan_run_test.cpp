@@ -6,11 +6,8 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 #include "tests/apps/plan_profiles.hpp"
-#include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_plan.hpp"
 #include "tests/apps/train_flags.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>

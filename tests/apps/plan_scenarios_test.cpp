@@ -3,7 +3,6 @@
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_plan.hpp"
-#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

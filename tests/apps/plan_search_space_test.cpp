@@ -2,7 +2,6 @@
 
 #include "runtime/base/error.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

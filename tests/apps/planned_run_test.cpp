@@ -1,8 +1,6 @@
 // Runs that choose their own flags (--plan auto), as jobs under mpirun.
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

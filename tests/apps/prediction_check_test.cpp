@@ -4,8 +4,6 @@
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/doubles/virtual_time.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 

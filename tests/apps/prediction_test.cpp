@@ -3,8 +3,6 @@
 #include "runtime/machine/machine_profile.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 

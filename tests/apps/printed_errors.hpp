@@ -3,7 +3,6 @@
 
 #include "apps/program/flag_names.hpp"
 #include "tests/test.hpp"
-#include "tests/words.hpp"
 
 namespace ranvier::tests {
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <sys/wait.h>
 

@@ -5,8 +5,6 @@
 #include "apps/view/page.hpp"
 #include "runtime/trace/trace.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 

@@ -4,8 +4,6 @@
 #include "apps/program/text_table.hpp"
 #include "models/families/gpt.hpp"
 #include "tests/apps/train_flags.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <iterator>
 

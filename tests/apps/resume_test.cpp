@@ -1,7 +1,5 @@
 // Training in several runs: stopped, killed, refused and resumed, under mpirun.
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <csignal>
 #include <thread>

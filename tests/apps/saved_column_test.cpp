@@ -2,7 +2,6 @@
 
 #include "runtime/files/json_text.hpp"
 #include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <boost/json/serialize.hpp>
 

@@ -2,7 +2,6 @@
 #include "actors/rank/rank_plan.hpp"
 #include "apps/options/option_effects.hpp"
 #include "tests/apps/train_flags.hpp"
-#include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

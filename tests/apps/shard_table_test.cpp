@@ -5,7 +5,6 @@
 #include "models/families/model.hpp"
 #include "runtime/device/arena.hpp"
 #include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

@@ -1,5 +1,4 @@
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
 
 #include <stdexcept>
 

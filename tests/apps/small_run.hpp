@@ -2,12 +2,7 @@
 #pragma once
 
 #include "tests/apps/job.hpp"
-
-#include <cstdint>
-#include <filesystem>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "tests/test.hpp"
 
 namespace ranvier::tests {
 

@@ -3,8 +3,6 @@
 #include "runtime/base/error.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/printed_errors.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;

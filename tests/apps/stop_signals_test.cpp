@@ -5,7 +5,6 @@
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <atomic>
 #include <csignal>

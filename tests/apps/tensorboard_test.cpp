@@ -2,8 +2,6 @@
 #include "tests/apps/event_reader.hpp"
 #include "tests/apps/read_with_others.hpp"
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <boost/json/parse.hpp>
 

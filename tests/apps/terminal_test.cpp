@@ -1,7 +1,5 @@
 // Output of a complete run to a terminal and to a pipe: length of the startup output, omitted lines, colors.
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

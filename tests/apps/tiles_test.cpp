@@ -1,7 +1,6 @@
 // Complete runs of LLaMA and BERT in tiles; GPT's are in end_to_end_test.cpp.
 #include "tests/apps/same_tensors.hpp"
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -5,8 +5,6 @@
 #include "tests/apps/printed_errors.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -3,8 +3,6 @@
 #include "apps/memory/job_plan.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "tests/apps/train_flags.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;

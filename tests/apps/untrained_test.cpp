@@ -6,8 +6,6 @@
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
 #include "tests/models/safetensors_writer.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

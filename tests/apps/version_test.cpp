@@ -1,7 +1,6 @@
 // Information flags of every program, each in a separate process.
 #include "runtime/device/cuda_build.hpp"
 #include "tests/test.hpp"
-#include "tests/words.hpp"
 
 #include <sys/wait.h>
 

@@ -1,7 +1,5 @@
 // Defaults of jobs on GPUs: their precision, and the data sheet that MFU refers to.
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

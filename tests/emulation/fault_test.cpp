@@ -1,6 +1,5 @@
 // Messages about a GPU that is missing, too old, too small, or failing: one message and the end of all ranks.
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

@@ -1,8 +1,6 @@
 // Text generation on the emulated GPU.
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;

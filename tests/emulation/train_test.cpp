@@ -2,8 +2,6 @@
 // streams as on a real one.
 #include "runtime/device/cuda_build.hpp"
 #include "tests/apps/small_run.hpp"
-#include "tests/test.hpp"
-#include "tests/words.hpp"
 
 namespace runtime = ranvier::runtime;
 using namespace ranvier::tests;
