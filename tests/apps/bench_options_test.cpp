@@ -2,6 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
+#include "tests/apps/flags.hpp"
 #include "tests/apps/printed_errors.hpp"
 
 using namespace ranvier;
@@ -11,38 +12,35 @@ using collectives::Collective;
 
 namespace {
 
-BenchOptions parse(std::vector<const char*> arguments) {
-  arguments.insert(arguments.begin(), "ranvier-bench");
-  return parse_bench_options(static_cast<int>(arguments.size()), arguments.data());
-}
+BenchOptions parse(const Flags& flags) { return parse_flags("ranvier-bench", flags, parse_bench_options); }
 
-void refused(const std::vector<const char*>& arguments, std::string_view words) {
-  check_usage_error({words}, [&] { static_cast<void>(parse(arguments)); });
+void refused(const Flags& flags, std::string_view words) {
+  check_usage_error({words}, [&] { static_cast<void>(parse(flags)); });
 }
 
 }  // namespace
 
 TEST_CASE("without flags ranvier-bench measures links, and with --collectives only if they will be written") {
   CHECK(parse({}).measures_links());
-  CHECK(!parse({"--collectives", "all-gather"}).measures_links());
-  CHECK(parse({"--collectives", "all-gather", "--write-links", "links.json"}).measures_links());
+  CHECK(!parse("--collectives all-gather").measures_links());
+  CHECK(parse("--collectives all-gather --write-links links.json").measures_links());
 }
 
 TEST_CASE("on a GPU MPI's own collectives are skipped, and refused by name") {
-  refused({"--device", "inline"}, "--device inline");
+  refused("--device inline", "--device inline");
   if constexpr (runtime::with_cuda) {
-    const BenchOptions options = parse({"--device", "cuda:1", "--collectives", "all-reduce"});
+    const BenchOptions options = parse("--device cuda:1 --collectives all-reduce");
     CHECK(options.gpu == 1);
     const auto names = options.algorithms_of(Collective::all_reduce);
     CHECK_FALSE(names.empty());
     CHECK(std::find(names.begin(), names.end(), "mpi") == names.end());
-    refused({"--device", "cuda", "--collectives", "all-reduce", "--algorithms", "ring,mpi"}, "--algorithms mpi");
+    refused("--device cuda --collectives all-reduce --algorithms ring,mpi", "--algorithms mpi");
   }
 }
 
 TEST_CASE("lists of collectives, algorithms and sizes are read, and each collective uses only its own algorithms") {
-  const BenchOptions options = parse({"--collectives", "all-reduce,all-gather", "--algorithms",
-                                      "torus,ring,h-ring,mpi", "--sizes", "64KiB,1.5MiB,10"});
+  const BenchOptions options =
+      parse("--collectives all-reduce,all-gather --algorithms torus,ring,h-ring,mpi --sizes 64KiB,1.5MiB,10");
   CHECK(options.collectives == std::vector{Collective::all_reduce, Collective::all_gather});
   CHECK(options.sizes == std::vector<std::size_t>{64 << 10, 3 << 19, 10});
   CHECK(options.algorithms_of(Collective::all_reduce) == std::vector<std::string>{"torus", "ring", "mpi"});
@@ -52,20 +50,19 @@ TEST_CASE("lists of collectives, algorithms and sizes are read, and each collect
 }
 
 TEST_CASE("invalid flags of ranvier-bench are refused with the reason") {
-  refused({"--collectives", "all-scatter"}, "some of all-gather, reduce-scatter, all-reduce");
-  refused({"--collectives", "all-gather,"}, "separated by commas");
-  refused({"--collectives", "all-gather", "--algorithms", "rings"}, "some of ring, recursive");
-  refused({"--collectives", "all-gather", "--algorithms", "torus"},
+  refused("--collectives all-scatter", "some of all-gather, reduce-scatter, all-reduce");
+  refused("--collectives all-gather,", "separated by commas");
+  refused("--collectives all-gather --algorithms rings", "some of ring, recursive");
+  refused("--collectives all-gather --algorithms torus",
           "--algorithms torus is not an algorithm of all-gather; use one of ring, recursive");
-  refused({"--collectives", "all-gather", "--sizes", "1MiB,much"}, "sizes such as 64KiB");
-  refused({"--collectives", "all-gather", "--sizes", "0"}, "sizes such as 64KiB");
-  refused({"--collectives", "all-gather", "--repeat", "0"}, "--repeat");
-  refused({"--collectives", "all-gather", "--chunk-size", "0"}, "a size such as 512MiB");
-  refused({"--algorithms", "ring"}, "--algorithms has no effect without collectives; add --collectives");
-  refused({"--collectives", "all-gather", "--links", "a.json", "--write-links", "b.json"},
+  refused("--collectives all-gather --sizes 1MiB,much", "sizes such as 64KiB");
+  refused("--collectives all-gather --sizes 0", "sizes such as 64KiB");
+  refused("--collectives all-gather --repeat 0", "--repeat");
+  refused("--collectives all-gather --chunk-size 0", "a size such as 512MiB");
+  refused("--algorithms ring", "--algorithms has no effect without collectives; add --collectives");
+  refused("--collectives all-gather --links a.json --write-links b.json",
           "--links a.json cannot be combined with --write-links b.json");
-  refused({"--collectives", "all-gather", "--links", "/nowhere/links.json"},
-          "--links /nowhere/links.json: cannot read");
+  refused("--collectives all-gather --links /nowhere/links.json", "--links /nowhere/links.json: cannot read");
 }
 
 TEST_CASE("profiles have separate flags, and none of the flags of links and collectives") {
@@ -80,7 +77,7 @@ TEST_CASE("profiles have separate flags, and none of the flags of links and coll
   CHECK(options_hash(parse({"profile"})) != options_hash(parse({})));
   refused({"profil"}, "unknown command: 'profil';");
   refused({"profile", "profile"}, "unknown command: 'profile profile'");
-  for (const char* flag : {"--write-profile", "--name", "--threads", "--nvme"})
+  for (const std::string& flag : Flags("--write-profile --name --threads --nvme"))
     refused({flag, "3"}, "use ranvier-bench profile --");
   refused({"profile", "--collectives", "all-gather"}, "--collectives does not apply to ranvier-bench profile");
   refused({"profile", "--write-links", "a.json"}, "--write-links does not apply to ranvier-bench profile");
@@ -92,7 +89,7 @@ TEST_CASE("the hash of ranvier-bench's options covers the rates of links") {
     const std::string link =
         R"({"latency_seconds": 0, "bytes_per_second": 1, "node_bytes_per_second": )" + rate + "}";
     const auto path = folder.write("links.json", R"({"intra_node": )" + link + "}").string();
-    return options_hash(parse({"--collectives", "all-gather", "--links", path.c_str()}));
+    return options_hash(parse(fmt::format("--collectives all-gather --links {}", path)));
   };
   CHECK(hash_of("1") == hash_of("1.0"));
   CHECK(hash_of("1") != hash_of("2"));

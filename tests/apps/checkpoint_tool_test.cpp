@@ -4,6 +4,7 @@
 #include "models/weights/safetensors.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/base/error.hpp"
+#include "tests/apps/flags.hpp"
 #include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_training.hpp"
 #include "tests/models/small_tokenizer.hpp"
@@ -15,9 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 apps::CheckpointToolResult run_tool(const std::vector<std::string>& arguments) {
-  std::vector<const char*> argv{"ranvier-checkpoint"};
-  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-  return apps::run_checkpoint_tool(apps::parse_checkpoint_options(static_cast<int>(argv.size()), argv.data()));
+  return apps::run_checkpoint_tool(parse_flags("ranvier-checkpoint", arguments, apps::parse_checkpoint_options));
 }
 
 struct Fixture {
@@ -47,8 +46,7 @@ TEST_CASE_FIXTURE(Fixture, "commands accept only their own paths and flags") {
   check_has(refusal({"export", "a"}), {"usage", "--output is missing"});
   check_has(refusal({"prune", "a"}), {"usage", "--keep is missing"});
   check_has(refusal({"list", "a", "--keep", "3"}), {"usage", "--keep applies to prune, not to list"});
-  const char* const short_form[] = {"ranvier-checkpoint", "export", "a", "-o", "b"};
-  CHECK(apps::parse_checkpoint_options(5, short_form).output == "b");
+  CHECK(parse_flags("ranvier-checkpoint", Flags("export a -o b"), apps::parse_checkpoint_options).output == "b");
   for (const char* command : {"list", "show", "verify", "prune"})
     check_has(
         refusal(command == std::string_view("prune") ? std::vector<std::string>{command, "nowhere", "--keep", "1"}

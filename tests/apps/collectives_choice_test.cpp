@@ -2,7 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
-#include "tests/test.hpp"
+#include "tests/apps/train_flags.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;
@@ -25,10 +25,9 @@ NcclSituation every_rank_its_own(int ranks, int version = 22809) {
 }
 
 /// Error message of the refusal of these flags; empty if they are accepted.
-std::string refused(std::vector<const char*> flags, int ranks) {
-  flags.insert(flags.begin(), "ranvier-train");
+std::string refused(const Flags& flags, int ranks) {
   try {
-    (void)parse_train_options(static_cast<int>(flags.size()), flags.data(), ranks);
+    (void)parse_train(flags, ranks);
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::usage);
     return error.what();
@@ -107,15 +106,15 @@ TEST_CASE("the GPU memory of NCCL is printed, with a warning if it exceeds the r
 }
 
 TEST_CASE("invalid flags for collectives are refused before anything starts") {
-  check_has(refused({"--collectives", "mpi"}, 1), {"--collectives"});
-  CHECK(refused({"--collectives", "plans"}, 1).empty());
+  check_has(refused("--collectives mpi", 1), {"--collectives"});
+  CHECK(refused("--collectives plans", 1).empty());
   if constexpr (runtime::with_nccl) {
-    check_has(refused({"--collectives", "nccl"}, 1), {"--collectives nccl needs GPUs; add --device cuda"});
-    CHECK(refused({"--collectives", "nccl", "--device", "cuda"}, 2).empty());
-    check_has(refused({"--collectives", "nccl", "--device", "cuda", "--p2p", "direct", "--g-inter", "2"}, 4),
+    check_has(refused("--collectives nccl", 1), {"--collectives nccl needs GPUs; add --device cuda"});
+    CHECK(refused("--collectives nccl --device cuda", 2).empty());
+    check_has(refused("--collectives nccl --device cuda --p2p direct --g-inter 2", 4),
               {"during NCCL collectives, which can deadlock"});
-    CHECK(refused({"--collectives", "nccl", "--device", "cuda", "--p2p", "direct", "--g-inter", "2"}, 2).empty());
+    CHECK(refused("--collectives nccl --device cuda --p2p direct --g-inter 2", 2).empty());
   } else {
-    check_has(refused({"--collectives", "nccl"}, 1), {"--collectives nccl needs NCCL, which this build lacks"});
+    check_has(refused("--collectives nccl", 1), {"--collectives nccl needs NCCL, which this build lacks"});
   }
 }

@@ -7,7 +7,7 @@
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/apps/printed_errors.hpp"
+#include "tests/apps/train_flags.hpp"
 #include "tests/models/safetensors_writer.hpp"
 #include "tests/models/small_tokenizer.hpp"
 
@@ -17,13 +17,7 @@ using namespace ranvier::tests;
 
 namespace {
 
-using Flags = std::vector<std::string>;
-
-TrainOptions parse(const Flags& flags) {
-  std::vector<const char*> arguments{"ranvier-train"};
-  for (const std::string& flag : flags) arguments.push_back(flag.c_str());
-  return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 1);
-}
+TrainOptions parse(const Flags& flags) { return parse_train(flags, 1); }
 
 /// A folder with a model's config.json, and zeros for its weights and for `more` tensors.
 void write_model(const TemporaryFolder& folder, const std::string& name, const models::ModelSizes& sizes,
@@ -49,7 +43,7 @@ struct Fixture {
   }
 
   [[nodiscard]] TrainOptions from_model(const Flags& more = {}) const {
-    Flags flags{"--init-from", path(), "--data", "a.bin"};
+    Flags flags = "--init-from " + path() + " --data a.bin";
     for (const std::string& flag : more) {
       const auto given = std::find(flags.begin(), flags.end(), flag);
       if (flag == "--data" && given != flags.end()) flags.erase(given, given + 2);
@@ -81,25 +75,25 @@ TEST_CASE_FIXTURE(Fixture, "sizes come with the weights, and a contradicting fla
   CHECK(gpt.heads == 4);
   CHECK(gpt.vocab_size == 285);
   CHECK(gpt.sequence_length == 64);
-  CHECK(from_model({"--layers", "2", "--vocab-size", "285"}).model.gpt().layers == 2);
-  refused({"--layers", "3"}, {"--layers 3 does not match --init-from", "which has 2"});
-  refused({"--heads", "2"}, {"--heads 2 differs from ", "config.json: 4; remove --heads"});
-  refused({"--model", "gpt2-small"}, {"--model gpt2-small, with --layers 12,", "which has 2"});
+  CHECK(from_model("--layers 2 --vocab-size 285").model.gpt().layers == 2);
+  refused("--layers 3", {"--layers 3 does not match --init-from", "which has 2"});
+  refused("--heads 2", {"--heads 2 differs from ", "config.json: 4; remove --heads"});
+  refused("--model gpt2-small", {"--model gpt2-small, with --layers 12,", "which has 2"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "without a config.json sizes come from the tensors, and --heads is required") {
   std::filesystem::remove(path("model/config.json"));
   refused({}, {"--heads"});
-  const models::GptOptions gpt = from_model({"--heads", "2"}).model.gpt();
+  const models::GptOptions gpt = from_model("--heads 2").model.gpt();
   CHECK(gpt.layers == 2);
   CHECK(gpt.heads == 2);
   CHECK(gpt.vocab_size == 285);
-  refused({"--model", "gpt2-small"}, {"--heads 12 does not divide the 16 channels"});
+  refused("--model gpt2-small", {"--heads 12 does not divide the 16 channels"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a folder without a model is refused with its actual contents") {
   const auto from = [&](const std::string& name) {
-    return printed_error_of([&] { static_cast<void>(parse({"--init-from", path(name), "--data", "a.bin"})); });
+    return printed_error_of([&] { static_cast<void>(parse("--init-from " + path(name) + " --data a.bin")); });
   };
   folder.write("adapter/adapter_config.json", "{}");
   folder.write("adapter/adapter_model.safetensors", "");
@@ -115,7 +109,7 @@ TEST_CASE_FIXTURE(Fixture, "a folder without a model is refused with its actual 
   write_model(folder, "llama",
               models::LlamaOptions{.layers = 1, .hidden = 8, .heads = 2, .inner = 8, .vocab_size = 9});
   std::filesystem::remove(path("llama/config.json"));
-  const TrainOptions options = parse({"--init-from", path("llama"), "--data", "a.bin"});
+  const TrainOptions options = parse("--init-from " + path("llama") + " --data a.bin");
   const auto missing = printed_error_of([&] { static_cast<void>(make_job(options)); });
   check_has(missing.what(), {"config.json is missing in the folder of " + path("llama/model.safetensors"),
                              "copy the model's config.json"});
@@ -128,12 +122,12 @@ TEST_CASE_FIXTURE(Fixture, "weights of another kind of model are named by their 
 }
 
 TEST_CASE_FIXTURE(Fixture, "a shorter --sequence-length uses the first positions, and a longer one is refused") {
-  const TrainOptions shorter = from_model({"--sequence-length", "48"});
+  const TrainOptions shorter = from_model("--sequence-length 48");
   CHECK(shorter.model.gpt().sequence_length == 48);
   CHECK(shorter.model.gpt().position_rows() == 64);
   CHECK(notes(shorter, "positions: the first 48 of the 64 in " + path("model/model.safetensors")));
   CHECK_FALSE(notes(from_model(), "positions"));
-  refused({"--sequence-length", "65"}, {"--sequence-length 65 exceeds the 64 positions", "at most 64"});
+  refused("--sequence-length 65", {"--sequence-length 65 exceeds the 64 positions", "at most 64"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "dropout is config.json's by default, and three different rates need the flag") {
@@ -150,53 +144,53 @@ TEST_CASE_FIXTURE(Fixture, "dropout is config.json's by default, and three diffe
   const TrainOptions taken = from_model();
   CHECK(taken.model.gpt().dropout == 0.1f);
   CHECK(notes(taken, "dropout: 0.1 (from " + path("model/config.json") + ")"));
-  const TrainOptions given = from_model({"--dropout", "0"});
+  const TrainOptions given = from_model("--dropout 0");
   CHECK(given.model.gpt().dropout == 0);
   CHECK_FALSE(notes(given, "dropout"));
   write("0.3");
   refused({}, {"'attn_pdrop' 0.2", "'embd_pdrop' 0.3", "--dropout"});
-  CHECK(from_model({"--dropout", "0.3"}).model.gpt().dropout == 0.3f);
+  CHECK(from_model("--dropout 0.3").model.gpt().dropout == 0.3f);
 }
 
 TEST_CASE_FIXTURE(Fixture, "text is read with the tokenizer next to the weights, or needs a flag that names one") {
-  refused({"--data", "a.txt"},
+  refused("--data a.txt",
           {"--data a.txt is text", "285 tokens", "--tokenizer PATH", "--tokenizer bytes", "token files"});
-  CHECK(from_model({"--data", "a.txt", "--tokenizer", "bytes"}).data.tokenizer == Tokenizer::bytes);
+  CHECK(from_model("--data a.txt --tokenizer bytes").data.tokenizer == Tokenizer::bytes);
   folder.write("model/tokenizer.json", small.tokenizer_json());
-  const TrainOptions beside = from_model({"--data", "a.txt"});
+  const TrainOptions beside = from_model("--data a.txt");
   CHECK(beside.data.tokenizer == Tokenizer::gpt2);
   CHECK(beside.data.gpt2 == path());
   CHECK(notes(beside, "tokenizer: " + path() + " (next to the weights)"));
-  CHECK(from_model({"--data", "a.txt", "--tokenizer", "bytes"}).data.tokenizer == Tokenizer::bytes);
+  CHECK(from_model("--data a.txt --tokenizer bytes").data.tokenizer == Tokenizer::bytes);
   CHECK(from_model().data.tokenizer == Tokenizer::none);  // for token files
 }
 
 TEST_CASE_FIXTURE(Fixture, "for a small vocabulary the tokenizer next to the weights takes precedence over bytes") {
   sizes.vocab_size = 200;
   write_model(folder, "model", sizes);
-  CHECK(from_model({"--data", "a.txt"}).data.tokenizer == Tokenizer::bytes);
+  CHECK(from_model("--data a.txt").data.tokenizer == Tokenizer::bytes);
   folder.write("model/vocab.txt", "[UNK]\n[SEP]\nthe\n");
-  const TrainOptions beside = from_model({"--data", "a.txt"});
+  const TrainOptions beside = from_model("--data a.txt");
   CHECK(beside.data.tokenizer == Tokenizer::gpt2);
   CHECK(beside.data.gpt2 == path());
 }
 
 TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary also needs a tokenizer") {
   check_usage_error({"--model gpt2-small has 50257 tokens", "--tokenizer PATH", "bytes", "token files"},
-                    [] { static_cast<void>(parse({"--model", "gpt2-small", "--data", "a.txt"})); });
-  CHECK(parse({"--model", "gpt2-small", "--data", "a.bin"}).data.tokenizer == Tokenizer::none);
-  CHECK(parse({"--model", "gpt2-small", "--dry-run"}).data.tokenizer == Tokenizer::bytes);
-  CHECK(parse({"--model", "gpt2-small", "--data", "a.txt", "--vocab-size", "256"}).notes.empty());
-  CHECK(notes(parse({"--vocab-size", "512", "--data", "a.txt"}), "tokenizer: bytes (256 of the 512 tokens"));
+                    [] { static_cast<void>(parse("--model gpt2-small --data a.txt")); });
+  CHECK(parse("--model gpt2-small --data a.bin").data.tokenizer == Tokenizer::none);
+  CHECK(parse("--model gpt2-small --dry-run").data.tokenizer == Tokenizer::bytes);
+  CHECK(parse("--model gpt2-small --data a.txt --vocab-size 256").notes.empty());
+  CHECK(notes(parse("--vocab-size 512 --data a.txt"), "tokenizer: bytes (256 of the 512 tokens"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "ignored tensors are reported, and the flag needs weights") {
   write_model(folder, "model", sizes, {{"h.2.ln_1.weight", runtime::DType::f32, {16}}});
   refused({}, {"'n_layer' is 2", "'h.2.ln_1.weight'"});
-  CHECK(notes(from_model({"--ignore-tensors", R"(h\.2\.)"}), "--ignore-tensors: 1 tensor of " +
-                                                                 path("model/model.safetensors") +
-                                                                 " not read, the first is 'h.2.ln_1.weight'"));
-  const auto error = printed_error_of([] { static_cast<void>(parse({"--data", "a", "--ignore-tensors", "x"})); });
+  CHECK(notes(from_model(R"(--ignore-tensors h\.2\.)"), "--ignore-tensors: 1 tensor of " +
+                                                            path("model/model.safetensors") +
+                                                            " not read, the first is 'h.2.ln_1.weight'"));
+  const auto error = printed_error_of([] { static_cast<void>(parse("--data a --ignore-tensors x")); });
   CHECK(says(error, "--ignore-tensors x needs weights; add --init-from"));
 }
 
@@ -204,21 +198,20 @@ TEST_CASE_FIXTURE(Fixture, "the tokenizer and the original companion files are s
   folder.write("model/tokenizer.json", small.tokenizer_json());
   folder.write("model/generation_config.json", R"({"eos_token_id": 284})");
   folder.write("other/small.tiktoken", small.tiktoken());
-  const auto saved = [&](Flags more) {
-    more.insert(more.end(), {"--save", path("out")});
-    return files_beside_weights(from_model(more));
+  const auto saved = [&](const Flags& more) {
+    return files_beside_weights(from_model(join(more, "--save " + path("out"))));
   };
   const std::string generation = R"({"eos_token_id": 284})";
   using Files = std::map<std::string, std::string>;
   const Files with_its_own{{"generation_config.json", generation}, {"tokenizer.json", small.tokenizer_json()}};
   CHECK(saved({}) == with_its_own);
-  CHECK(saved({"--data", "a.txt"}) == with_its_own);
-  CHECK(saved({"--data", "a.txt", "--tokenizer", "bytes"}) == Files{{"generation_config.json", generation}});
-  CHECK(saved({"--data", "a.txt", "--tokenizer", "gpt2:" + path("other/small.tiktoken")}) ==
+  CHECK(saved("--data a.txt") == with_its_own);
+  CHECK(saved("--data a.txt --tokenizer bytes") == Files{{"generation_config.json", generation}});
+  CHECK(saved(fmt::format("--data a.txt --tokenizer {}", "gpt2:" + path("other/small.tiktoken"))) ==
         Files{{"generation_config.json", generation}, {"small.tiktoken", small.tiktoken()}});
   CHECK(files_beside_weights(from_model()).empty());
   CHECK(initial_config(from_model()) == folder.read("model/config.json"));
-  CHECK(initial_config(parse({"--data", "a"})).empty());
+  CHECK(initial_config(parse("--data a")).empty());
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -232,9 +225,8 @@ TEST_CASE_FIXTURE(Fixture,
                                    .vocab_size = 70,
                                    .sequence_length = 4096,
                                    .rope_base = 500000});
-  const auto taken = [&](Flags more) {
-    more.insert(more.begin(), {"--init-from", path("llama"), "--data", "a.bin"});
-    return parse(more);
+  const auto taken = [&](const Flags& more) {
+    return parse(join("--init-from " + path("llama") + " --data a.bin", more));
   };
   const TrainOptions plain = taken({});
   CHECK(plain.model.name == "llama");
@@ -243,28 +235,27 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(llama.key_heads == 2);
   CHECK(llama.sequence_length == 2048);
   CHECK(notes(plain, "positions: 2048 of the 4096"));
-  CHECK(taken({"--sequence-length", "4096"}).model.size(models::Size::sequence_length) == 4096);
+  CHECK(taken("--sequence-length 4096").model.size(models::Size::sequence_length) == 4096);
   // Explicit flags, also of its family, give the same model.
-  CHECK(taken({"--hidden", "24", "--layers", "2"}).model.size(models::Size::ffn_size) == 40);
-  CHECK(taken({"--model", "llama", "--kv-heads", "2", "--head-size", "0"}).model.size(models::Size::head_size) ==
-        6);
-  CHECK(taken({"--model", "mistral", "--window", "0"}).model.size(models::Size::heads) == 4);
+  CHECK(taken("--hidden 24 --layers 2").model.size(models::Size::ffn_size) == 40);
+  CHECK(taken("--model llama --kv-heads 2 --head-size 0").model.size(models::Size::head_size) == 6);
+  CHECK(taken("--model mistral --window 0").model.size(models::Size::heads) == 4);
 
   const auto refuses = [&](const Flags& more, std::initializer_list<std::string_view> words) {
     check_usage_error(words, [&] { static_cast<void>(taken(more)); });
   };
-  refuses({"--model", "gpt2-small"}, {"--model gpt2-small", "is a llama"});
-  refuses({"--model", "qwen3"}, {"--model qwen3", "is a llama"});
-  refuses({"--layers", "3"}, {"--layers 3", "which has 2"});
-  refuses({"--model", "llama", "--kv-heads", "4"}, {"--kv-heads 4", "which has 2"});
-  CHECK(taken({"--kv-heads", "2"}).model.size(models::Size::kv_heads) == 2);
-  refuses({"--kv-heads", "3"}, {"--kv-heads 3", "which has 2"});
-  refuses({"--classes", "3"}, {"--classes 3: --model llama has no such size", "bert, roberta"});
-  refuses({"--dropout", "0.1"}, {"--dropout 0.1", "without dropout"});
-  refuses({"--heads", "2"}, {"--heads 2 differs from ", "config.json: 4; remove --heads"});
-  refuses({"--sequence-length", "5000"}, {"5000", "use at most 4096"});
-  CHECK(taken({"--tile", "2"}).model.size(models::Size::tile) == 2);
-  refuses({"--tile", "3"}, {"--tile 3 does not divide --ffn-size 40", "such as 2"});
+  refuses("--model gpt2-small", {"--model gpt2-small", "is a llama"});
+  refuses("--model qwen3", {"--model qwen3", "is a llama"});
+  refuses("--layers 3", {"--layers 3", "which has 2"});
+  refuses("--model llama --kv-heads 4", {"--kv-heads 4", "which has 2"});
+  CHECK(taken("--kv-heads 2").model.size(models::Size::kv_heads) == 2);
+  refuses("--kv-heads 3", {"--kv-heads 3", "which has 2"});
+  refuses("--classes 3", {"--classes 3: --model llama has no such size", "bert, roberta"});
+  refuses("--dropout 0.1", {"--dropout 0.1", "without dropout"});
+  refuses("--heads 2", {"--heads 2 differs from ", "config.json: 4; remove --heads"});
+  refuses("--sequence-length 5000", {"5000", "use at most 4096"});
+  CHECK(taken("--tile 2").model.size(models::Size::tile) == 2);
+  refuses("--tile 3", {"--tile 3 does not divide --ffn-size 40", "such as 2"});
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -279,31 +270,30 @@ TEST_CASE_FIXTURE(Fixture,
                                   .roberta = true,
                                   .padding_token = 1,
                                   .dropout = 0.25f});
-  const auto taken = [&](Flags more) {
-    more.insert(more.begin(), {"--init-from", path("roberta"), "--data", "a.txt"});
-    return parse(more);
+  const auto taken = [&](const Flags& more) {
+    return parse(join("--init-from " + path("roberta") + " --data a.txt", more));
   };
   const TrainOptions plain = taken({});
   CHECK(plain.model.name == "roberta");
   CHECK(plain.model.size(models::Size::sequence_length) == 64);
   CHECK(models::dropout_of(plain.model.sizes) == 0.25f);
   CHECK(plain.data.tokenizer == Tokenizer::bytes);
-  const TrainOptions shorter = taken({"--sequence-length", "16"});
+  const TrainOptions shorter = taken("--sequence-length 16");
   CHECK(shorter.model.size(models::Size::sequence_length) == 16);
   CHECK(notes(shorter, "the first 16 of the 64"));
   const auto refuses = [&](const Flags& more, std::string_view words) {
     check_usage_error({words}, [&] { static_cast<void>(taken(more)); });
   };
   const TrainOptions with_classes =
-      parse({"--init-from", path("roberta"), "--classes", "3", "--label-field", "kind", "--dry-run"});
+      parse("--init-from " + path("roberta") + " --classes 3 --label-field kind --dry-run");
   CHECK(with_classes.model.size(models::Size::classes) == 3);
   // Plans repeat flags with their written values.
   const char* const words[] = {"ranvier-train", "--classes", "3"};
   for (const GivenFlag& flag : given_train_flags(3, words)) CHECK(flag.value == "3");
-  refuses({"--model", "bert"}, "is a roberta");
-  refuses({"--sequence-length", "65"}, "has learned; use at most 64");
-  refuses({"--sample-every", "5"}, "--sample-every 5 needs a causal language model, but --model roberta");
-  refuses({"--mask-token", "257"}, "--mask-token 257 is not below the vocabulary size, 257");
+  refuses("--model bert", "is a roberta");
+  refuses("--sequence-length 65", "has learned; use at most 64");
+  refuses("--sample-every 5", "--sample-every 5 needs a causal language model, but --model roberta");
+  refuses("--mask-token 257", "--mask-token 257 is not below the vocabulary size, 257");
 }
 
 TEST_CASE_FIXTURE(Fixture, "the saved generation config has a tokenizer's start and end tokens") {

@@ -1,11 +1,12 @@
 // A program under mpirun, started and observed like a user does: the program RANVIER_PROGRAM of the test target. One
 // thread.
 //
-//   Job job(4, {"--data", corpus, "--g-inter", "2"});
+//   Job job(4, "--g-inter 2 --data " + corpus);
 //   const Outcome outcome = job.wait(20s);
 //   CHECK(outcome.status == 0);
 #pragma once
 
+#include "tests/apps/flags.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <sys/types.h>
@@ -18,13 +19,7 @@
 
 namespace ranvier::tests {
 
-using Flags = std::vector<std::string>;
 using Environment = std::vector<std::pair<std::string, std::string>>;
-
-[[nodiscard]] inline Flags join(Flags first, const Flags& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
 
 struct Outcome {
   int status = 0;  ///< exit status; 128 + N after signal N

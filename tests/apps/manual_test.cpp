@@ -7,7 +7,7 @@
 #include "apps/plan/plan_options.hpp"
 #include "apps/report/report_options.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
-#include "tests/apps/printed_errors.hpp"
+#include "tests/apps/train_flags.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;
@@ -71,16 +71,12 @@ TEST_CASE("help, manual page and completion scripts of every program name all of
 
 TEST_CASE("help about one topic has only its flags, and an unknown topic lists the existing ones") {
   const Manual train = train_manual("ranvier-train");
-  const auto ask = [](std::vector<const char*> words) {
-    words.insert(words.begin(), "ranvier-train");
-    return parse_train_options(static_cast<int>(words.size()), words.data(), 1).run;
-  };
-  for (const std::vector<const char*>& words : {std::vector<const char*>{"--help", "memory-tiers"},
-                                                {"--help", "Memory", "tiers"},
-                                                {"-h", "tiers"},
-                                                {"--help=MEM"},
-                                                {"--data", "corpus", "--help", "memory tiers", "--seed", "3"}}) {
-    const RunOptions run = ask(words);
+  for (const Flags& flags : std::vector<Flags>{"--help memory-tiers",
+                                               "--help Memory tiers",
+                                               "-h tiers",
+                                               "--help=MEM",
+                                               {"--data", "corpus", "--help", "memory tiers", "--seed", "3"}}) {
+    const RunOptions run = parse_train(flags, 1).run;
     CHECK(run.request == Request::info);
     CHECK(run.info.concern == "Memory tiers");
     const std::string text = answer(run.info, train);
@@ -88,7 +84,7 @@ TEST_CASE("help about one topic has only its flags, and an unknown topic lists t
     check_has(text, {"\n  --optimizer-commit "});
     check_lacks(text, {"--g-inter N", "\n\n"});
   }
-  CHECK(ask({"--help"}).info.concern.empty());
+  CHECK(parse_train("--help", 1).run.info.concern.empty());
   check_has(help_text(train, "Model"), {"presets: gpt2-small, "});
   const std::string usual = help_text(train);
   CHECK(usual.starts_with("ranvier-train trains"));
@@ -98,13 +94,14 @@ TEST_CASE("help about one topic has only its flags, and an unknown topic lists t
     if (option.usual) CHECK(has(usual, "\n  --" + option.name + " "));
   CHECK(std::count_if(train.options.begin(), train.options.end(), [](const auto& each) { return each.usual; }) ==
         42);
-  CHECK(ask({"-h"}).info.help);
+  CHECK(parse_train("-h", 1).run.info.help);
   check_usage_error(
       {"--help elephants: the help text has no such heading; use all, or one of model, grid, sharding, ",
        ", stopping-and-resuming, "},
-      [&] { ask({"--help", "elephants"}); });
+      [] { static_cast<void>(parse_train("--help elephants", 1)); });
   // Two topics have such a word.
-  CHECK(says(printed_error_of([&] { ask({"--help", "p"}); }), "--help p: the help text has no such heading"));
+  CHECK(says(printed_error_of([] { static_cast<void>(parse_train("--help p", 1)); }),
+             "--help p: the help text has no such heading"));
 }
 
 TEST_CASE("bash completes flags, values, commands and paths, also after mpirun") {

@@ -6,22 +6,17 @@
 #include "tests/apps/train_flags.hpp"
 
 using namespace ranvier;
+using tests::Flags;
 using tests::has;
 using tests::parse_train;
 
 namespace {
 
-using Words = std::vector<std::string>;
-
 const apps::CurrentRanks four_ranks{{0, 0, 0, 0}, 1};
 
-apps::TrainOptions job_with(const Words& more) {
-  Words words{"--dry-run", "--layers",          "4",  "--hidden",     "64", "--heads", "2", "--vocab-size",
-              "256",       "--sequence-length", "32", "--batch-size", "32"};
-  words.insert(words.end(), more.begin(), more.end());
-  std::vector<const char*> arguments;
-  for (const std::string& word : words) arguments.push_back(word.c_str());
-  return parse_train(arguments);
+apps::TrainOptions job_with(const Flags& more) {
+  return parse_train(join(
+      "--dry-run --layers 4 --hidden 64 --heads 2 --vocab-size 256 --sequence-length 32 --batch-size 32", more));
 }
 
 std::size_t device_bytes(const apps::TrainOptions& options) {
@@ -42,13 +37,13 @@ std::string advice(const apps::TrainOptions& options, std::size_t device_bytes) 
 }
 
 /// Flags of the first line below the heading.
-Words first_flags(const std::string& text) {
+Flags first_flags(const std::string& text) {
   std::istringstream lines(text);
   std::string line;
   std::getline(lines, line);
   std::getline(lines, line);
   std::istringstream words(line);
-  Words flags;
+  Flags flags;
   for (std::string name, value; words >> name >> value && name.starts_with("--");)
     flags.insert(flags.end(), {name, value});
   return flags;
@@ -58,8 +53,7 @@ Words first_flags(const std::string& text) {
 
 TEST_CASE("flags that make a job fit were planned: if they are given, it fits") {
   const std::size_t all = device_bytes(job_with({}));
-  const std::size_t least =
-      device_bytes(job_with({"--shard", "zero3", "--microbatch-size", "1", "--recompute", "auto"}));
+  const std::size_t least = device_bytes(job_with("--shard zero3 --microbatch-size 1 --recompute auto"));
   REQUIRE(least < all);
   for (const std::size_t capacity : {all - 1, (all + least) / 2, least + least / 20}) {
     CAPTURE(capacity);
@@ -71,7 +65,7 @@ TEST_CASE("flags that make a job fit were planned: if they are given, it fits") 
 }
 
 TEST_CASE("if no flags make a job fit, the advice has the closest candidate and what else would help") {
-  const std::string text = advice(job_with({"--shard", "zero1"}), 4096);
+  const std::string text = advice(job_with("--shard zero1"), 4096);
   CAPTURE(text);
   CHECK(text.starts_with("closest: "));
   CHECK(has(text, "a rank's device memory is too small: "));
@@ -81,7 +75,7 @@ TEST_CASE("if no flags make a job fit, the advice has the closest candidate and 
 
 TEST_CASE("advice changes given sharding, but not flags that are more specific than the searched ones") {
   const apps::TrainOptions options =
-      job_with({"--optimizer-tier", "host", "--recompute", "auto", "--microbatch-size", "1", "--shard", "ddp"});
+      job_with("--optimizer-tier host --recompute auto --microbatch-size 1 --shard ddp");
   const std::string text = advice(options, device_bytes(options) - 1);
   CAPTURE(text);
   REQUIRE(has(text, "make the job fit"));
@@ -90,7 +84,7 @@ TEST_CASE("advice changes given sharding, but not flags that are more specific t
 }
 
 TEST_CASE("advice to store no states in files also removes --nvme, which would be refused") {
-  const apps::TrainOptions options = job_with({"--offload", "infinity-nvme", "--nvme", "states"});
+  const apps::TrainOptions options = job_with("--offload infinity-nvme --nvme states");
   const std::string text = apps::memory_advice(
       options, four_ranks, {.device_bytes = std::size_t{1} << 40, .disk_bytes = 1, .device_is_host = true},
       apps::make_job);

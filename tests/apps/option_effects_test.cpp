@@ -2,7 +2,7 @@
 
 #include "apps/options/train_options.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/apps/printed_errors.hpp"
+#include "tests/apps/train_flags.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;
@@ -10,16 +10,13 @@ using namespace ranvier::tests;
 
 namespace {
 
-TrainOptions parse(std::vector<const char*> arguments) {
-  arguments.insert(arguments.begin(), "ranvier-train");
-  if (std::none_of(arguments.begin(), arguments.end(), [](std::string_view each) { return each == "--data"; }))
-    arguments.insert(arguments.end(), {"--data", "text.txt"});
-  return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 4);
+TrainOptions parse(const Flags& flags) {
+  const bool has_data = std::find(flags.begin(), flags.end(), "--data") != flags.end();
+  return parse_train(has_data ? flags : join(flags, "--data text.txt"));
 }
 
-std::vector<apps::ResolvedOption> resolve(const std::vector<const char*>& arguments,
-                                          const std::string& content = "1") {
-  const TrainOptions options = parse(arguments);
+std::vector<apps::ResolvedOption> resolve(const Flags& flags, const std::string& content = "1") {
+  const TrainOptions options = parse(flags);
   auto all = resolved(options);
   all.push_back({.name = computation_option,
                  .value = models::computation_of(options.model.sizes),
@@ -33,8 +30,8 @@ struct Changed {
   std::string error;
 };
 
-Changed change(const std::vector<const char*>& before, const std::vector<const char*>& now,
-               const std::vector<std::string>& meant = {}, const std::string& content = "1") {
+Changed change(const Flags& before, const Flags& now, const std::vector<std::string>& meant = {},
+               const std::string& content = "1") {
   const auto changes = changed_options(options_to_save(resolve(before)), resolve(now, content),
                                        models::learns_positions(parse(now).model.sizes));
   try {
@@ -48,21 +45,21 @@ Changed change(const std::vector<const char*>& before, const std::vector<const c
 }  // namespace
 
 TEST_CASE("unchanged options are accepted without a message") {
-  const auto same = change({"--seed", "3"}, {"--seed", "3", "--save", "w", "--metrics", "m", "--timeout", "5"});
+  const auto same = change("--seed 3", "--seed 3 --save w --metrics m --timeout 5");
   CHECK(same.lines.empty());
   CHECK(same.error.empty());
 }
 
 TEST_CASE("changes that alter the training are refused together, with both values and the remedy") {
-  const auto refused = change({}, {"--learning-rate", "1e-4", "--clip", "0", "--g-inter", "2"});
+  const auto refused = change({}, "--learning-rate 1e-4 --clip 0 --g-inter 2");
   check_has(refused.error, {"c/step-00000004", "--learning-rate 0.0001 (was 0.0006)", "--clip 0 (was 1)",
                             "--resume-with learning-rate,"});
   check_lacks(refused.error, {"g-inter"});
   // Options that were already named stay in the remedy.
-  const auto half = change({}, {"--beta1", "0.8", "--clip", "0"}, {"clip"});
+  const auto half = change({}, "--beta1 0.8 --clip 0", {"clip"});
   check_has(half.error, {"--resume-with beta1,clip"});
   check_lacks(half.error, {"--clip"});
-  const auto meant = change({}, {"--beta1", "0.8", "--clip", "0"}, {"clip", "beta1"});
+  const auto meant = change({}, "--beta1 0.8 --clip 0", {"clip", "beta1"});
   REQUIRE(meant.lines.size() == 1);
   check_has(meant.lines[0], {"as --resume-with allows"});
 }
@@ -71,7 +68,7 @@ TEST_CASE("a checkpoint without --special-tokens counts as none") {
   auto older = options_to_save(resolve({}));
   older.erase(special_tokens_option);
   const auto changed = [&](const char* policy) {
-    return changed_options(older, resolve({"--special-tokens", policy}), true);
+    return changed_options(older, resolve(fmt::format("--special-tokens {}", policy)), true);
   };
   CHECK(changed("none").empty());
   REQUIRE(changed("tokenizer").size() == 1);
@@ -80,8 +77,9 @@ TEST_CASE("a checkpoint without --special-tokens counts as none") {
 }
 
 TEST_CASE("changes that keep the training are reported with their effect on its bits") {
-  const auto told = change({}, {"--g-inter", "2", "--g-data", "2", "--policy", "gpipe", "--pipeline-limit", "1",
-                                "--eval-every", "5", "--validation-split", "0", "--hellaswag", "q"});
+  const auto told = change(
+      {},
+      "--g-inter 2 --g-data 2 --policy gpipe --pipeline-limit 1 --eval-every 5 --validation-split 0 --hellaswag q");
   REQUIRE(told.lines.size() == 3);
   check_has(told.lines[0], {"--g-data 2 (was 4): results stay the same within rounding"});
   check_has(told.lines[1],
@@ -90,16 +88,14 @@ TEST_CASE("changes that keep the training are reported with their effect on its 
 }
 
 TEST_CASE("states of other sizes are refused in any case") {
-  const auto refused = change({}, {"--layers", "7"}, {"layers"});
+  const auto refused = change({}, "--layers 7", {"layers"});
   check_has(refused.error, {"--layers 7 (was 6)", "another --checkpoint"});
 }
 
 TEST_CASE("another sequence length is a change of the training, or of the model if positions are learned") {
-  const std::vector<const char*> longer = {"--sequence-length", "512"};
+  const Flags longer = "--sequence-length 512";
   check_has(change({}, longer, {"sequence-length"}).error, {"states of other sizes"});
-  const std::vector<const char*> llama = {"--model", "llama"};
-  std::vector<const char*> longer_llama = llama;
-  longer_llama.insert(longer_llama.end(), longer.begin(), longer.end());
+  const Flags llama = "--model llama", longer_llama = join(llama, longer);
   check_has(change(llama, longer_llama).error, {"--resume-with sequence-length"});
   const auto meant = change(llama, longer_llama, {"sequence-length"});
   CHECK(meant.error.empty());
@@ -109,33 +105,29 @@ TEST_CASE("another sequence length is a change of the training, or of the model 
 
 TEST_CASE(
     "a model of the same sizes with another computation is a change, and another name for the same one is not") {
-  const auto as = [](const char* name) { return std::vector<const char*>{"--model", name, "--data", "a.bin"}; };
+  const auto as = [](const char* name) { return Flags(fmt::format("--model {} --data a.bin", name)); };
   const auto other = change(as("llama3-8b"), as("llama3.1-8b"));
   check_has(other.error, {"--model", "llama3 8", "--resume-with model"});
   CHECK(change(as("llama3-8b"), as("llama3.1-8b"), {"model"}).error.empty());
-  auto spelled = as("llama2-7b");
-  spelled.insert(spelled.end(), {"--kv-heads", "32", "--head-size", "128"});
-  CHECK(change(as("llama2-7b"), spelled).error.empty());
+  CHECK(change(as("llama2-7b"), join(as("llama2-7b"), "--kv-heads 32 --head-size 128")).error.empty());
 }
 
 TEST_CASE("a run with a constant learning rate may be extended") {
-  const std::vector<const char*> constant = {"--lr-decay", "constant", "--warmup-steps", "3"};
-  auto longer = constant;
-  longer.insert(longer.end(), {"--steps", "600"});
-  CHECK(change(constant, longer).error.empty());
-  check_has(change({}, {"--steps", "600"}).error, {"--resume-with steps"});
+  const Flags constant = "--lr-decay constant --warmup-steps 3";
+  CHECK(change(constant, join(constant, "--steps 600")).error.empty());
+  check_has(change({}, "--steps 600").error, {"--resume-with steps"});
 }
 
 TEST_CASE("data may be in another folder, and other data at the same path are refused") {
-  CHECK(change({}, {"--data", "moved.txt"}).error.empty());
-  check_has(change({}, {"--data", "moved.txt"}, {}, "2").error, {"--data moved.txt (was text.txt)"});
+  CHECK(change({}, "--data moved.txt").error.empty());
+  check_has(change({}, "--data moved.txt", {}, "2").error, {"--data moved.txt (was text.txt)"});
   const auto other = change({}, {}, {}, "2");
   check_has(other.error, {"--data text.txt (was the same path with other content)", "--resume-with data"});
   CHECK(change({}, {}, {"data"}, "2").error.empty());
   // The same files, read in another way, are other texts.
-  check_has(change({}, {"--json-field", "body"}).error, {"--json-field body (was text)"});
-  check_has(change({}, {"--token-format", "jsonl"}).error, {"--token-format jsonl (was auto)"});
-  check_has(change({}, {"--documents", "mask"}).error, {"--documents mask (was join)"});
+  check_has(change({}, "--json-field body").error, {"--json-field body (was text)"});
+  check_has(change({}, "--token-format jsonl").error, {"--token-format jsonl (was auto)"});
+  check_has(change({}, "--documents mask").error, {"--documents mask (was join)"});
 }
 
 TEST_CASE("an option in --resume-with that did not change is reported") {

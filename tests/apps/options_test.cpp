@@ -1,6 +1,7 @@
 #include "apps/program/options.hpp"
 
 #include "runtime/base/error.hpp"
+#include "tests/apps/flags.hpp"
 #include "tests/apps/printed_errors.hpp"
 
 using namespace ranvier;
@@ -37,23 +38,26 @@ OptionTable declare(Fields& fields, bool usual = false) {
   return table;
 }
 
-Fields parse(std::vector<const char*> arguments) {
+void parse_into(OptionTable& table, const Flags& flags) {
+  parse_flags("program", flags, [&](int argc, const char* const* argv) { table.parse(argc, argv); });
+}
+
+Fields parse(const Flags& flags) {
   Fields fields;
   auto table = declare(fields);
-  arguments.insert(arguments.begin(), "program");
-  table.parse(static_cast<int>(arguments.size()), arguments.data());
+  parse_into(table, flags);
   return fields;
 }
 
-Error refusal(const std::vector<const char*>& arguments) {
-  return printed_error_of([&] { parse(arguments); });
+Error refusal(const Flags& flags) {
+  return printed_error_of([&] { parse(flags); });
 }
 
 }  // namespace
 
 TEST_CASE("flags fill the fields that they are bound to") {
-  const auto fields = parse({"--steps", "7", "--learning-rate=1e-3", "--colour", "green", "--memory", "1.5GiB",
-                             "--shuffle", "off", "--dry-run"});
+  const auto fields =
+      parse("--steps 7 --learning-rate=1e-3 --colour green --memory 1.5GiB --shuffle off --dry-run");
   CHECK(fields.steps == 7);
   CHECK(fields.rate == 1e-3);
   CHECK(fields.colour == Colour::green);
@@ -73,7 +77,7 @@ TEST_CASE("without flags the defaults apply") {
 TEST_CASE("a config file has the same keys as flags, and flags override it") {
   const TemporaryFolder folder;
   const auto path = folder.write("run.conf", "# a run\n\nsteps = 9   # nine\nlearning-rate=0.25\ndry-run = on\n");
-  const auto fields = parse({"--config", path.c_str(), "--steps", "3"});
+  const auto fields = parse(fmt::format("--config {} --steps 3", path.string()));
   CHECK(fields.steps == 3);
   CHECK(fields.rate == 0.25);
   CHECK(fields.dry);
@@ -82,36 +86,36 @@ TEST_CASE("a config file has the same keys as flags, and flags override it") {
 TEST_CASE("values out of range or of another type are refused with flag, value and accepted values") {
   for (const char* value : {"0", "101", "-1", "1.5", "abc", "", "7 ", "99999999999999999999"}) {
     CAPTURE(value);
-    const auto error = refusal({"--steps", value});
+    const auto error = refusal(fmt::format("--steps {}", value));
     CHECK(error.code() == ErrorCode::usage);
     const std::string_view printed = *value == '\0' ? "''" : value;
     CHECK(says(error, fmt::format("--steps is invalid: {}; use a whole number from 1 to 100", printed)));
   }
   for (const char* value : {"-0.1", "1", "nan", "inf", "x"}) {
     CAPTURE(value);
-    CHECK(says(refusal({"--learning-rate", value}), "a number from 0 to 1 (excluded)"));
+    CHECK(says(refusal(fmt::format("--learning-rate {}", value)), "a number from 0 to 1 (excluded)"));
   }
-  CHECK(says(refusal({"--colour", "blue"}), "one of red, green"));
-  CHECK(says(refusal({"--shuffle", "perhaps"}), "on or off"));
-  CHECK(says(refusal({"--memory", "5MB"}), "512MiB"));
-  CHECK(says(refusal({"--memory", "0"}), "512MiB"));
+  CHECK(says(refusal("--colour blue"), "one of red, green"));
+  CHECK(says(refusal("--shuffle perhaps"), "on or off"));
+  CHECK(says(refusal("--memory 5MB"), "512MiB"));
+  CHECK(says(refusal("--memory 0"), "512MiB"));
 }
 
 TEST_CASE("unknown names suggest the nearest one") {
-  CHECK(says(refusal({"--stesp", "4"}), "unknown flag --stesp: did you mean --steps?"));
-  CHECK(says(refusal({"--learning_rate=4"}), "did you mean --learning-rate?"));
-  CHECK(says(refusal({"--rate", "4"}), "did you mean --learning-rate?"));
-  CHECK(says(refusal({"--elephant", "4"}), "--help"));
+  CHECK(says(refusal("--stesp 4"), "unknown flag --stesp: did you mean --steps?"));
+  CHECK(says(refusal("--learning_rate=4"), "did you mean --learning-rate?"));
+  CHECK(says(refusal("--rate 4"), "did you mean --learning-rate?"));
+  CHECK(says(refusal("--elephant 4"), "--help"));
   CHECK(says(refusal({"4"}), "unexpected argument '4'"));
-  CHECK(says(refusal({"--steps"}), "--steps"));
-  CHECK(says(refusal({"--steps", "4", "--steps", "5"}), "--steps is given twice"));
+  CHECK(says(refusal("--steps"), "--steps"));
+  CHECK(says(refusal("--steps 4 --steps 5"), "--steps is given twice"));
 }
 
 TEST_CASE("an invalid config file is refused with file and reason") {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& content) {
     const auto path = folder.write("run.conf", content);
-    return refusal({"--config", path.c_str()});
+    return refusal(fmt::format("--config {}", path.string()));
   };
   check_has(refused("stesp = 4\n").what(), {"unknown key 'stesp' in", "did you mean steps?"});
   CHECK(says(refused("--steps = 4\n"), "use steps = …"));
@@ -123,7 +127,7 @@ TEST_CASE("an invalid config file is refused with file and reason") {
   CHECK(says(refused("steps = 1\nsteps = 2\n"), "twice"));
   CHECK(says(refused(""), "cannot be read or is empty"));
   CHECK(says(refused(std::string("steps = 1\nst\0ps = 2\n", 20)), "zero byte at offset 12"));
-  CHECK(says(refusal({"--config", "/no/such/file"}), "/no/such/file"));
+  CHECK(says(refusal("--config /no/such/file"), "/no/such/file"));
 }
 
 TEST_CASE("help lists flags by topic with their defaults") {
@@ -189,33 +193,31 @@ TEST_CASE("option info has the values, path kinds and lists of flags in the form
   CHECK(fact("help").default_text == "");
   CHECK(help_with_default(fact("steps")) == "how many (default 5)");
 
-  const auto parse_with = [&](std::vector<const char*> words) {
-    words.insert(words.begin(), "program");
-    table.parse(static_cast<int>(words.size()), words.data());
+  const auto parse_with = [&](const Flags& flags) {
+    parse_into(table, flags);
     return concern;
   };
-  CHECK(parse_with({"--help", "long"}) == "What if it is long");
+  CHECK(parse_with("--help long") == "What if it is long");
   CHECK(asked);
-  CHECK(parse_with({"-h", "what", "if", "it", "is", "long", "--steps", "4"}) == "What if it is long");
+  CHECK(parse_with("-h what if it is long --steps 4") == "What if it is long");
   CHECK(fields.steps == 4);
-  CHECK(parse_with({"--help"}) == "");
-  CHECK(parse_with({"--help", "RUN"}) == "Run");
-  CHECK(parse_with({"--help", "all"}) == "all");
-  CHECK(says(printed_error_of([&] { parse_with({"--help", "steps"}); }),
+  CHECK(parse_with("--help") == "");
+  CHECK(parse_with("--help RUN") == "Run");
+  CHECK(parse_with("--help all") == "all");
+  CHECK(says(printed_error_of([&] { parse_with("--help steps"); }),
              "use all, or one of run, machine, what-if-it-is-long"));
 }
 
 TEST_CASE("a given option without effect gets a note with its value and the reason") {
   Fields fields;
   OptionTable table = declare(fields);
-  const auto notes = [&](std::vector<const char*> words) {
-    words.insert(words.begin(), "program");
-    table.parse(static_cast<int>(words.size()), words.data());
+  const auto notes = [&](const Flags& flags) {
+    parse_into(table, flags);
     return table.unused();
   };
-  CHECK(notes({"--steps", "7"}).empty());
-  CHECK(notes({"--dry-run"}) == std::vector<std::string>{});
-  CHECK(notes({"--dry-run", "--steps", "7"}) == std::vector<std::string>{"--steps 7 has no effect with --dry-run"});
+  CHECK(notes("--steps 7").empty());
+  CHECK(notes("--dry-run") == std::vector<std::string>{});
+  CHECK(notes("--dry-run --steps 7") == std::vector<std::string>{"--steps 7 has no effect with --dry-run"});
 }
 
 TEST_CASE("the hash covers the resolved options, but not per-rank options") {

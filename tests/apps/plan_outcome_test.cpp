@@ -17,7 +17,7 @@ using apps::PlanTools;
 using apps::run_plan;
 
 TEST_CASE("if no candidate can run, ranvier-plan prints the reason instead of flags that would make it fit") {
-  const std::vector<std::string> one{"--g-inter", "1", "--shard", "zero1", "--group-size", "3"};
+  const Flags one = "--g-inter 1 --shard zero1 --group-size 3";
   check_usage_error({"candidates can run: --group-size 3 must divide --g-data 4"},
                     [&] { static_cast<void>(run_plan(parse(small_job(one)), invented_tools())); });
   PlanTools tools = invented_tools();
@@ -28,13 +28,12 @@ TEST_CASE("if no candidate can run, ranvier-plan prints the reason instead of fl
     profile.name = name;
     return profile;
   };
-  const auto run = [&](const std::vector<std::string>& profiles, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words = small_job({"--shard", "zero1", "--microbatch-size", "2"});
+  const auto run = [&](const std::vector<std::string>& profiles, const Flags& more = {}) {
+    Flags words = small_job("--shard zero1 --microbatch-size 2");
     words.erase(std::find(words.begin(), words.end(), "--profile"),
                 std::find(words.begin(), words.end(), "test-cpu") + 1);
-    for (const std::string& profile : profiles) words.insert(words.end(), {"--profile", profile});
-    words.insert(words.end(), more.begin(), more.end());
-    return run_plan(parse(words), tools);
+    for (const std::string& profile : profiles) words.add("--profile " + profile);
+    return run_plan(parse(join(words, more)), tools);
   };
   const std::vector<std::vector<std::string>> lonely{{"test-lonely"}, {"test-cpu", "test-lonely"}};
   for (const auto& profiles : lonely) {
@@ -43,12 +42,11 @@ TEST_CASE("if no candidate can run, ranvier-plan prints the reason instead of fl
         [&] { static_cast<void>(run(profiles)); });
   }
   // A case that fails next to others has its own line.
-  const PlanResult cases =
-      run({"test-cpu", "test-little"}, {"--dead-ranks", "1", "--g-inter", "1", "--group-size", "4"});
+  const PlanResult cases = run({"test-cpu", "test-little"}, "--dead-ranks 1 --g-inter 1 --group-size 4");
   CHECK(cases.status == 0);
   check_has(cases.text, {"test-little           nothing fits: a node's memory is too small: ",
                          "1 dead, 2 ranks left  none of ", "--group-size 4 must divide --g-data 2"});
-  const std::string impossible = run({"test-cpu"}, {"--dead-ranks", "1", "--g-inter", "4"}).text;
+  const std::string impossible = run({"test-cpu"}, "--dead-ranks 1 --g-inter 4").text;
   check_has(impossible, {"--g-inter 4 does not divide the number of ranks, 2"});
   const auto json = boost::json::parse(run({"test-cpu", "test-little"}, {"--json"}).text);
   const auto& why = json.at("what_if").as_array().at(1).at("why_none").as_string();
@@ -60,9 +58,10 @@ TEST_CASE("ranvier-plan shows the time of the best one's ranks, and writes a tra
   PlanTools tools = invented_tools();
   tools.predict = actors::predict;
   const std::string path = folder.path() / "trace.json";
-  const std::vector<std::string> words = small_job(
-      {"--g-inter", "2", "--shard", "zero1", "--microbatch-size", "2", "--recompute", "off", "--all-gather", "ring",
-       "--reduce-scatter", "ring", "--all-reduce", "ring", "--write-trace", path, "--slow-node", "1:3"});
+  const Flags words = small_job(
+      "--g-inter 2 --shard zero1 --microbatch-size 2 --recompute off --all-gather ring --reduce-scatter ring "
+      "--all-reduce ring --write-trace " +
+      path + " --slow-node 1:3");
   const PlanResult result = run_plan(parse(words), tools);
   check_has(result.text, {"\ntime per step of one rank per stage", "written: " + path});
   std::array<double, 2> ends{};
@@ -79,10 +78,12 @@ TEST_CASE("ranvier-plan shows the time of the best one's ranks, and writes a tra
     CHECK(ranks.size() == 4);
   }
   CHECK(ends[1] > 1.5 * ends[0]);  // a node is three times as slow
-  auto in_json = words;
-  in_json.insert(in_json.end(), {"--json", "--overwrite"});
-  const auto stages =
-      boost::json::parse(run_plan(parse(in_json), tools).text).at("best").as_array().at(0).at("stages").as_array();
+  const auto stages = boost::json::parse(run_plan(parse(join(words, "--json --overwrite")), tools).text)
+                          .at("best")
+                          .as_array()
+                          .at(0)
+                          .at("stages")
+                          .as_array();
   REQUIRE(stages.size() == 2);
   CHECK(stages.at(1).at("forward_seconds").as_double() > 0);
   CHECK(stages.at(1).at("busy").as_double() < 1);
@@ -91,8 +92,7 @@ TEST_CASE("ranvier-plan shows the time of the best one's ranks, and writes a tra
 TEST_CASE("without simulations a plan has the same memory and the same bounds") {
   PlanTools tools = invented_tools();
   tools.predict = actors::predict;
-  const std::vector<std::string> words = small_job({"--g-inter", "2", "--shard", "zero1", "--microbatch-size", "2",
-                                                    "--recompute", "off", "--best", "100", "--json"});
+  const Flags words = small_job("--g-inter 2 --shard zero1 --microbatch-size 2 --recompute off --best 100 --json");
   auto without = words;
   const auto simulations = std::find(without.begin(), without.end(), "--simulations");
   without.erase(simulations, simulations + 2);
@@ -134,11 +134,9 @@ TEST_CASE("without simulations a plan has the same memory and the same bounds") 
   CHECK(std::is_sorted(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
     return a.at("step_seconds").as_double() < b.at("step_seconds").as_double();
   }));
-  const std::vector<std::vector<std::string>> others{
-      {"--simulations", "8"}, {"--memory-times", "2"}, {"--exhaustive"}};
-  for (auto more : others) {
-    more.insert(more.end(), {"--no-simulation", "--world", "4", "--batch-size", "8", "--profile", "test-cpu"});
-    CHECK(says(printed_error_of([&] { static_cast<void>(parse(more)); }), "cannot be combined with"));
+  for (const char* more : {"--simulations 8", "--memory-times 2", "--exhaustive"}) {
+    const Flags flags = join(more, "--no-simulation --world 4 --batch-size 8 --profile test-cpu");
+    CHECK(says(printed_error_of([&] { static_cast<void>(parse(flags)); }), "cannot be combined with"));
   }
 }
 
@@ -146,16 +144,14 @@ TEST_CASE("a config file plans for a device that this build may not have") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "best.conf";
   std::ofstream(path) << "g-inter = 2\ndevice = \"cuda\"  # for ranvier-train\n";
-  const auto device_of = [&](const std::vector<std::string>& more) {
-    auto words = small_job(more);
-    words.insert(words.end(), {"--config", path});
+  const auto device_of = [&](const Flags& more) {
     std::vector<std::string> devices;
-    for (const apps::GivenFlag& flag : parse(words).train)
+    for (const apps::GivenFlag& flag : parse(join(small_job(more), "--config " + path)).train)
       if (flag.name == "device") devices.push_back(flag.value);
     return devices;
   };
   CHECK(device_of({}) == std::vector<std::string>{"cuda"});
-  CHECK(device_of({"--device", "cpu"}) == std::vector<std::string>{"cpu"});
+  CHECK(device_of("--device cpu") == std::vector<std::string>{"cpu"});
 }
 
 TEST_CASE("for many stages a plan shows the average, the busiest and the idlest one") {

@@ -121,15 +121,13 @@ TEST_CASE("a limit keeps candidates that may join the last requested row") {
 }
 
 TEST_CASE("ranvier-plan prints ten different plans, and its JSON has all candidates of each") {
-  const std::vector<std::string> words = tests::small_job({});
+  const tests::Flags words = tests::small_job({});
   apps::PlanTools tools = tests::invented_tools();
   const std::string text = run_plan(tests::parse(words), tools).text;
   CHECK(tests::has(text, " 10  "));
   CHECK(tests::has(text, "best plans for 4 ranks on test-cpu in fp32, 8 samples per step"));
   CHECK(tests::has(text, "\n     same time with --"));
-  auto in_json = words;
-  in_json.emplace_back("--json");
-  const auto report = boost::json::parse(run_plan(tests::parse(in_json), tools).text);
+  const auto report = boost::json::parse(run_plan(tests::parse(join(words, "--json")), tools).text);
   CHECK(report.at("precision") == "fp32");
   const auto& best = report.at("best").as_array();
   CHECK(best.size() == 10);
@@ -149,11 +147,11 @@ TEST_CASE("ranvier-plan prints ten different plans, and its JSON has all candida
 }
 
 TEST_CASE("ranvier-plan plans for GPUs in bf16 by default, and reports it") {
-  auto words = tests::small_job({"--policy", "1f1b", "--offload", "none", "--recompute", "off"});
+  auto words = tests::small_job("--policy 1f1b --offload none --recompute off");
   *std::find(words.begin(), words.end(), "test-cpu") = "test-gpu";
   const std::string text = run_plan(tests::parse(words), tests::invented_tools()).text;
   CHECK(tests::has(text, "best plans for 4 ranks on test-gpu in bf16, "));
-  words.insert(words.end(), {"--precision", "fp32", "--json"});
+  words.add("--precision fp32 --json");
   const auto report = boost::json::parse(run_plan(tests::parse(words), tests::invented_tools()).text);
   CHECK(report.at("precision") == "fp32");
   CHECK(report.at("best").at(0).at("flags").at("precision") == "fp32");

@@ -27,12 +27,10 @@ namespace {
 
 /// Reads the flags like ranvier-train, on existing ranks.
 apps::TrainOptions as_trained(const std::vector<apps::GivenFlag>& flags, int world) {
-  std::vector<std::string> words{"ranvier-train"};
+  Flags words;
   for (const auto& flag : flags)
     if (flag.name != "device" && flag.name != "collectives") words.push_back("--" + flag.name + "=" + flag.value);
-  std::vector<const char*> arguments;
-  for (const std::string& word : words) arguments.push_back(word.c_str());
-  return apps::parse_train_options(static_cast<int>(arguments.size()), arguments.data(), world);
+  return parse_train(words, world);
 }
 
 }  // namespace
@@ -109,12 +107,11 @@ TEST_CASE(
 TEST_CASE("ranvier-train reads the config file of ranvier-plan as the planned job") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "best.conf";
-  const PlanResult result = run_plan(
-      parse(small_job({"--write-config", path, "--g-inter", "2", "--learning-rate", "0.001"})), invented_tools());
+  const PlanResult result =
+      run_plan(parse(small_job("--write-config " + path + " --g-inter 2 --learning-rate 0.001")), invented_tools());
   CHECK(result.status == 0);
   check_has(text_of(path), {"# predicted"});
-  const std::vector<const char*> words{"ranvier-train", "--config", path.c_str()};
-  const auto options = apps::parse_train_options(3, words.data(), 4);
+  const auto options = parse_train("--config " + path);
   CHECK(options.trainer.grid.g_inter == 2);
   CHECK(options.trainer.grid.g_data == 2);
   CHECK(options.trainer.microbatch_size == 4);
@@ -128,9 +125,9 @@ TEST_CASE("ranvier-train reads the config file of ranvier-plan as the planned jo
 TEST_CASE("a plan replaces the files of another one only with --overwrite") {
   const TemporaryFolder folder;
   const auto at = [&](const char* name) { return (folder.path() / name).string(); };
-  std::vector<std::string> flags{"--write-config", at("a.conf"),  "--plot",      at("a.svg"), "--write-trace",
-                                 at("a.json"),     "--slow-node", "1:3",         "--g-inter", "2",
-                                 "--shard",        "zero1",       "--recompute", "off"};
+  Flags flags = fmt::format(
+      "--write-config {} --plot {} --write-trace {} --slow-node 1:3 --g-inter 2 --shard zero1 --recompute off",
+      at("a.conf"), at("a.svg"), at("a.json"));
   for (const auto& [name, flag] : {std::pair{"a.conf", "--write-config"},
                                    {"a.conf.links.json", "--write-config"},
                                    {"a.svg", "--plot"},
@@ -149,11 +146,10 @@ TEST_CASE("a plan replaces the files of another one only with --overwrite") {
 TEST_CASE("a plan reports the run's output files, and that it does not write them") {
   const TemporaryFolder folder;
   const std::string metrics = folder.path() / "m.jsonl", trace = folder.path() / "t.json";
-  const auto planned = [](std::vector<std::string> more) {
-    more.insert(more.end(), {"--microbatch-size", "2", "--shard", "zero1"});
-    return run_plan(parse(small_job(more)), invented_tools());
+  const auto planned = [](const Flags& more) {
+    return run_plan(parse(small_job(join(more, "--microbatch-size 2 --shard zero1"))), invented_tools());
   };
-  const auto result = planned({"--metrics", metrics, "--trace", trace});
+  const auto result = planned(fmt::format("--metrics {} --trace {}", metrics, trace));
   CAPTURE(result.text);
   check_has(result.text, {"does not write these files: --metrics " + metrics + ", --trace " + trace});
   CHECK(!std::filesystem::exists(metrics));
@@ -165,32 +161,28 @@ TEST_CASE("given model chunks are part of every candidate, and of its config fil
   const TemporaryFolder folder;
   const std::string path = folder.path() / "best.conf";
   const PlanResult result =
-      run_plan(parse(small_job({"--write-config", path, "--chunks-per-rank", "2"})), invented_tools());
+      run_plan(parse(small_job("--write-config " + path + " --chunks-per-rank 2")), invented_tools());
   CHECK(result.status == 0);
   check_has(result.text, {"needs several stages", "more model chunks than 6 layers"});
-  const std::vector<const char*> words{"ranvier-train", "--config", path.c_str()};
-  const auto options = apps::parse_train_options(3, words.data(), 4);
+  const auto options = parse_train("--config " + path);
   CHECK(options.trainer.chunks_per_rank == 2);
   CHECK(options.trainer.grid.g_inter == 2);
   CHECK(options.trainer.pipeline_limit == 0);
   // By chunk, which determines the number of stages.
   const auto json = boost::json::parse(
-      run_plan(parse(small_job({"--json", "--chunks-per-rank", "2", "--layers-per-stage", "1,2,2,1"})),
-               invented_tools())
-          .text);
+      run_plan(parse(small_job("--json --chunks-per-rank 2 --layers-per-stage 1,2,2,1")), invented_tools()).text);
   for (const auto& best : json.at("best").as_array()) {
     CHECK(best.at("flags").at("g-inter").as_string() == "2");
     CHECK(best.at("flags").at("layers-per-stage").as_string() == "1,2,2,1");
   }
   CHECK(json.at("best").as_array().size() > 1);
-  const std::vector<std::string> both{"--chunks-per-rank", "2", "--g-inter", "2", "--policy", "zb-h1"};
+  const Flags both = "--chunks-per-rank 2 --g-inter 2 --policy zb-h1";
   check_usage_error({"--chunks-per-rank 2 does not work with --policy zb-h1"},
                     [&] { static_cast<void>(run_plan(parse(small_job(both)), invented_tools())); });
 }
 
 TEST_CASE("ranvier-plan --json has the best candidates, their flags and the excluded ones") {
-  const auto json =
-      boost::json::parse(run_plan(parse(small_job({"--json", "--best", "3"})), invented_tools()).text);
+  const auto json = boost::json::parse(run_plan(parse(small_job("--json --best 3")), invented_tools()).text);
   const auto& best = json.at("best").as_array();
   REQUIRE(best.size() == 3);
   CHECK(best[0].at("flags").at("g-inter").as_string() == "4");
@@ -204,7 +196,7 @@ TEST_CASE("ranvier-plan --json has the best candidates, their flags and the excl
 
 TEST_CASE("on GPUs with enough memory, ranvier-plan saves all activations, unless few are requested") {
   for (const char* const saved : {"auto", "few"}) {
-    auto words = small_job({"--json", "--best", "1", "--saved-activations", saved});
+    auto words = small_job(fmt::format("--json --best 1 --saved-activations {}", saved));
     std::replace(words.begin(), words.end(), std::string("test-cpu"), std::string("test-gpu"));
     const auto json = boost::json::parse(run_plan(parse(words), invented_tools()).text);
     const std::string expected = saved == std::string("auto") ? "all" : "few";
@@ -213,7 +205,7 @@ TEST_CASE("on GPUs with enough memory, ranvier-plan saves all activations, unles
 }
 
 TEST_CASE("a prediction without a search has no bound") {
-  const auto words = small_job({"--json", "--bandwidth-times", "2", "--microbatch-size", "2", "--shard", "zero1"});
+  const auto words = small_job("--json --bandwidth-times 2 --microbatch-size 2 --shard zero1");
   const auto json = boost::json::parse(run_plan(parse(words), invented_tools()).text);
   const auto& cases = json.at("what_if").as_array();
   REQUIRE(cases.size() == 2);
@@ -226,10 +218,10 @@ TEST_CASE("a prediction without a search has no bound") {
 TEST_CASE("each what-if case has its best candidate, and the result of the first case's best") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "cases.svg";
-  const PlanResult result =
-      run_plan(parse(small_job({"--bandwidth-times", "2,4", "--memory-times=0.5", "--slow-node", "1:3", "--profile",
-                                "test-gpu", "--plot", path, "--microbatch-size", "2"})),
-               invented_tools());
+  const PlanResult result = run_plan(
+      parse(small_job("--bandwidth-times 2,4 --memory-times=0.5 --slow-node 1:3 --profile test-gpu --plot " + path +
+                      " --microbatch-size 2")),
+      invented_tools());
   check_has(result.text, {"bandwidth × 2", "bandwidth × 4", "memory × 0.5", "node 1 × 3 as slow", "test-gpu"});
   check_has(result.text, {"unchanged"});
   const std::string svg = text_of(path);
@@ -241,20 +233,15 @@ TEST_CASE("each what-if case has its best candidate, and the result of the first
 TEST_CASE("ranvier-plan --scale has the best candidate for each number of ranks, and its bottleneck") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "scale.svg";
-  std::vector<std::string> words{
-      "--layers",    "4", "--hidden",     "64", "--heads",   "2",        "--sequence-length", "32",
-      "--node-size", "2", "--batch-size", "8",  "--profile", "test-cpu", "--scale",           "2,4,8",
-      "--g-inter",   "2", "--jobs",       "1"};
-  const auto with = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> all = words;
-    all.insert(all.end(), more.begin(), more.end());
-    return run_plan(parse(few(all)), invented_tools());
-  };
-  const PlanResult table = with({"--plot", path});
+  Flags words =
+      "--layers 4 --hidden 64 --heads 2 --sequence-length 32 --node-size 2 --batch-size 8 --profile test-cpu "
+      "--scale 2,4,8 --g-inter 2 --jobs 1";
+  const auto with = [&](const Flags& more) { return run_plan(parse(few(join(words, more))), invented_tools()); };
+  const PlanResult table = with("--plot " + path);
   CHECK(table.status == 0);
   check_has(table.text, {"bottleneck"});
   check_has(text_of(path), {"2 to 8 ranks on test-cpu", "8: 2 × 4"});
-  const auto json = boost::json::parse(with({"--json"}).text);
+  const auto json = boost::json::parse(with("--json").text);
   const auto& points = json.at("scale").as_array();
   REQUIRE(points.size() == 3);
   double before = 1;
@@ -306,7 +293,7 @@ TEST_CASE("if nothing fits, ranvier-plan names the nearest candidate and its lac
     profile.device_memory = (std::size_t{1} << 30) + (200 << 10);  // without the driver's memory
     return profile;
   };
-  const PlanResult result = run_plan(parse(small_job({"--collectives", "plans"})), tools);
+  const PlanResult result = run_plan(parse(small_job("--collectives plans")), tools);
   CHECK(result.status == 1);
   check_has(result.text, {"nothing fits", "closest: ", "recompute auto"});  // out of all possible changes
   check_has(result.text, {"200.0 KiB available", "memory: not enough on the device"});
@@ -315,56 +302,51 @@ TEST_CASE("if nothing fits, ranvier-plan names the nearest candidate and its lac
 TEST_CASE("without --profile ranvier-plan uses the measured profile of this host") {
   const TemporaryFolder folder;
   const apps::ProfileSearchPath places{.named = "", .folder = folder.path(), .host = "here"};
-  const auto found = [&](const std::vector<std::string>& words) {
+  const auto found = [&](const Flags& words) {
     PlanOptions options = parse(words);
     const std::string name = add_found_profile(options, places);
     CHECK((name.empty() || options.profiles == std::vector<std::string>{name}));
     return name;
   };
-  check_usage_error({"--profile is missing"},
-                    [&] { static_cast<void>(found({"--world", "4", "--batch-size", "8"})); });
+  check_usage_error({"--profile is missing"}, [&] { static_cast<void>(found("--world 4 --batch-size 8")); });
   const std::string cpu = folder.write("here-cpu-2-threads.json", "{}").string();
   const std::string gpu = folder.write("here-cuda.json", "{}").string();
-  CHECK(found({"--world", "4"}) == cpu);
-  CHECK(found({"--world", "4", "--threads", "2"}) == cpu);
-  CHECK(found({"--world", "4", "--device", "cuda"}) == gpu);
-  CHECK(found({"--world", "4", "--profile", "test-cpu"}).empty());
-  const auto none = printed_error_of([&] { static_cast<void>(found({"--world", "4", "--profile", "none"})); });
+  CHECK(found("--world 4") == cpu);
+  CHECK(found("--world 4 --threads 2") == cpu);
+  CHECK(found("--world 4 --device cuda") == gpu);
+  CHECK(found("--world 4 --profile test-cpu").empty());
+  const auto none = printed_error_of([&] { static_cast<void>(found("--world 4 --profile none")); });
   CHECK(says(none, "--profile none: ranvier-plan needs a profile"));
-  CHECK_THROWS_AS(static_cast<void>(found({"--world", "4", "--threads", "3"})), Error);
+  CHECK_THROWS_AS(static_cast<void>(found("--world 4 --threads 3")), Error);
 }
 
 TEST_CASE("ranvier-plan refuses unknown flags, and names missing ones") {
-  const auto refused = [](const std::vector<std::string>& words, std::string_view message) {
+  const auto refused = [](const Flags& words, std::string_view message) {
     check_usage_error({message}, [&] { static_cast<void>(run_plan(parse(words), invented_tools())); });
   };
-  refused({"--profile", "test-cpu", "--batch-size", "8"}, "--world is missing");
-  refused({"--profile", "test-cpu", "--world", "4"}, "--batch-size is missing");
-  refused(small_job({"--profiel", "x"}), "did you mean --profile?");
-  refused(small_job({"--micro-batch-size", "2"}), "did you mean --microbatch-size?");
-  refused(small_job({"--num-layers", "2"}), "did you mean --layers?");
-  refused(small_job({"--g-inter", "3"}), "--g-inter 3 does not divide the number of ranks, 4");
-  refused(small_job({"--slow-node", "2:2"}), "2 nodes of 2 ranks; use a node from 0 to 1");
-  refused(small_job({"--slow-node", "2"}), "such as 3:1.5");
-  refused(small_job({"--slow-node", "1:0.5"}), "1 or more");
-  refused(small_job({"--bandwidth-times", "0"}), "factors above 0");
-  refused(small_job({"--jitter", "0"}), "above 0, such as 0.1");
-  refused(small_job({"--no-overlap"}), "profile test-cpu is for CPUs; remove --no-overlap");
-  refused(small_job({"--threads", "2"}), "measured with 1 thread; remove --threads");
-  refused(small_job({"--device", "cuda"}), "remove --device");
-  refused(small_job({"--chunks-per-rank", "2", "--g-inter", "1"}), "remove --chunks-per-rank");
-  refused(small_job({"--chunks-per-rank", "2", "--layers-per-stage", "2,2,2"}),
-          "not a multiple of --chunks-per-rank 2");
-  refused(small_job({"--exhaustive"}), "--exhaustive cannot be combined with --simulations");
-  refused(small_job({"--scale", "2,4"}), "--scale 2,4 cannot be combined with --world");
-  const std::vector<std::string> scale{"--profile", "test-cpu", "--batch-size", "8", "--scale"};
-  const auto scaled = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), scale.begin(), scale.end());
-    return more;
-  };
+  refused("--profile test-cpu --batch-size 8", "--world is missing");
+  refused("--profile test-cpu --world 4", "--batch-size is missing");
+  refused(small_job("--profiel x"), "did you mean --profile?");
+  refused(small_job("--micro-batch-size 2"), "did you mean --microbatch-size?");
+  refused(small_job("--num-layers 2"), "did you mean --layers?");
+  refused(small_job("--g-inter 3"), "--g-inter 3 does not divide the number of ranks, 4");
+  refused(small_job("--slow-node 2:2"), "2 nodes of 2 ranks; use a node from 0 to 1");
+  refused(small_job("--slow-node 2"), "such as 3:1.5");
+  refused(small_job("--slow-node 1:0.5"), "1 or more");
+  refused(small_job("--bandwidth-times 0"), "factors above 0");
+  refused(small_job("--jitter 0"), "above 0, such as 0.1");
+  refused(small_job("--no-overlap"), "profile test-cpu is for CPUs; remove --no-overlap");
+  refused(small_job("--threads 2"), "measured with 1 thread; remove --threads");
+  refused(small_job("--device cuda"), "remove --device");
+  refused(small_job("--chunks-per-rank 2 --g-inter 1"), "remove --chunks-per-rank");
+  refused(small_job("--chunks-per-rank 2 --layers-per-stage 2,2,2"), "not a multiple of --chunks-per-rank 2");
+  refused(small_job("--exhaustive"), "--exhaustive cannot be combined with --simulations");
+  refused(small_job("--scale 2,4"), "--scale 2,4 cannot be combined with --world");
+  const Flags scale = "--profile test-cpu --batch-size 8 --scale";
+  const auto scaled = [&](const Flags& more) { return join(scale, more); };
   refused(scaled({"4,2"}), "increasing numbers of ranks");
   refused(scaled({"2,4", "--write-config", "best.conf"}), "cannot be combined with --write-config");
   refused(scaled({"2,4", "--write-trace", "trace.json"}), "cannot be combined with --write-trace");
   refused(scaled({"2,4", "--memory-times", "2"}), "several scenarios");
-  refused({"--profile", "no-such-machine", "--world", "4", "--batch-size", "8"}, "no-such-machine");
+  refused("--profile no-such-machine --world 4 --batch-size 8", "no-such-machine");
 }

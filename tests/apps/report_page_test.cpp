@@ -4,6 +4,7 @@
 
 #include "apps/view/page.hpp"
 #include "runtime/trace/trace.hpp"
+#include "tests/apps/flags.hpp"
 #include "tests/apps/printed_errors.hpp"
 
 #include <boost/json/parse.hpp>
@@ -32,11 +33,8 @@ struct Fixture : InFolder {
                           : "");
     return folder.write(name, text + more).string();
   }
-  [[nodiscard]] ReportOptions options(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), "ranvier-report");
-    std::vector<const char*> words;
-    for (const std::string& argument : arguments) words.push_back(argument.c_str());
-    return parse_report_options(static_cast<int>(words.size()), words.data());
+  [[nodiscard]] static ReportOptions options(const std::vector<std::string>& arguments) {
+    return parse_flags("ranvier-report", arguments, parse_report_options);
   }
 };
 

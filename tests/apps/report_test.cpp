@@ -5,8 +5,6 @@
 #include "models/families/gpt.hpp"
 #include "tests/apps/train_flags.hpp"
 
-#include <iterator>
-
 using namespace ranvier;
 using namespace ranvier::tests;
 
@@ -38,16 +36,13 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 /// Startup output of an uneven run of 64 stages, with a flag of every topic.
 std::string start_of_64_stages(apps::Request request) {
-  std::istringstream text(
+  const Flags flags(
       "--layers 140 --hidden 64 --heads 2 --g-inter 64 --shard zero1 --batch-size 128 --microbatch-size 1 "
       "--policy 1f1b --recompute 2 --learning-rate 0.001 --precision bf16 --threads 2 --device-memory 4GiB "
       "--offload infinity-cpu --bucket-size 1000 --checkpoint checkpoints --checkpoint-every 50 --trace "
       "trace.json --log-every 10 --timeout 30 --seed 5 --clip 0.5 --eval-every 10 --validation-split 0.25 "
       "--quiet --data a/long/path/to/what/it/reads/that/goes/on/and/on/and/on/until/it/is/here.txt");
-  const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
-  std::vector<const char*> flags{"--save", "weights here"};
-  for (const std::string& word : words) flags.push_back(word.c_str());
-  apps::TrainOptions options = parse_train(flags, 128);
+  apps::TrainOptions options = parse_train(join({"--save", "weights here"}, flags), 128);
   options.run.request = request;
   actors::TrainerOptions& trainer = options.trainer;
   constexpr int uneven[] = {1, 3, 2, 3};  // 140 layers and the two ends

@@ -8,80 +8,69 @@ using namespace ranvier::apps;
 using namespace ranvier::tests;
 
 TEST_CASE("states are replicated on every row unless --shard sets a sharding, by a name or by letters") {
-  CHECK(parse_train({"--data", "a"}).trainer.sharding == collectives::parse_sharding("ddp"));
-  CHECK(parse_train({"--data", "a", "--shard", "zero3"}).trainer.sharding == collectives::parse_sharding("GGG"));
-  CHECK(parse_train({"--data", "a", "--shard", "igg"}).trainer.sharding == collectives::parse_sharding("paro-igg"));
-  CHECK(parse_train({"--data", "a", "--shard", "zero++"}).trainer.sharding.secondary_parameters);
-  CHECK(resolved_map(parse_train({"--data", "a", "--shard", "INI"})).at("shard") == "INI");
-  refused_train({"--shard", "zero4"}, {"--shard is invalid: zero4; use ddp, zero1", "zero++", "such as IGG"});
-  refused_train({"--shard", "IXG"}, "three letters of N (not sharded), I (in a group)");
+  CHECK(parse_train("--data a").trainer.sharding == collectives::parse_sharding("ddp"));
+  CHECK(parse_train("--data a --shard zero3").trainer.sharding == collectives::parse_sharding("GGG"));
+  CHECK(parse_train("--data a --shard igg").trainer.sharding == collectives::parse_sharding("paro-igg"));
+  CHECK(parse_train("--data a --shard zero++").trainer.sharding.secondary_parameters);
+  CHECK(resolved_map(parse_train("--data a --shard INI")).at("shard") == "INI");
+  refused_train("--shard zero4", {"--shard is invalid: zero4; use ddp, zero1", "zero++", "such as IGG"});
+  refused_train("--shard IXG", "three letters of N (not sharded), I (in a group)");
 }
 
 TEST_CASE("a group is the rows on one node, or a divisor of all rows") {
-  const auto group_of = [](std::vector<const char*> flags, std::vector<int> nodes) {
-    flags.insert(flags.end(), {"--data", "a"});
-    actors::TrainerOptions trainer = parse_train(flags, 6).trainer;
+  const auto group_of = [](const Flags& flags, std::vector<int> nodes) {
+    actors::TrainerOptions trainer = parse_train(join(flags, "--data a"), 6).trainer;
     trainer.node_of = std::move(nodes);
     return actors::column_shape(trainer).group_size;
   };
   const std::vector<int> six_on_two{0, 0, 0, 1, 1, 1}, uneven{0, 0, 0, 0, 1, 1};
   CHECK(group_of({}, six_on_two) == 3);
   CHECK(group_of({}, uneven) == 2);
-  CHECK(group_of({"--group-size", "6"}, six_on_two) == 6);
-  refused_train({"--group-size", "3"}, "--group-size 3 must divide --g-data 4; use one of 1, 2, 4");
-  refused_train({"--group-size", "-1"}, "--group-size is invalid: -1;");
+  CHECK(group_of("--group-size 6", six_on_two) == 6);
+  refused_train("--group-size 3", "--group-size 3 must divide --g-data 4; use one of 1, 2, 4");
+  refused_train("--group-size -1", "--group-size is invalid: -1;");
 }
 
 TEST_CASE("the trained part has the sharding of --shard, unless --shard-trained sets another one") {
   using collectives::parse_sharding;
-  const auto same = parse_train({"--data", "a", "--shard", "zero3", "--train", "ln_f"});
+  const auto same = parse_train("--data a --shard zero3 --train ln_f");
   CHECK(same.trainer.shardings() == actors::UnitShardings(parse_sharding("zero3")));
   CHECK(resolved_map(same).at("shard-trained") == "same");
-  for (const auto& part : {std::vector<const char*>{"--train", "ln_f"},
-                           {"--freeze", "wte"},
-                           {"--model", "llama", "--lora-rank", "4"}}) {
-    std::vector<const char*> flags{"--data", "a", "--shard", "zero3", "--shard-trained", "ngg"};
-    flags.insert(flags.end(), part.begin(), part.end());
-    const auto options = parse_train(flags);
+  for (const char* part : {"--train ln_f", "--freeze wte", "--model llama --lora-rank 4"}) {
+    const auto options = parse_train(join("--data a --shard zero3 --shard-trained ngg", part));
     CHECK(options.trainer.shardings() == actors::UnitShardings(parse_sharding("zero3"), parse_sharding("zero2")));
     CHECK(resolved_map(options).at("shard-trained") == "zero2");
     CHECK(options.notes.empty());
   }
-  refused_train({"--shard-trained", "zero1"},
-                "--shard-trained zero1 needs a partly frozen model; use --shard zero1");
-  refused_train({"--parameter-tier-trained", "host"},
+  refused_train("--shard-trained zero1", "--shard-trained zero1 needs a partly frozen model; use --shard zero1");
+  refused_train("--parameter-tier-trained host",
                 "--parameter-tier-trained host needs a partly frozen model; use --parameter-tier host");
-  refused_train({"--shard-trained", "zero9", "--train", "ln_f"},
-                "--shard-trained is invalid: zero9; use ddp, zero1");
-  CHECK(parse_train({"--data", "a", "--train", "ln_f", "--shard-trained", "zero1"}, 1).notes.size() ==
-        1);  // one row
+  refused_train("--shard-trained zero9 --train ln_f", "--shard-trained is invalid: zero9; use ddp, zero1");
+  CHECK(parse_train("--data a --train ln_f --shard-trained zero1", 1).notes.size() == 1);  // one row
   // Gather buffers and prefetching exist if either part is sharded.
-  CHECK(
-      parse_train({"--data", "a", "--train", "ln_f", "--shard-trained", "zero3", "--prefetch", "1"}).notes.empty());
+  CHECK(parse_train("--data a --train ln_f --shard-trained zero3 --prefetch 1").notes.empty());
 }
 
 TEST_CASE(
     "trained parameters are in the tier of --parameter-tier, unless --parameter-tier-trained sets another one") {
   using enum actors::TierKind;
-  const auto tiers = [](std::vector<const char*> flags) {
-    flags.insert(flags.end(), {"--data", "a", "--train", "ln_f"});
-    return parse_train(flags).trainer.tiers;
+  const auto tiers = [](const Flags& flags) {
+    return parse_train(join(flags, "--data a --train ln_f")).trainer.tiers;
   };
-  CHECK(tiers({"--parameter-tier", "host"}).parameters_of(true) == host);
-  CHECK(tiers({"--parameter-tier", "host", "--parameter-tier-trained", "same"}).parameters_of(true) == host);
-  const auto apart = tiers({"--offload", "infinity-cpu", "--parameter-tier-trained", "device"});
+  CHECK(tiers("--parameter-tier host").parameters_of(true) == host);
+  CHECK(tiers("--parameter-tier host --parameter-tier-trained same").parameters_of(true) == host);
+  const auto apart = tiers("--offload infinity-cpu --parameter-tier-trained device");
   CHECK(apart.parameters_of(false) == host);
   CHECK(apart.parameters_of(true) == device);
   CHECK(apart.parameters_leave());
   CHECK_FALSE(tiers({}).parameters_leave());
-  CHECK(resolved_map(parse_train({"--data", "a"})).at("parameter-tier-trained") == "same");
-  refused_train({"--train", "ln_f", "--parameter-tier-trained", "nvme"},
-                "--parameter-tier-trained nvme needs directories");
-  refused_train({"--train", "ln_f", "--parameter-tier-trained", "disk"}, "nvme, same");
+  CHECK(resolved_map(parse_train("--data a")).at("parameter-tier-trained") == "same");
+  refused_train("--train ln_f --parameter-tier-trained nvme", "--parameter-tier-trained nvme needs directories");
+  refused_train("--train ln_f --parameter-tier-trained disk", "nvme, same");
 }
 
 TEST_CASE("a run may resume with another sharding of the trained part, within rounding") {
-  std::vector<const char*> flags{"--data", "a", "--train", "ln_f", "--shard", "zero3", "--shard-trained", "ddp"};
+  Flags flags = "--data a --train ln_f --shard zero3 --shard-trained ddp";
   const auto before = options_to_save(resolved(parse_train(flags)));
   flags.back() = "zero1";
   const auto changes = changed_options(before, resolved(parse_train(flags)), true);

@@ -4,7 +4,7 @@
 #include "actors/states/sharded_unit.hpp"
 #include "models/families/model.hpp"
 #include "runtime/device/arena.hpp"
-#include "tests/test.hpp"
+#include "tests/apps/train_flags.hpp"
 
 using namespace ranvier;
 using namespace ranvier::apps;
@@ -12,19 +12,12 @@ using namespace ranvier::tests;
 
 namespace {
 
-std::vector<const char*> with(std::vector<const char*> flags, const std::vector<const char*>& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 struct Table {
   TrainOptions options;
   models::Architecture architecture;
   std::string text;
 
-  explicit Table(std::vector<const char*> arguments) {
-    arguments.insert(arguments.begin(), {"ranvier-train", "--dry-run"});
-    options = parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 1);
+  explicit Table(const Flags& flags) : options(parse_train(join("--dry-run", flags), 1)) {
     architecture = models::make_model(options.model.sizes, options.model.tuning());
     actors::TrainerOptions trainer = options.trainer;
     trainer.node_of = nodes_of(options, {});
@@ -66,22 +59,22 @@ struct Table {
 }  // namespace
 
 TEST_CASE("every named sharding has a line, the chosen one a mark, and letters without a name a separate line") {
-  const Table named({"--world", "8", "--node-size", "4", "--shard", "mics"});
+  const Table named("--world 8 --node-size 4 --shard mics");
   for (const auto& [name, sharding] : collectives::named_shardings()) {
     CAPTURE(name);
     CHECK(named.line(std::string(name)).size() == 13);
     CHECK(has(named.text, "\n* " + std::string(name) + " ") == (name == "mics"));
   }
-  const Table letters({"--world", "8", "--node-size", "4", "--shard", "ing"});
+  const Table letters("--world 8 --node-size 4 --shard ing");
   check_has(letters.text, {"\n* ING "});
   CHECK(letters.line("zero3") == named.line("zero3"));
 }
 
 TEST_CASE("Figure 5's setting: 7 B parameters, 64 ranks in 8 groups, 8 microbatches") {
-  const Table table({"--world",           "64",     "--g-data",         "64",   "--node-size",      "8",
-                     "--model",           "gpt-7b", "--precision",      "bf16", "--gradient-dtype", "half",
-                     "--microbatch-size", "1",      "--batch-size",     "512",  "--shard",          "paro-iig",
-                     "--all-gather",      "ring",   "--reduce-scatter", "ring", "--all-reduce",     "ring"});
+  const Table table(
+      "--world 64 --g-data 64 --node-size 8 --model gpt-7b --precision bf16 --gradient-dtype half "
+      "--microbatch-size 1 --batch-size 512 --shard paro-iig --all-gather ring --reduce-scatter ring --all-reduce "
+      "ring");
   constexpr std::uint64_t N = 64, M = 8, g = 8, s = 8;
   std::uint64_t psi = 0, used = 0;  // each use of the tied table is gathered and reduced separately
   for (const auto& unit : actors::sharded_units(table.architecture, {0, table.architecture.layers.size()}, N)) {
@@ -123,10 +116,12 @@ TEST_CASE("Figure 5's setting: 7 B parameters, 64 ranks in 8 groups, 8 microbatc
 }
 
 TEST_CASE("stages add up their sent bytes, and the largest memory of a stage is shown") {
-  const Table one({"--world", "4", "--node-size", "2", "--g-inter", "1", "--g-data", "4", "--batch-size", "8",
-                   "--shard", "zero1", "--all-gather", "ring", "--reduce-scatter", "ring"});
-  const Table two({"--world", "8", "--node-size", "4", "--g-inter", "2", "--g-data", "4", "--batch-size", "8",
-                   "--shard", "zero1", "--all-gather", "ring", "--reduce-scatter", "ring"});
+  const Table one(
+      "--world 4 --node-size 2 --g-inter 1 --g-data 4 --batch-size 8 --shard zero1 --all-gather ring "
+      "--reduce-scatter ring");
+  const Table two(
+      "--world 8 --node-size 4 --g-inter 2 --g-data 4 --batch-size 8 --shard zero1 --all-gather ring "
+      "--reduce-scatter ring");
   CHECK(one.line("zero1")[7] != "–");  // columns of four on two nodes
   CHECK(two.line("zero1")[7] == "–");  // each on one node
   CHECK(two.line("zero1")[10] != "–");
@@ -140,13 +135,13 @@ TEST_CASE("stages add up their sent bytes, and the largest memory of a stage is 
 }
 
 TEST_CASE("measured links are named, and assumed ones are marked as assumed") {
-  check_has(Table({"--world", "4"}).text, {"assumed"});
+  check_has(Table("--world 4").text, {"assumed"});
 }
 
 TEST_CASE("a LLaMA-65B with adapters on 8 x 80 GB: parameters by Ψ, gradients and states by Ψ'") {
-  const std::vector<const char*> flags{"--world",     "8",    "--g-data",     "8", "--model",           "llama-65b",
-                                       "--precision", "bf16", "--lora-rank",  "8", "--shard",           "GNN",
-                                       "--recompute", "1",    "--batch-size", "8", "--microbatch-size", "1"};
+  const Flags flags =
+      "--world 8 --g-data 8 --model llama-65b --precision bf16 --lora-rank 8 --shard GNN --recompute 1 "
+      "--batch-size 8 --microbatch-size 1";
   const Table table(flags);
   constexpr std::uint64_t N = 8, C = 8192, F = 22016, V = 32000, L = 80, R = 8;
   constexpr std::uint64_t psi = L * (4 * C * C + 3 * C * F + 2 * C) + 2 * V * C + C;  // divisible by the ranks
@@ -168,10 +163,9 @@ TEST_CASE("a LLaMA-65B with adapters on 8 x 80 GB: parameters by Ψ, gradients a
 
 TEST_CASE(
     "a base sharded over all rows, replicated adapters: 2 (Ψ − Ψ′) / 8 and 18 Ψ′ bytes per rank, as planned") {
-  const std::vector<const char*> flags{
-      "--world",      "8",  "--g-data",          "8",     "--model",         "llama-65b", "--precision",  "bf16",
-      "--lora-rank",  "16", "--shard",           "zero3", "--shard-trained", "ddp",       "--recompute",  "1",
-      "--batch-size", "8",  "--microbatch-size", "1",     "--all-reduce",    "ring",      "--all-gather", "ring"};
+  const Flags flags =
+      "--world 8 --g-data 8 --model llama-65b --precision bf16 --lora-rank 16 --shard zero3 --shard-trained ddp "
+      "--recompute 1 --batch-size 8 --microbatch-size 1 --all-reduce ring --all-gather ring";
   const Table table(flags);
   constexpr std::uint64_t N = 8, C = 8192, F = 22016, V = 32000, L = 80, R = 16;
   constexpr std::uint64_t base = L * (4 * C * C + 3 * C * F + 2 * C) + 2 * V * C + C, adapters = L * 2 * R * 2 * C;
@@ -192,7 +186,7 @@ TEST_CASE(
   CHECK(cells[5] == bytes(2 * base / N + 18 * adapters));
   // Both passes gather the base, except units still in their buffers; only batch sums of the adapters are sent.
   for (const std::size_t between : {6u, 7u, 8u, 12u}) CHECK(cells[between] == "–");
-  const Table every_time(with(flags, {"--reuse", "off"}));
+  const Table every_time(join(flags, "--reuse off"));
   CHECK(every_time.line("zero3")[9] == bytes((N - 1) * 2 * base));
   CHECK(cells[11] == bytes(2 * (N - 1) * 4 * adapters));
   check_has(table.text, {"\n* zero3 ", "sharding zero3, trained parameters ddp: "});

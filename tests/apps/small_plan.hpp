@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/plan/plan_run.hpp"
+#include "tests/apps/flags.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/effort.hpp"
 
@@ -11,32 +12,27 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace ranvier::tests {
 
-inline apps::PlanOptions parse(std::vector<std::string> words) {
-  words.insert(words.begin(), "ranvier-plan");
-  std::vector<const char*> arguments;
-  for (const std::string& word : words) arguments.push_back(word.c_str());
-  return apps::parse_plan_options(static_cast<int>(arguments.size()), arguments.data());
+inline apps::PlanOptions parse(const Flags& flags) {
+  return parse_flags("ranvier-plan", flags, apps::parse_plan_options);
 }
 
-/// `words`; with sanitizers only a tenth of the candidates, with the same code paths; given flags are kept.
-inline std::vector<std::string> few(std::vector<std::string> words) {
-  if (!test::sanitized) return words;
+/// `flags`; with sanitizers only a tenth of the candidates, with the same code paths; given flags are kept.
+inline Flags few(Flags flags) {
+  if (!test::sanitized) return flags;
   for (const auto& [flag, value] : {std::pair{"--offload", "none"}, {"--policy", "message-driven"}})
-    if (std::find(words.begin(), words.end(), flag) == words.end()) words.insert(words.end(), {flag, value});
-  return words;
+    if (std::find(flags.begin(), flags.end(), flag) == flags.end()) flags.insert(flags.end(), {flag, value});
+  return flags;
 }
 
 /// 4 ranks on 2 nodes.
-inline std::vector<std::string> small_job(const std::vector<std::string>& more) {
-  std::vector<std::string> words{
-      "--layers",    "4", "--hidden",     "64", "--heads",   "2",        "--sequence-length", "32", "--world", "4",
-      "--node-size", "2", "--batch-size", "8",  "--profile", "test-cpu", "--simulations",     "0",  "--jobs",  "1"};
-  words.insert(words.end(), more.begin(), more.end());
-  return few(std::move(words));
+inline Flags small_job(const Flags& more) {
+  return few(
+      join("--layers 4 --hidden 64 --heads 2 --sequence-length 32 --world 4 --node-size 2 --batch-size 8 "
+           "--profile test-cpu --simulations 0 --jobs 1",
+           more));
 }
 
 /// Faster with more stages and larger microbatches, and with faster links; slow ranks make it slower.

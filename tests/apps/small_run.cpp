@@ -25,10 +25,10 @@ std::string token_file(const std::vector<std::uint16_t>& tokens) {
 }
 
 Flags small_run(const std::string& data, const Flags& more) {
-  Flags flags{"--data",    data, "--layers",     "4",   "--hidden",          "32",
-              "--heads",   "2",  "--vocab-size", "256", "--sequence-length", "16",
-              "--steps",   "4",  "--batch-size", "4",   "--microbatch-size", "1",
-              "--threads", "1",  "--timeout",    "20",  "--learning-rate",   "1e-3"};
+  Flags flags =
+      join({"--data", data},
+           "--layers 4 --hidden 32 --heads 2 --vocab-size 256 --sequence-length 16 --steps 4 --batch-size 4 "
+           "--microbatch-size 1 --threads 1 --timeout 20 --learning-rate 1e-3");
   for (std::size_t i = 0; i + 1 < more.size(); i += 2) {
     const auto same = std::find(flags.begin(), flags.end(), more[i]);
     if (same == flags.end()) {

@@ -1,6 +1,7 @@
 #include "apps/plan/start_plan.hpp"
 
 #include "runtime/base/error.hpp"
+#include "tests/apps/flags.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/printed_errors.hpp"
 
@@ -43,14 +44,13 @@ StartPlan plan(const std::vector<GivenFlag>& given, const CurrentMachines& here,
 
 /// Options of the job's ranks: the given flags, and the plan unless it is null.
 apps::TrainOptions as_run(const std::vector<GivenFlag>& given, const StartPlan* plan, int ranks) {
-  std::vector<std::string> words{"ranvier-train"};
-  for (const GivenFlag& flag : given) words.push_back(fmt::format("--{}={}", flag.name, flag.value));
-  std::vector<const char*> arguments;
-  for (const std::string& word : words) arguments.push_back(word.c_str());
-  return apps::parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks, {},
-                                   [&](apps::TrainOptions& options) {
-                                     if (plan != nullptr) plan->apply(options);
-                                   });
+  Flags flags;
+  for (const GivenFlag& flag : given) flags.push_back(fmt::format("--{}={}", flag.name, flag.value));
+  return parse_flags("ranvier-train", flags, [&](int argc, const char* const* argv) {
+    return apps::parse_train_options(argc, argv, ranks, {}, [&](apps::TrainOptions& options) {
+      if (plan != nullptr) plan->apply(options);
+    });
+  });
 }
 
 bool changes(const StartPlan& plan, std::string_view flag) { return value_of(plan.flags, flag) != nullptr; }

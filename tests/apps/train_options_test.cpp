@@ -10,7 +10,7 @@ using namespace ranvier::tests;
 using runtime::DType;
 
 TEST_CASE("a data file is enough for a run: a small model of bytes, one row per rank") {
-  const auto options = parse_train({"--data", "text.txt"});
+  const auto options = parse_train("--data text.txt");
   CHECK(options.run.request == Request::train);
   CHECK(options.model.gpt().layers == 6);
   CHECK(options.model.gpt().vocab_size == 256);
@@ -27,7 +27,7 @@ TEST_CASE("a data file is enough for a run: a small model of bytes, one row per 
 }
 
 TEST_CASE("the reference's AdamW is the default") {
-  const actors::TrainerOptions trainer = parse_train({"--data", "a"}).trainer;
+  const actors::TrainerOptions trainer = parse_train("--data a").trainer;
   CHECK(trainer.adamw.beta1 == 0.9);
   CHECK(trainer.adamw.beta2 == 0.95);
   CHECK(trainer.adamw.epsilon == 1e-8);
@@ -37,40 +37,36 @@ TEST_CASE("the reference's AdamW is the default") {
 
 TEST_CASE("an offload mode places all states, flags override it in any order, and checkpoints need recomputation") {
   using enum actors::TierKind;
-  const auto tiers = [](std::vector<const char*> more) {
-    more.insert(more.end(), {"--data", "a"});
-    return parse_train(more).trainer.tiers;
-  };
-  const auto infinity = tiers({"--offload", "infinity-nvme", "--nvme", "/tmp", "--recompute", "1"});
+  const auto tiers = [](const Flags& flags) { return parse_train(join(flags, "--data a")).trainer.tiers; };
+  const auto infinity = tiers("--offload infinity-nvme --nvme /tmp --recompute 1");
   CHECK(infinity.parameters == nvme);
   CHECK(infinity.optimizer == nvme);
   CHECK(infinity.gradients == nvme);
   CHECK(infinity.activations == host);
-  CHECK(tiers({"--offload", "zero-offload"}).gradients == host);
-  CHECK(tiers({"--offload", "myelin"}).gradients == device);
-  CHECK(tiers({"--offload", "infinity-cpu"}).activations == device);
-  CHECK(tiers({"--offload", "infinity-cpu"}).parameters == host);
-  CHECK(tiers({"--offload", "myelin"}).optimizer == host);
-  CHECK(tiers({"--offload", "myelin"}).parameters == device);
-  CHECK(tiers({"--parameter-tier", "device", "--offload", "infinity-cpu"}).parameters == device);
+  CHECK(tiers("--offload zero-offload").gradients == host);
+  CHECK(tiers("--offload myelin").gradients == device);
+  CHECK(tiers("--offload infinity-cpu").activations == device);
+  CHECK(tiers("--offload infinity-cpu").parameters == host);
+  CHECK(tiers("--offload myelin").optimizer == host);
+  CHECK(tiers("--offload myelin").parameters == device);
+  CHECK(tiers("--parameter-tier device --offload infinity-cpu").parameters == device);
   CHECK(tiers({}).optimizer == device);
-  refused_train({"--offload", "infinity-nvme"}, "--offload infinity-nvme needs directories; add --nvme");
-  for (const std::string flag : {"--optimizer-tier", "--parameter-tier", "--gradient-tier", "--activation-tier"})
-    refused_train({flag.c_str(), "nvme", "--recompute", "1"}, flag + " nvme needs directories; add --nvme");
-  refused_train({"--nvme", "/tmp"}, "--nvme /tmp has no effect without states in files; add --optimizer-tier nvme");
-  refused_train({"--optimizer-step", "host"}, {"--optimizer-step host", "add --optimizer-tier host"});
-  refused_train({"--optimizer-tier", "disk"}, {"--optimizer-tier is invalid: disk;", "nvme"});
-  refused_train({"--chunk-buckets", "none"}, {"--chunk-buckets is invalid: none;", "all"});
-  refused_train({"--offload", "infinity"}, "infinity-cpu");
-  const auto all =
-      resolved_map(parse_train({"--data", "a", "--offload", "infinity-cpu", "--optimizer-tier", "device"}));
+  refused_train("--offload infinity-nvme", "--offload infinity-nvme needs directories; add --nvme");
+  for (const std::string& flag : Flags("--optimizer-tier --parameter-tier --gradient-tier --activation-tier"))
+    refused_train(flag + " nvme --recompute 1", flag + " nvme needs directories; add --nvme");
+  refused_train("--nvme /tmp", "--nvme /tmp has no effect without states in files; add --optimizer-tier nvme");
+  refused_train("--optimizer-step host", {"--optimizer-step host", "add --optimizer-tier host"});
+  refused_train("--optimizer-tier disk", {"--optimizer-tier is invalid: disk;", "nvme"});
+  refused_train("--chunk-buckets none", {"--chunk-buckets is invalid: none;", "all"});
+  refused_train("--offload infinity", "infinity-cpu");
+  const auto all = resolved_map(parse_train("--data a --offload infinity-cpu --optimizer-tier device"));
   CHECK(all.at("offload") == "infinity-cpu");
   CHECK(all.at("parameter-tier") == "host");
   CHECK(all.at("optimizer-tier") == "device");
 }
 
 TEST_CASE("a preset sets all sizes, and flags override it in any order") {
-  const auto options = parse_train({"--layers", "3", "--model", "gpt2-medium", "--data", "a.bin"});
+  const auto options = parse_train("--layers 3 --model gpt2-medium --data a.bin");
   CHECK(options.model.name == "gpt2-medium");
   CHECK(options.model.gpt().layers == 3);
   CHECK(options.model.gpt().hidden == 1024);
@@ -79,58 +75,56 @@ TEST_CASE("a preset sets all sizes, and flags override it in any order") {
 }
 
 TEST_CASE("the grid follows from the ranks, and must match them") {
-  CHECK(parse_train({"--data", "a", "--g-inter", "2"}, 6).trainer.grid.g_data == 3);
-  CHECK(parse_train({"--data", "a", "--g-inter", "2"}, 6).trainer.batch_size == 18);
-  CHECK(parse_train({"--data", "a", "--g-inter", "4", "--g-data", "1"}).trainer.pipeline_limit == 4);
+  CHECK(parse_train("--data a --g-inter 2", 6).trainer.grid.g_data == 3);
+  CHECK(parse_train("--data a --g-inter 2", 6).trainer.batch_size == 18);
+  CHECK(parse_train("--data a --g-inter 4 --g-data 1").trainer.pipeline_limit == 4);
   // Limits of chunks follow from the order of their passes.
-  const auto chunks =
-      parse_train({"--data", "a", "--g-inter", "4", "--g-data", "1", "--chunks-per-rank", "2"}).trainer;
+  const auto chunks = parse_train("--data a --g-inter 4 --g-data 1 --chunks-per-rank 2").trainer;
   CHECK(chunks.chunks_per_rank == 2);
   CHECK(chunks.pipeline_limit == 0);
-  refused_train({"--chunks-per-rank", "0"}, "--chunks-per-rank is invalid: 0;");
-  refused_train({"--g-inter", "3"}, "--g-inter 3 does not divide the number of ranks, 4");
-  refused_train({"--g-inter", "2", "--g-data", "3"},
+  refused_train("--chunks-per-rank 0", "--chunks-per-rank is invalid: 0;");
+  refused_train("--g-inter 3", "--g-inter 3 does not divide the number of ranks, 4");
+  refused_train("--g-inter 2 --g-data 3",
                 "--g-inter 2 x --g-data 3 needs 6 ranks, but the job has 4; use mpirun -n 6");
-  refused_train({"--g-inter", "0"}, "--g-inter is invalid: 0;");
-  refused_train({"--g-inter", "4", "--layers", "3"}, "--g-inter 4 is more stages than --layers 3");
-  refused_train({"--g-data", "4", "--batch-size", "5"},
+  refused_train("--g-inter 0", "--g-inter is invalid: 0;");
+  refused_train("--g-inter 4 --layers 3", "--g-inter 4 is more stages than --layers 3");
+  refused_train("--g-data 4 --batch-size 5",
                 "--batch-size 5 is not divisible by --g-data 4; use a multiple, such as 8");
 }
 
 TEST_CASE("a dry run may simulate its ranks and needs no data") {
-  const auto options = parse_train({"--dry-run", "--world", "48", "--g-inter", "6"}, 1);
+  const auto options = parse_train("--dry-run --world 48 --g-inter 6", 1);
   CHECK(options.run.request == Request::dry_run);
   CHECK(options.ranks == 48);
   CHECK(options.trainer.grid.g_data == 8);
-  refused_train({"--world", "8"}, "add --dry-run");
+  refused_train("--world 8", "add --dry-run");
 }
 
 TEST_CASE("ranks are on the nodes that MPI reports, unless --node-size simulates some") {
   const std::vector<int> asked{0, 0, 2, 2};
-  CHECK(nodes_of(parse_train({"--data", "a"}), asked) == asked);
-  CHECK(nodes_of(parse_train({"--data", "a", "--node-size", "3"}), asked) == std::vector{0, 0, 0, 1});
-  CHECK(parse_train({"--dry-run", "--world", "64"}).shard.node_size == 8);
-  CHECK(parse_train({"--dry-run", "--world", "6"}).shard.node_size == 6);
-  CHECK(nodes_of(parse_train({"--dry-run", "--world", "4", "--node-size", "2"}, 1), std::vector{0}) ==
-        std::vector{0, 0, 1, 1});
+  CHECK(nodes_of(parse_train("--data a"), asked) == asked);
+  CHECK(nodes_of(parse_train("--data a --node-size 3"), asked) == std::vector{0, 0, 0, 1});
+  CHECK(parse_train("--dry-run --world 64").shard.node_size == 8);
+  CHECK(parse_train("--dry-run --world 6").shard.node_size == 6);
+  CHECK(nodes_of(parse_train("--dry-run --world 4 --node-size 2", 1), std::vector{0}) == std::vector{0, 0, 1, 1});
 }
 
 TEST_CASE("algorithms are auto or one of their collective's") {
-  const auto automatic = parse_train({"--data", "a"});
+  const auto automatic = parse_train("--data a");
   CHECK(automatic.trainer.algorithms.all_gather == "auto");
   CHECK_FALSE(automatic.shard.prefetch);
-  const auto named = parse_train({"--data", "a", "--all-gather", "ho-ring", "--reduce-scatter", "hierarchical",
-                                  "--all-reduce", "torus", "--prefetch", "0"});
+  const auto named =
+      parse_train("--data a --all-gather ho-ring --reduce-scatter hierarchical --all-reduce torus --prefetch 0");
   CHECK(named.trainer.algorithms.all_gather == "ho-ring");
   CHECK(named.trainer.algorithms.reduce_scatter == "hierarchical");
   CHECK(named.trainer.algorithms.all_reduce == "torus");
   CHECK(named.shard.prefetch == 0);
   CHECK(named.trainer.prefetch == 0);
-  refused_train({"--all-gather", "torus"}, "one of auto, ring, recursive, hierarchical, h-ring, ho-ring");
-  refused_train({"--reduce-scatter", "tree"}, {"--reduce-scatter is invalid: tree;", "h-ring"});
-  refused_train({"--all-reduce", "h-ring"}, "one of auto, ring, recursive, hierarchical, torus, ho-ring");
+  refused_train("--all-gather torus", "one of auto, ring, recursive, hierarchical, h-ring, ho-ring");
+  refused_train("--reduce-scatter tree", {"--reduce-scatter is invalid: tree;", "h-ring"});
+  refused_train("--all-reduce h-ring", "one of auto, ring, recursive, hierarchical, torus, ho-ring");
   for (const char* wrong : {"-1", "some"})
-    refused_train({"--prefetch", wrong}, "a number of units, 0 for none, or auto");
+    refused_train(fmt::format("--prefetch {}", wrong), "a number of units, 0 for none, or auto");
 }
 
 TEST_CASE("the hash of options covers the rates of links") {
@@ -140,78 +134,78 @@ TEST_CASE("the hash of options covers the rates of links") {
     const std::string link = fmt::format(
         R"({{"latency_seconds": {}, "bytes_per_second": 6e9, "node_bytes_per_second": 12e9}})", latency);
     folder.write("links.json", fmt::format(R"({{"intra_node": {}, "inter_node": {}}})", link, link));
-    const auto options = parse_train({"--data", "a", "--links", path.c_str()});
+    const auto options = parse_train("--data a --links " + path);
     CHECK(options.trainer.links.intra_node.bytes_per_second == 6e9);
     return options_hash(options);
   };
   CHECK(hash_with("1e-6") == hash_with("1e-6"));
   CHECK(hash_with("1e-6") != hash_with("2e-6"));
-  refused_train({"--links", (folder.path() / "none.json").c_str()}, "none.json: cannot read");
+  refused_train("--links " + (folder.path() / "none.json").string(), "none.json: cannot read");
   folder.write("links.json", "{}");
-  refused_train({"--links", path.c_str()}, "has no link class");
+  refused_train("--links " + path, "has no link class");
 }
 
 TEST_CASE("the batch is divisible by the rows") {
-  refused_train({"--batch-size", "6"}, "--batch-size 6 is not divisible by --g-data 4; use a multiple, such as 8");
-  CHECK(parse_train({"--data", "a", "--batch-size", "8"}).trainer.microbatch_size == 2);
-  CHECK(parse_train({"--data", "a", "--batch-size", "8", "--microbatch-size", "3"}).trainer.microbatch_size == 2);
-  CHECK(parse_train({"--data", "a", "--batch-size", "40", "--microbatch-size", "3"}).trainer.microbatch_size == 3);
+  refused_train("--batch-size 6", "--batch-size 6 is not divisible by --g-data 4; use a multiple, such as 8");
+  CHECK(parse_train("--data a --batch-size 8").trainer.microbatch_size == 2);
+  CHECK(parse_train("--data a --batch-size 8 --microbatch-size 3").trainer.microbatch_size == 2);
+  CHECK(parse_train("--data a --batch-size 40 --microbatch-size 3").trainer.microbatch_size == 3);
 }
 
 TEST_CASE("named values are read, and unknown ones are refused") {
-  const auto options = parse_train({"--data", "a", "--policy", "1f1b", "--recompute", "3", "--lr-decay", "linear",
-                                    "--shuffle", "off", "--device", "inline", "--device-memory", "512MiB"});
+  const auto options = parse_train(
+      "--data a --policy 1f1b --recompute 3 --lr-decay linear --shuffle off --device inline --device-memory "
+      "512MiB");
   CHECK(options.trainer.policy == actors::Policy::one_f_one_b);
   CHECK(options.trainer.recompute == 3);
   CHECK(options.trainer.learning_rate.decay == actors::LearningRateOptions::Decay::linear);
   CHECK_FALSE(options.data.shuffle);
   CHECK(options.device.device == DeviceFlag::inline_);
   CHECK(options.device.memory_bytes == std::size_t{512} << 20);
-  CHECK(parse_train({"--data", "a", "--recompute", "auto"}).trainer.recompute_auto);
-  const auto off = parse_train({"--data", "a", "--recompute", "off"}).trainer;
+  CHECK(parse_train("--data a --recompute auto").trainer.recompute_auto);
+  const auto off = parse_train("--data a --recompute off").trainer;
   CHECK((off.recompute == 0 && !off.recompute_auto));
 
   CHECK_FALSE(off.saved_activations);
-  CHECK(parse_train({"--data", "a", "--saved-activations", "all"}).trainer.saved_activations ==
-        models::SavedActivations::all);
+  CHECK(parse_train("--data a --saved-activations all").trainer.saved_activations == models::SavedActivations::all);
 
   CHECK_FALSE(off.deferred_limit);
-  const auto waits = parse_train({"--data", "a", "--policy", "zero-bubble", "--deferred-limit", "3"}).trainer;
+  const auto waits = parse_train("--data a --policy zero-bubble --deferred-limit 3").trainer;
   CHECK(waits.policy == actors::Policy::zero_bubble);
   CHECK(waits.deferred_limit == 3);
-  CHECK(parse_train({"--data", "a", "--defer-weights"}).trainer.defer_weights);
+  CHECK(parse_train("--data a --defer-weights").trainer.defer_weights);
 
   CHECK(off.layers_per_stage.empty());
   CHECK(off.rebalance_steps == 0);
-  const auto split = parse_train({"--data", "a", "--layers-per-stage", "7,12,6", "--rebalance"}).trainer;
+  const auto split = parse_train("--data a --layers-per-stage 7,12,6 --rebalance").trainer;
   CHECK(split.layers_per_stage == std::vector<int>{7, 12, 6});
   CHECK(split.rebalance_steps > 0);
-  CHECK(parse_train({"--data", "a", "--layers-per-stage", "auto"}).trainer.layers_per_stage.empty());
+  CHECK(parse_train("--data a --layers-per-stage auto").trainer.layers_per_stage.empty());
 
   for (const char* wrong : {"", "3,", ",3", "3,0", "3;4", "3,four"})
     refused_train({"--layers-per-stage", wrong}, "a number of layers above 0 for each stage, as in 7,7,6, or auto");
-  refused_train({"--policy", "1f2b"}, "one of message-driven, 1f1b, gpipe, zero-bubble, zb-h1");
-  refused_train({"--deferred-limit", "-1"}, "a number of microbatches, 0 for none, or auto");
-  refused_train({"--recompute", "0"}, "a number of layers, auto or off");
-  refused_train({"--saved-activations", "some"}, "one of auto, few, all");
-  refused_train({"--model", "gpt3"}, "gpt2-small");
-  refused_train({"--stpes", "3"}, "did you mean --steps?");
-  refused_train({"--layers", "many"}, "--layers is invalid: many;");
-  refused_train({"--dropout", "1.5"}, "--dropout is invalid: 1.5;");
-  refused_train({"--precision", "fp8"}, {"--precision is invalid: fp8;", "bf16"});
+  refused_train("--policy 1f2b", "one of message-driven, 1f1b, gpipe, zero-bubble, zb-h1");
+  refused_train("--deferred-limit -1", "a number of microbatches, 0 for none, or auto");
+  refused_train("--recompute 0", "a number of layers, auto or off");
+  refused_train("--saved-activations some", "one of auto, few, all");
+  refused_train("--model gpt3", "gpt2-small");
+  refused_train("--stpes 3", "did you mean --steps?");
+  refused_train("--layers many", "--layers is invalid: many;");
+  refused_train("--dropout 1.5", "--dropout is invalid: 1.5;");
+  refused_train("--precision fp8", {"--precision is invalid: fp8;", "bf16"});
   refused_train({"--device-memory", "12 bananas"}, {"--device-memory is invalid: ", "12 bananas"});
-  refused_train({"--plan", "best"}, "--plan is invalid: best; use one of none, auto");
-  refused_train({"--node-size", "two"}, "--node-size is invalid: two;");
+  refused_train("--plan best", "--plan is invalid: best; use one of none, auto");
+  refused_train("--node-size two", "--node-size is invalid: two;");
 }
 
 TEST_CASE("other programs' names of a flag are answered with the flag") {
-  refused_train({"--lr", "1e-3"}, "unknown flag --lr: did you mean --learning-rate?");
-  refused_train({"--max_steps=3"}, "did you mean --steps?");
-  refused_train({"--bf16"}, "did you mean --precision bf16?");
-  refused_train({"--tensor-model-parallel-size", "2"}, "tensor parallelism is not supported: use --g-inter");
+  refused_train("--lr 1e-3", "unknown flag --lr: did you mean --learning-rate?");
+  refused_train("--max_steps=3", "did you mean --steps?");
+  refused_train("--bf16", "did you mean --precision bf16?");
+  refused_train("--tensor-model-parallel-size 2", "tensor parallelism is not supported: use --g-inter");
   const TemporaryFolder folder;
   const std::string config = folder.write("run.conf", "bf16 = true\n").string();
-  refused_train({"--config", config.c_str()}, "did you mean precision = bf16?");
+  refused_train(fmt::format("--config {}", config), "did you mean precision = bf16?");
 
   const std::vector<apps::OptionInfo> flags = train_manual("ranvier-train").options;
   const auto find = [&](std::string_view name) {
@@ -236,135 +230,129 @@ TEST_CASE("other programs' names of a flag are answered with the flag") {
 
 TEST_CASE("-h requests help, and is an ordinary value after a flag") {
   CHECK(parse_train({"--data", "a", "-h"}).run.info.help);
-  CHECK(parse_train({"--data", "a", "--sample-prompt", "-h"}).data.sample_prompt == "-h");
-  refused_train({"-x"}, "unexpected argument '-x'");
+  CHECK(parse_train("--data a --sample-prompt -h").data.sample_prompt == "-h");
+  refused_train("-x", "unexpected argument '-x'");
 }
 
 TEST_CASE("a GPU is chosen by its number or round-robin, in a build with CUDA") {
   if constexpr (runtime::with_cuda) {
-    CHECK(parse_train({"--data", "a"}).device.device == DeviceFlag::cpu);
-    const auto in_turn = parse_train({"--data", "a", "--device", "cuda"}).device;
+    CHECK(parse_train("--data a").device.device == DeviceFlag::cpu);
+    const auto in_turn = parse_train("--data a --device cuda").device;
     CHECK(in_turn.device == DeviceFlag::cuda);
     CHECK_FALSE(in_turn.gpu.has_value());
     CHECK(in_turn.point_to_point == PointToPoint::automatic);
-    const auto third = parse_train({"--data", "a", "--device", "cuda:3", "--p2p", "staged"}).device;
+    const auto third = parse_train("--data a --device cuda:3 --p2p staged").device;
     CHECK(third.gpu == 3);
     CHECK(third.point_to_point == PointToPoint::staged);
     CHECK(third.measures_products);
-    CHECK_FALSE(parse_train({"--data", "a", "--device", "cuda", "--products", "first"}).device.measures_products);
+    CHECK_FALSE(parse_train("--data a --device cuda --products first").device.measures_products);
     CHECK_FALSE(third.fast_attention_backward);
-    CHECK(parse_train({"--data", "a", "--device", "cuda", "--attention-backward", "fast"})
-              .device.fast_attention_backward);
-    refused_train({"--device", "cuda:"}, "cuda or cuda:N");
-    refused_train({"--device", "cuda:-1"}, "cuda or cuda:N");
-    refused_train({"--device", "cuda0"}, "cuda or cuda:N");
-    refused_train({"--device", "gpu"}, "cpu, inline, cuda or cuda:N");
+    CHECK(parse_train("--data a --device cuda --attention-backward fast").device.fast_attention_backward);
+    refused_train("--device cuda:", "cuda or cuda:N");
+    refused_train("--device cuda:-1", "cuda or cuda:N");
+    refused_train("--device cuda0", "cuda or cuda:N");
+    refused_train("--device gpu", "cpu, inline, cuda or cuda:N");
   } else {
-    refused_train({"--device", "cuda"}, "this build has no CUDA device");
-    refused_train({"--device", "gpu"}, "cpu or inline");
+    refused_train("--device cuda", "this build has no CUDA device");
+    refused_train("--device gpu", "cpu or inline");
   }
-  refused_train({"--p2p", "pigeon"}, "auto, staged, direct");
-  refused_train({"--products", "fastest"}, "measured, first");
-  refused_train({"--attention-backward", "slow"}, "deterministic, fast");
+  refused_train("--p2p pigeon", "auto, staged, direct");
+  refused_train("--products fastest", "measured, first");
+  refused_train("--attention-backward slow", "deterministic, fast");
 }
 
 TEST_CASE("a file of measured products is accepted for runs that measure") {
-  refused_train({"--products-file", "p.json", "--precision", "bf16"},
-                "--products-file p.json has no effect without a GPU");
+  refused_train("--products-file p.json --precision bf16", "--products-file p.json has no effect without a GPU");
   if constexpr (runtime::with_cuda) {
-    CHECK(parse_train({"--data", "a", "--device", "cuda", "--precision", "bf16", "--products-file", "p.json"})
-              .device.products_file == "p.json");
-    refused_train({"--device", "cuda", "--products-file", "p.json"}, "in fp32, which is never measured");
-    refused_train({"--device", "cuda", "--products-file", "p.json", "--precision", "fp16", "--products", "first"},
+    CHECK(parse_train("--data a --device cuda --precision bf16 --products-file p.json").device.products_file ==
+          "p.json");
+    refused_train("--device cuda --products-file p.json", "in fp32, which is never measured");
+    refused_train("--device cuda --products-file p.json --precision fp16 --products first",
                   "--products-file p.json has no effect with --products first");
   }
 }
 
 TEST_CASE("rates outside their ranges are refused") {
-  refused_train({"--dropout", "1"}, "--dropout is invalid: 1;");
-  refused_train({"--learning-rate", "-1"}, "--learning-rate is invalid: -1;");
-  refused_train({"--learning-rate", "1e400"},
+  refused_train("--dropout 1", "--dropout is invalid: 1;");
+  refused_train("--learning-rate -1", "--learning-rate is invalid: -1;");
+  refused_train("--learning-rate 1e400",
                 "--learning-rate is invalid: 1e400; use a number that is not out of range");
-  refused_train({"--beta2", "1"}, "--beta2 is invalid: 1;");
-  refused_train({"--clip", "nan"}, "--clip is invalid: nan;");
-  refused_train({"--timeout", "0"}, "--timeout 0");
-  refused_train({"--validation-split", "1"}, "--validation-split is invalid: 1;");
-  refused_train({"--min-learning-rate", "1", "--learning-rate", "0.1"}, "is above --learning-rate 0.1");
-  CHECK(parse_train({"--hidden", "64"}).model.gpt().heads == 1);
-  CHECK(parse_train({"--hidden", "200"}).model.gpt().heads == 2);
-  CHECK(parse_train({"--data", "a"}).model.gpt().tile == 1);
-  CHECK(parse_train({"--data", "a", "--tile", "8"}).model.gpt().tile == 8);
-  CHECK(parse_train({"--data", "a.bin", "--model", "gpt2-small", "--tile", "3"}).model.gpt().tile == 3);
-  refused_train({"--tile", "7"}, "--tile 7 does not divide --hidden 384; use a divisor such as 6");
-  refused_train({"--tile", "0"}, "--tile");
-  refused_train({"--heads", "7"}, "--heads 7 does not divide --hidden 384; use a divisor such as 6");
+  refused_train("--beta2 1", "--beta2 is invalid: 1;");
+  refused_train("--clip nan", "--clip is invalid: nan;");
+  refused_train("--timeout 0", "--timeout 0");
+  refused_train("--validation-split 1", "--validation-split is invalid: 1;");
+  refused_train("--min-learning-rate 1 --learning-rate 0.1", "is above --learning-rate 0.1");
+  CHECK(parse_train("--hidden 64").model.gpt().heads == 1);
+  CHECK(parse_train("--hidden 200").model.gpt().heads == 2);
+  CHECK(parse_train("--data a").model.gpt().tile == 1);
+  CHECK(parse_train("--data a --tile 8").model.gpt().tile == 8);
+  CHECK(parse_train("--data a.bin --model gpt2-small --tile 3").model.gpt().tile == 3);
+  refused_train("--tile 7", "--tile 7 does not divide --hidden 384; use a divisor such as 6");
+  refused_train("--tile 0", "--tile");
+  refused_train("--heads 7", "--heads 7 does not divide --hidden 384; use a divisor such as 6");
 }
 
 TEST_CASE("defaults that follow from other flags stay as in a checkpoint") {
-  const auto with = [](std::vector<const char*> flags) {
-    flags.insert(flags.begin(), {"ranvier-train", "--data", "a", "--steps", "600", "--learning-rate", "0.01"});
-    const RunDefaults defaults{
-        .recorded = {{"batch-size", "12"}, {"warmup-steps", "7"}, {"min-learning-rate", "0.0003"}}};
-    return parse_train_options(static_cast<int>(flags.size()), flags.data(), 4, defaults).trainer;
+  const RunDefaults defaults{
+      .recorded = {{"batch-size", "12"}, {"warmup-steps", "7"}, {"min-learning-rate", "0.0003"}}};
+  const auto with = [&](const Flags& flags) {
+    return parse_train(join("--data a --steps 600 --learning-rate 0.01", flags), 4, defaults).trainer;
   };
   const auto kept = with({});
   CHECK(kept.batch_size == 12);
   CHECK(kept.learning_rate.warmup_steps == 7);
   CHECK(kept.learning_rate.least == 0.0003);
-  const auto given = with({"--batch-size", "16", "--warmup-steps", "60", "--min-learning-rate", "0"});
+  const auto given = with("--batch-size 16 --warmup-steps 60 --min-learning-rate 0");
   CHECK(given.batch_size == 16);
   CHECK(given.learning_rate.warmup_steps == 60);
   CHECK(given.learning_rate.least == 0);
 }
 
 TEST_CASE("precision, gradients and loss scale must be compatible") {
-  CHECK(parse_train({"--data", "a", "--precision", "fp16"}).trainer.loss_scale.scale == 65536);
-  const auto half = parse_train({"--data", "a", "--precision", "bf16", "--gradient-dtype", "half"});
+  CHECK(parse_train("--data a --precision fp16").trainer.loss_scale.scale == 65536);
+  const auto half = parse_train("--data a --precision bf16 --gradient-dtype half");
   CHECK(half.trainer.precision.gradient == DType::bf16);
   CHECK(half.model.gpt().precision.compute == DType::bf16);
-  CHECK(parse_train({"--data", "a", "--precision", "bf16"}).trainer.precision.gradient == DType::f32);
-  refused_train({"--gradient-dtype", "half"}, "--precision bf16 or fp16");
-  refused_train({"--loss-scale", "8"}, "no effect in fp32");
+  CHECK(parse_train("--data a --precision bf16").trainer.precision.gradient == DType::f32);
+  refused_train("--gradient-dtype half", "--precision bf16 or fp16");
+  refused_train("--loss-scale 8", "no effect in fp32");
 }
 
 TEST_CASE("bad steps end the job unless they are skipped or rolled back") {
   using Action = ranvier::actors::BadStepOptions::Action;
-  CHECK(parse_train({"--data", "a"}).trainer.bad_steps.action == Action::stop);
-  const auto bad = parse_train({"--data", "a", "--bad-steps", "rollback", "--bad-steps-limit", "3",
-                                "--spike-factor", "2.5", "--checkpoint", "c"});
+  CHECK(parse_train("--data a").trainer.bad_steps.action == Action::stop);
+  const auto bad =
+      parse_train("--data a --bad-steps rollback --bad-steps-limit 3 --spike-factor 2.5 --checkpoint c");
   CHECK(bad.trainer.bad_steps.action == Action::rollback);
   CHECK(bad.trainer.bad_steps.limit == 3);
   CHECK(bad.trainer.bad_steps.spike_factor == 2.5);
-  CHECK(parse_train({"--data", "a", "--check-every", "50"}).trainer.check_every == 50);
-  refused_train({"--spike-factor", "0.9"}, "a number above 1, or 0");
-  refused_train({"--bad-steps", "ignore"}, "stop, skip, rollback");
-  refused_train({"--bad-steps", "rollback"}, "--bad-steps rollback needs checkpoints; add --checkpoint");
+  CHECK(parse_train("--data a --check-every 50").trainer.check_every == 50);
+  refused_train("--spike-factor 0.9", "a number above 1, or 0");
+  refused_train("--bad-steps ignore", "stop, skip, rollback");
+  refused_train("--bad-steps rollback", "--bad-steps rollback needs checkpoints; add --checkpoint");
 }
 
 TEST_CASE("checkpoints are written by steps or by time, and a resumed run needs to know from where") {
-  const auto plain = parse_train({"--data", "a"});
+  const auto plain = parse_train("--data a");
   CHECK(plain.checkpoint.folder.empty());
   CHECK(plain.trainer.checkpoint_staging == 0);
-  const auto by_time = parse_train({"--data", "a", "--checkpoint", "c"});
+  const auto by_time = parse_train("--data a --checkpoint c");
   CHECK(by_time.checkpoint.every_time == std::chrono::minutes(30));
   CHECK(by_time.trainer.checkpoint_staging > 0);
-  const auto by_steps =
-      parse_train({"--data", "a", "--checkpoint", "c", "--checkpoint-every", "500", "--resume", "auto",
-                   "--resume-with", "--steps,clip", "--checkpoint-rate", "200MiB", "--time-limit", "1h"});
+  const auto by_steps = parse_train(
+      "--data a --checkpoint c --checkpoint-every 500 --resume auto --resume-with --steps,clip --checkpoint-rate "
+      "200MiB --time-limit 1h");
   CHECK(by_steps.checkpoint.every_steps == 500);
   CHECK_FALSE(by_steps.checkpoint.every_time);
   CHECK(by_steps.checkpoint.resume_with == std::vector<std::string>{"steps", "clip"});
   CHECK(by_steps.checkpoint.stop_before == std::chrono::minutes(5));
-  CHECK(parse_train({"--data", "a", "--time-limit", "20m"}).checkpoint.stop_before == std::chrono::minutes(2));
-  refused_train({"--checkpoint", "c", "--checkpoint-every", "often"}, "a number of steps, such as 500, or a time");
-  refused_train({"--resume", "auto"}, "--resume auto needs a checkpoint folder; add --checkpoint");
-  refused_train({"--checkpoint", "c", "--resume", "auto", "--resume-with", "lerning-rate"},
-                "did you mean learning-rate?");
-  refused_train({"--time-limit", "3m", "--stop-before", "3m"},
-                "--stop-before 3m is not shorter than --time-limit 3m");
-  refused_train({"--eval-only", "--init-from", "w", "--checkpoint", "c"},
-                "--checkpoint c has no effect with --eval-only");
-  const auto notes = parse_train({"--data", "a", "--checkpoint-keep", "5", "--stop-before", "3m"}).notes;
+  CHECK(parse_train("--data a --time-limit 20m").checkpoint.stop_before == std::chrono::minutes(2));
+  refused_train("--checkpoint c --checkpoint-every often", "a number of steps, such as 500, or a time");
+  refused_train("--resume auto", "--resume auto needs a checkpoint folder; add --checkpoint");
+  refused_train("--checkpoint c --resume auto --resume-with lerning-rate", "did you mean learning-rate?");
+  refused_train("--time-limit 3m --stop-before 3m", "--stop-before 3m is not shorter than --time-limit 3m");
+  refused_train("--eval-only --init-from w --checkpoint c", "--checkpoint c has no effect with --eval-only");
+  const auto notes = parse_train("--data a --checkpoint-keep 5 --stop-before 3m").notes;
   CHECK(std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
     return note.find("--checkpoint-keep 5 has no effect without --checkpoint") != std::string::npos;
   }));
@@ -381,93 +369,89 @@ TEST_CASE("resolved options give the same text, and parsing it again gives the s
   for (const auto& [name, value] : resolved_map(options))
     if (!value.empty() && name != "world") config += name + " = " + value + "\n";
   const auto path = folder.write("run.conf", config);
-  auto again = parse_train({"--config", path.c_str()});
+  auto again = parse_train("--config " + path.string());
   CHECK(options_hash(again) == options_hash(options));
   again.run.config.clear();
   CHECK(resolved_map(again) == resolved_map(options));
 }
 
 TEST_CASE("the hash depends on all options except per-rank ones") {
-  const auto hash = options_hash(parse_train({"--data", "a"}));
-  CHECK(options_hash(parse_train({"--data", "a", "--threads", "3", "--device-memory", "1GiB"})) == hash);
-  CHECK(options_hash(parse_train({"--data", "a", "--seed", "3"})) != hash);
-  CHECK(options_hash(parse_train({"--data", "a", "--save", "w"})) != hash);
-  CHECK(options_hash(parse_train({"--data", "a"}, 8)) != hash);
+  const auto hash = options_hash(parse_train("--data a"));
+  CHECK(options_hash(parse_train("--data a --threads 3 --device-memory 1GiB")) == hash);
+  CHECK(options_hash(parse_train("--data a --seed 3")) != hash);
+  CHECK(options_hash(parse_train("--data a --save w")) != hash);
+  CHECK(options_hash(parse_train("--data a", 8)) != hash);
 }
 
 TEST_CASE("help and version work even if required flags are missing") {
-  CHECK(parse_train({"--help"}).run.request == Request::info);
-  CHECK(parse_train({"--help"}).run.info.help);
-  CHECK(parse_train({"--version", "--g-inter", "9"}).run.info.version);
-  CHECK(parse_train({"--completion", "zsh"}).run.info.completion == Shell::zsh);
-  CHECK(parse_train({"--g-inter", "9", "--man"}).run.info.man);
-  refused_train({"--completion", "fish"}, "--completion is invalid: fish; use one of bash, zsh, none");
+  CHECK(parse_train("--help").run.request == Request::info);
+  CHECK(parse_train("--help").run.info.help);
+  CHECK(parse_train("--version --g-inter 9").run.info.version);
+  CHECK(parse_train("--completion zsh").run.info.completion == Shell::zsh);
+  CHECK(parse_train("--g-inter 9 --man").run.info.man);
+  refused_train("--completion fish", "--completion is invalid: fish; use one of bash, zsh, none");
   const std::string help = help_text(train_manual("ranvier-train"), "all");
-  for (const auto& option : resolved(parse_train({"--data", "a"}))) check_has(help, {"--" + option.name});
+  for (const auto& option : resolved(parse_train("--data a"))) check_has(help, {"--" + option.name});
 }
 
 TEST_CASE("flags without effect are reported, with the reason") {
-  const auto notes = [](std::vector<const char*> arguments, int ranks = 4) {
-    arguments.insert(arguments.end(), {"--data", "text.txt"});
-    return parse_train(arguments, ranks).notes;
+  const auto notes = [](const Flags& flags, int ranks = 4) {
+    return parse_train(join(flags, "--data text.txt"), ranks).notes;
   };
-  CHECK(notes({"--shard", "zero3", "--prefetch", "1", "--lr-decay", "linear", "--min-learning-rate", "1e-5"})
-            .empty());
-  CHECK(notes({"--lr-decay", "constant", "--min-learning-rate", "1e-5"}) ==
+  CHECK(notes("--shard zero3 --prefetch 1 --lr-decay linear --min-learning-rate 1e-5").empty());
+  CHECK(notes("--lr-decay constant --min-learning-rate 1e-5") ==
         std::vector<std::string>{"note: --min-learning-rate 1e-05 has no effect with --lr-decay constant"});
-  CHECK(notes({"--sample-prompt", "Once", "--sample-tokens", "9"}) ==
+  CHECK(notes("--sample-prompt Once --sample-tokens 9") ==
         std::vector<std::string>{"note: --sample-prompt Once has no effect without --sample-every",
                                  "note: --sample-tokens 9 has no effect without --sample-every"});
-  CHECK(notes({"--steps", "10", "--warmup-steps", "40", "--learning-rate", "0.004"}) ==
+  CHECK(notes("--steps 10 --warmup-steps 40 --learning-rate 0.004") ==
         std::vector<std::string>{
             "note: --warmup-steps 40 exceeds --steps 10: the learning rate reaches 0.001 instead of 0.004"});
-  CHECK(notes({"--shard", "zero3"}, 1).size() == 1);
-  CHECK(notes({"--prefetch", "1"}).size() == 1);
-  CHECK(notes({"--prefetch", "1", "--parameter-tier", "host"}).empty());
-  CHECK(notes({"--cuda-graphs", "off", "--p2p", "staged"}).size() == 2);
-  CHECK(notes({"--bad-steps-limit", "3"}) ==
+  CHECK(notes("--shard zero3", 1).size() == 1);
+  CHECK(notes("--prefetch 1").size() == 1);
+  CHECK(notes("--prefetch 1 --parameter-tier host").empty());
+  CHECK(notes("--cuda-graphs off --p2p staged").size() == 2);
+  CHECK(notes("--bad-steps-limit 3") ==
         std::vector<std::string>{"note: --bad-steps-limit 3 has no effect with --bad-steps stop, which ends the "
                                  "job at the first bad step"});
   CHECK(
-      notes({"--check-every", "3"}, 1) ==
+      notes("--check-every 3", 1) ==
       std::vector<std::string>{"note: --check-every 3 has no effect with one rank, whose states have no replicas"});
   // The decision about a step comes late then, also without clipping.
-  CHECK(notes({"--clip", "0", "--offload", "infinity-cpu", "--optimizer-commit", "flip"}).size() == 1);
-  CHECK(notes({"--clip", "0", "--offload", "infinity-cpu", "--optimizer-commit", "flip", "--bad-steps", "skip"})
-            .empty());
+  CHECK(notes("--clip 0 --offload infinity-cpu --optimizer-commit flip").size() == 1);
+  CHECK(notes("--clip 0 --offload infinity-cpu --optimizer-commit flip --bad-steps skip").empty());
 }
 
 TEST_CASE("adapters come from flags or from a folder, and contradictions are refused") {
   const TemporaryFolder folder;
   const std::string adapter = folder.path().string(), saved = adapter + "/saved-1.5";
-  const auto options = parse_train({"--data", "text.txt", "--model", "llama", "--lora-rank", "4", "--lora-targets",
-                                    "up_proj,o_proj,up_proj", "--save", saved.c_str()});
+  const auto options = parse_train(fmt::format(
+      "--data text.txt --model llama --lora-rank 4 --lora-targets up_proj,o_proj,up_proj --save {}", saved));
   CHECK(options.model.adapts());
   CHECK(options.model.lora.alpha == 8);
   CHECK(options.model.lora.targets == std::vector<std::string>{"o_proj", "up_proj"});
   CHECK(options.run.save == saved + "/adapter_model.safetensors");
   CHECK(resolved_map(options).at("lora-targets") == "o_proj,up_proj");
-  CHECK_FALSE(parse_train({"--data", "text.txt"}).model.adapts());
+  CHECK_FALSE(parse_train("--data text.txt").model.adapts());
 
   folder.write("adapter_config.json",
                R"({"peft_type":"LORA","r":16,"lora_alpha":32,"lora_dropout":0.1,"target_modules":["k_proj"]})");
-  const auto stored = parse_train({"--data", "text.txt", "--init-adapter", adapter.c_str(), "--lora-dropout", "0"});
+  const auto stored = parse_train(fmt::format("--data text.txt --init-adapter {} --lora-dropout 0", adapter));
   CHECK(stored.model.lora.rank == 16);
   CHECK(stored.model.lora.alpha == 32);
   CHECK(stored.model.lora.dropout == 0);
   CHECK(stored.model.lora.targets == std::vector<std::string>{"k_proj"});
-  refused_train({"--init-adapter", adapter.c_str(), "--lora-rank", "4"}, "has rank 16 and targets k_proj");
-  refused_train({"--lora-rank", "4", "--train", "norm"}, "--train has no effect with --lora-rank 4");
-  refused_train({"--lora-rank", "4", "--save", "weights.safetensors"}, "--save weights.safetensors is a file");
-  refused_train({"--lora-rank", "4", "--lora-alpha", "0"}, "--lora-alpha 0");
-  refused_train({"--lora-targets", "q_proj,,v_proj"}, "names separated by commas");
-  const auto whole = [](std::vector<const char*> more) {
-    more.insert(more.end(), {"--dry-run", "--classes", "3", "--lora-rank", "4"});
-    return resolved_map(parse_train(more)).at("lora-whole");
+  refused_train(fmt::format("--init-adapter {} --lora-rank 4", adapter), "has rank 16 and targets k_proj");
+  refused_train("--lora-rank 4 --train norm", "--train has no effect with --lora-rank 4");
+  refused_train("--lora-rank 4 --save weights.safetensors", "--save weights.safetensors is a file");
+  refused_train("--lora-rank 4 --lora-alpha 0", "--lora-alpha 0");
+  refused_train("--lora-targets q_proj,,v_proj", "names separated by commas");
+  const auto whole = [](const Flags& more) {
+    return resolved_map(parse_train(join(more, "--dry-run --classes 3 --lora-rank 4"))).at("lora-whole");
   };
-  CHECK(whole({"--model", "bert"}) == "classifier,pooler");
-  CHECK(whole({"--model", "bert", "--lora-whole", "none"}) == "none");
-  CHECK(whole({"--model", "roberta"}) == "classifier");
-  CHECK(parse_train({"--data", "text.txt", "--lora-alpha", "4"}).notes ==
+  CHECK(whole("--model bert") == "classifier,pooler");
+  CHECK(whole("--model bert --lora-whole none") == "none");
+  CHECK(whole("--model roberta") == "classifier");
+  CHECK(parse_train("--data text.txt --lora-alpha 4").notes ==
         std::vector<std::string>{"note: --lora-alpha 4 has no effect without --lora-rank"});
 }
