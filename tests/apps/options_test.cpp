@@ -86,7 +86,7 @@ TEST_CASE("a config file has the same keys as flags, and flags override it") {
 TEST_CASE("values out of range or of another type are refused with flag, value and accepted values") {
   for (const char* value : {"0", "101", "-1", "1.5", "abc", "", "7 ", "99999999999999999999"}) {
     CAPTURE(value);
-    const auto error = refusal(fmt::format("--steps {}", value));
+    const auto error = refusal({"--steps", value});
     CHECK(error.code() == ErrorCode::usage);
     const std::string_view printed = *value == '\0' ? "''" : value;
     CHECK(says(error, fmt::format("--steps is invalid: {}; use a whole number from 1 to 100", printed)));
