@@ -28,9 +28,12 @@ struct Classes : InFolder {
   }
 
   [[nodiscard]] Outcome start(int ranks, Flags more) const {
-    return run(ranks,
-               small_run(data, join({"--label-field", "kind", "--learning-rate", "1e-2", "--steps", "6"}, more)),
-               limit);
+    return run(ranks, small_run(data, join("--label-field kind --learning-rate 1e-2 --steps 6", more)), limit);
+  }
+  /// Weights of a masked language model.
+  void save_masks() const {
+    const Flags flags = "--json-field text --model bert --vocab-size 257 --save " + file("masks");
+    require_status(0, run(1, small_run(data, flags), limit));
   }
   void check(int ranks, const Flags& more) const { require_status(0, start(ranks, more)); }
   void refused(const Outcome& outcome, int status, const std::string& words) const {
@@ -46,17 +49,17 @@ struct Classes : InFolder {
 
 TEST_CASE_FIXTURE(Classes, "text classification gives the same result on any grid and with states in files") {
   const auto losses = [&](int ranks, const std::string& name, Flags more) {
-    check(ranks, join(more, {"--model", "roberta", "--dropout", "0.1", "--metrics", file(name + ".jsonl"), "--save",
-                             file(name)}));
+    check(ranks, join(more, fmt::format("--model roberta --dropout 0.1 --metrics {} --save {}",
+                                        file(name + ".jsonl"), file(name))));
     return metric(file(name + ".jsonl"), "loss");
   };
   const auto alone = losses(1, "alone", {});
   REQUIRE(alone.size() == 6);
-  CHECK(losses(3, "stages", {"--g-inter", "3", "--recompute", "1"}) == alone);
-  CHECK(losses(1, "files", {"--offload", "infinity-nvme", "--nvme", folder.path().string()}) == alone);
+  CHECK(losses(3, "stages", "--g-inter 3 --recompute 1") == alone);
+  CHECK(losses(1, "files", "--offload infinity-nvme --nvme " + folder.path().string()) == alone);
   CHECK(read_file(file("stages") + "/model.safetensors") == read_file(file("alone") + "/model.safetensors"));
   CHECK(read_file(file("files") + "/model.safetensors") == read_file(file("alone") + "/model.safetensors"));
-  const auto shared = losses(4, "shared", {"--g-inter", "2", "--g-data", "2", "--shard", "zero3", "--tile", "2"});
+  const auto shared = losses(4, "shared", "--g-inter 2 --g-data 2 --shard zero3 --tile 2");
   for (std::size_t step = 0; step < alone.size(); ++step)
     CHECK(std::stod(shared[step]) == doctest::Approx(std::stod(alone[step])).epsilon(1e-4));
   const std::string config = read_file(file("alone") + "/config.json");
@@ -66,54 +69,48 @@ TEST_CASE_FIXTURE(Classes, "text classification gives the same result on any gri
 
 TEST_CASE_FIXTURE(Classes,
                   "masked-language-model weights get a classification head, and the trained one is evaluated") {
-  const Outcome masks = require_status(0, run(1,
-                                              small_run(data, {"--json-field", "text", "--model", "bert",
-                                                               "--vocab-size", "257", "--save", file("masks")}),
-                                              limit));
+  save_masks();
   const auto trained = [&](const std::string& from, Flags more) {
     return run(1,
-               join({"--init-from", from, "--data", data, "--label-field", "kind", "--sequence-length", "16",
-                     "--threads", "1"},
+               join(fmt::format("--init-from {} --data {} --label-field kind --sequence-length 16 --threads 1",
+                                from, data),
                     more),
                limit);
   };
-  const Outcome tuned =
-      require_status(0, trained(file("masks"), {"--steps", "3", "--learning-rate", "1e-2", "--validation-split",
-                                                "0.2", "--save", file("tuned")}));
+  const Outcome tuned = require_status(
+      0, trained(file("masks"), "--steps 3 --learning-rate 1e-2 --validation-split 0.2 --save " + file("tuned")));
   check_has(validation_of(tuned), {"  accuracy "});
-  const Outcome evaluated = require_status(0, trained(file("tuned"), {"--eval-only", "--validation-split", "0.2"}));
+  const Outcome evaluated = require_status(0, trained(file("tuned"), "--eval-only --validation-split 0.2"));
   CHECK(validation_of(evaluated) == validation_of(tuned));
   refused(trained(file("masks"), {"--eval-only"}), 64, "needs a classification head");
-  refused(trained(file("tuned"), {"--classes", "4", "--steps", "1"}), 64,
+  refused(trained(file("tuned"), "--classes 4 --steps 1"), 64,
           "--classes 4 does not match --init-from " + file("tuned") + ", which has 3");
   folder.write("other.jsonl", "{\"text\": \"a\", \"kind\": \"wild\"}\n");
   refused(
-      run(1, {"--init-from", file("tuned"), "--data", file("other.jsonl"), "--label-field", "kind", "--steps", "1"},
+      run(1,
+          fmt::format("--init-from {} --data {} --label-field kind --steps 1", file("tuned"), file("other.jsonl")),
           limit),
       65, "label 'wild' is not one of the model's 3 classes, 'low', 'mid', 'top'");
-  refused(run(1, {"--init-from", file("tuned"), "--data", data, "--tokenizer", "bytes", "--steps", "1"}, limit), 64,
-          "--label-field is missing");
+  refused(run(1, fmt::format("--init-from {} --data {} --tokenizer bytes --steps 1", file("tuned"), data), limit),
+          64, "--label-field is missing");
 }
 
 TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is completely in PEFT's file") {
-  const Outcome masks = require_status(0, run(1,
-                                              small_run(data, {"--json-field", "text", "--model", "bert",
-                                                               "--vocab-size", "257", "--save", file("masks")}),
-                                              limit));
+  save_masks();
   const auto tuned = [&](int ranks, Flags more) {
-    return validation_of(require_status(
-        0, run(ranks,
-               join(more, {"--init-from", file("masks"), "--data", data, "--label-field", "kind",
-                           "--sequence-length", "16", "--threads", "1", "--validation-split", "0.2"}),
-               limit)));
+    return validation_of(
+        require_status(0, run(ranks,
+                              join(more, fmt::format("--init-from {} --data {} --label-field kind "
+                                                     "--sequence-length 16 --threads 1 --validation-split 0.2",
+                                                     file("masks"), data)),
+                              limit)));
   };
-  const Flags adapted{"--lora-rank", "2", "--learning-rate", "1e-1", "--steps", "4", "--batch-size", "8"};
-  const auto saved = [&](const std::string& name, Flags more) {
-    more.insert(more.end(), adapted.begin(), adapted.end());
-    return join(more, {"--save", file(name)});
+  const Flags adapted = "--lora-rank 2 --learning-rate 1e-1 --steps 4 --batch-size 8";
+  const auto saved = [&](const std::string& name, const Flags& more) {
+    return join(join(more, adapted), "--save " + file(name));
   };
-  const std::string found = tuned(1, saved("adapter", {"--checkpoint", file("kept")}));
-  CHECK(tuned(3, saved("stages", {"--g-inter", "3"})) == found);
+  const std::string found = tuned(1, saved("adapter", "--checkpoint " + file("kept")));
+  CHECK(tuned(3, saved("stages", "--g-inter 3")) == found);
   const std::string stored = "/adapter_model.safetensors";
   CHECK(read_file(file("stages") + stored) == read_file(file("adapter") + stored));
 
@@ -126,29 +123,25 @@ TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is 
   check_has(config, {R"("modules_to_save": ["classifier","pooler"])", R"("task_type": "SEQ_CLS")"});
 
   // Read again, for evaluation and to resume, and merged into separate weights.
-  const Flags beside{"--init-adapter", file("adapter")};
-  Flags evaluates = beside, goes_on = beside;
-  evaluates.push_back("--eval-only");
-  goes_on.insert(goes_on.end(), {"--steps", "1", "--batch-size", "8", "--learning-rate", "1e-9", "--eval-every",
-                                 "1", "--weight-decay", "0"});
-  CHECK(tuned(1, evaluates) == found);
-  CHECK(tuned(1, goes_on).substr(0, 20) == found.substr(0, 20));
+  const Flags beside = "--init-adapter " + file("adapter");
+  const Flags goes_on = "--steps 1 --batch-size 8 --learning-rate 1e-9 --eval-every 1 --weight-decay 0";
+  CHECK(tuned(1, join(beside, "--eval-only")) == found);
+  CHECK(tuned(1, join(beside, goes_on)).substr(0, 20) == found.substr(0, 20));
   require_success(
       run_generator(RANVIER_CHECKPOINT, "export " + file("kept") + " --merge -o " + file("merged"), folder));
-  const Outcome merged =
-      run(1,
-          {"--init-from", file("merged"), "--data", data, "--label-field", "kind", "--sequence-length", "16",
-           "--threads", "1", "--validation-split", "0.2", "--eval-only"},
-          limit);
+  const Outcome merged = run(1,
+                             fmt::format("--init-from {} --data {} --label-field kind --sequence-length 16 "
+                                         "--threads 1 --validation-split 0.2 --eval-only",
+                                         file("merged"), data),
+                             limit);
   INFO(merged.output);
   check_has(merged.output, {found.substr(0, 20)});
 
   // PEFT's default does not train the pooler.
-  Flags peft{"--lora-whole", "classifier"};
-  static_cast<void>(tuned(1, saved("classifier", peft)));
+  static_cast<void>(tuned(1, saved("classifier", "--lora-whole classifier")));
   CHECK(models::Safetensors(file("classifier") + stored).tensors().size() == 4 * 2 * 2 + 2);
 }
 
 TEST_CASE_FIXTURE(Classes, "an adapter with a module that the model lacks is refused by name") {
-  refused(start(1, {"--model", "bert", "--lora-rank", "2", "--lora-whole", "score"}), 64, "has no module 'score'");
+  refused(start(1, "--model bert --lora-rank 2 --lora-whole score"), 64, "has no module 'score'");
 }

@@ -30,7 +30,7 @@ struct Fixture : SmallText {
 
   [[nodiscard]] Outcome start(int ranks, const std::string& data, Flags flags, const Flags& more) const {
     std::filesystem::remove(file("metrics.jsonl"));
-    flags.insert(flags.end(), {"--metrics", file("metrics.jsonl"), "--save", file("weights.safetensors")});
+    flags.add(fmt::format("--metrics {} --save {}", file("metrics.jsonl"), file("weights.safetensors")));
     return run(ranks, small_run(data, join(flags, more)), 60s);
   }
 
@@ -47,10 +47,9 @@ struct Fixture : SmallText {
 
   void check_every_way(const std::string& data, const Flags& flags) const {
     const auto reference = train(1, data, flags);
-    for (const auto& [ranks, more] :
-         {std::pair<int, Flags>{3, {"--g-inter", "3", "--recompute", "1", "--policy", "1f1b"}},
-          {3, {"--g-inter", "3", "--policy", "zero-bubble", "--deferred-limit", "2"}},
-          {2, {"--g-inter", "2", "--offload", "infinity-cpu", "--recompute", "2", "--policy", "gpipe"}}}) {
+    for (const auto& [ranks, more] : {std::pair<int, Flags>{3, "--g-inter 3 --recompute 1 --policy 1f1b"},
+                                      {3, "--g-inter 3 --policy zero-bubble --deferred-limit 2"},
+                                      {2, "--g-inter 2 --offload infinity-cpu --recompute 2 --policy gpipe"}}) {
       INFO(ranks);
       CHECK((train(ranks, data, flags, more) == reference));
     }
@@ -68,23 +67,24 @@ struct Fixture : SmallText {
 
 TEST_CASE_FIXTURE(Fixture,
                   "documents that do not attend to each other give the same bits on every grid and in every tier") {
-  const Flags flags{"--documents", "mask", "--document-end", "0"};
+  const Flags flags = "--documents mask --document-end 0";
   check_every_way(tokens, flags);
   CHECK((train(1, tokens, {}) != train(1, tokens, flags)));
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "a LLaMA with such documents validates and generates during training, which changes no bit") {
-  const Flags flags{"--documents", "mask", "--document-end",     "0",  "--model", "llama",
-                    "--ffn-size",  "48",   "--validation-split", "0.1"};
-  const auto quiet = train(1, tokens, flags, {"--eval-every", "0"});
-  CHECK((train(2, tokens, flags,
-               {"--g-inter", "2", "--tokenizer", "bytes", "--token-format", "llmc", "--eval-every", "2",
-                "--sample-every", "2", "--sample-tokens", "3"}) == quiet));
+  const Flags flags = "--documents mask --document-end 0 --model llama --ffn-size 48 --validation-split 0.1";
+  const auto quiet = train(1, tokens, flags, "--eval-every 0");
+  CHECK(
+      (train(
+           2, tokens, flags,
+           "--g-inter 2 --tokenizer bytes --token-format llmc --eval-every 2 --sample-every 2 --sample-tokens 3") ==
+       quiet));
 }
 
 TEST_CASE_FIXTURE(Fixture, "completions of prompts give the same bits on every grid and in every tier") {
-  const Flags flags{"--prompt-field", "ask", "--json-field", "say"};
+  const Flags flags = "--prompt-field ask --json-field say";
   check_every_way(lines, flags);
 }
 
@@ -95,10 +95,11 @@ TEST_CASE_FIXTURE(Fixture, "the perplexity per byte counts the completions' byte
     all += "{\"ask\": \"the world\", \"say\": \"" + std::string(400, static_cast<char>('c' + i % 2)) + "\"}\n";
   const std::string answers = folder.write("answers.jsonl", all).string();
   const std::string tokenizer = folder.write("tokenizer.json", SmallTokenizer().tokenizer_json()).string();
-  require_status(0, start(1, answers,
-                          {"--tokenizer", tokenizer, "--vocab-size", "300", "--prompt-field", "ask", "--json-field",
-                           "say", "--steps", "1", "--validation-split", "0.25"},
-                          {}));
+  require_status(
+      0, start(1, answers,
+               "--tokenizer " + tokenizer +
+                   " --vocab-size 300 --prompt-field ask --json-field say --steps 1 --validation-split 0.25",
+               {}));
   CHECK(metric(file("metrics.jsonl"), "validation_perplexity_per_byte") ==
         metric(file("metrics.jsonl"), "validation_perplexity"));
 }
@@ -109,10 +110,8 @@ TEST_CASE_FIXTURE(Fixture,
   std::vector<std::uint16_t> drawn(17 * 4 * 16 + 1, 0);
   for (int i = 0; i < 3 * 4 * 16; ++i) drawn.push_back(static_cast<std::uint16_t>(1 + i * i % 7));
   const std::string data = folder.write("ends.bin", token_file(drawn)).string();
-  const Outcome outcome = require_status(0, start(1, data,
-                                                  {"--documents", "mask", "--document-end", "0", "--shuffle", "off",
-                                                   "--steps", "20", "--spike-factor", "2"},
-                                                  {}));
+  const Outcome outcome = require_status(
+      0, start(1, data, "--documents mask --document-end 0 --shuffle off --steps 20 --spike-factor 2", {}));
   const auto losses = metric(file("metrics.jsonl"), "loss");
   REQUIRE(losses.size() == 20);
   CHECK(std::count(losses.begin(), losses.end(), "null") == 17);
@@ -121,25 +120,23 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture, "a dry run's table has the documents of samples") {
-  check_has(
-      require_status(0, run(1, small_run(tokens, {"--documents", "mask", "--document-end", "0", "--dry-run"}), 20s))
-          .output,
-      {"documents of samples"});
+  check_has(require_status(0, run(1, small_run(tokens, "--documents mask --document-end 0 --dry-run"), 20s)).output,
+            {"documents of samples"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "documents without a known end, and end tokens that do not occur, are refused") {
-  check_refused({"--data", tokens, "--documents", "mask"},
+  check_refused("--data " + tokens + " --documents mask",
                 {"tokens.bin: --documents mask", "--document-end", "50256", "--documents join"});
-  check_refused({"--data", tokens, "--documents", "mask", "--document-end", "99"},
+  check_refused("--data " + tokens + " --documents mask --document-end 99",
                 {"tokens.bin: end-of-document token 99", "--document-end"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "missing or too long prompts, and files without any, are refused") {
-  check_refused({"--data", lines, "--prompt-field", "prompt", "--json-field", "say"},
+  check_refused("--data " + lines + " --prompt-field prompt --json-field say",
                 {"lines.jsonl: line 1: field 'prompt' is missing, found 'ask', 'say'", "--prompt-field"});
-  check_refused({"--data", lines, "--prompt-field", "ask"}, {"field 'text' is missing", "--json-field"});
-  check_refused({"--prompt-field", "ask"}, {"text.txt: --prompt-field ask needs JSON lines"});
+  check_refused("--data " + lines + " --prompt-field ask", {"field 'text' is missing", "--json-field"});
+  check_refused("--prompt-field ask", {"text.txt: --prompt-field ask needs JSON lines"});
   folder.write("long.jsonl", "{\"ask\": \"" + std::string(40, 'q') + "\", \"say\": \"a\"}\n");
-  check_refused({"--data", file("long.jsonl"), "--prompt-field", "ask", "--json-field", "say"},
+  check_refused("--data " + file("long.jsonl") + " --prompt-field ask --json-field say",
                 {"long.jsonl: none of 1 completions fits --sequence-length 16", "increase --sequence-length"});
 }

@@ -259,7 +259,7 @@ TEST_CASE_FIXTURE(Fixture,
     job.signal_rank(1, SIGTERM);
     if (capacity) {
       // Only as much of the weights fits as the existing pages have space for.
-      for (int i = 0; i < 6000 && !job.has_said("free space within"); ++i) std::this_thread::sleep_for(10ms);
+      job.wait_until_said("free space within");
       fs::remove(filler);
     }
     const Outcome outcome = job.wait(90s);
@@ -292,7 +292,7 @@ TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for space, and without it 
     std::ofstream(filler) << std::string(8 << 20, 'x');
     job.signal_rank(1, SIGTERM);
     if (capacity) {
-      for (int i = 0; i < 6000 && !job.has_said("free space within"); ++i) std::this_thread::sleep_for(10ms);
+      job.wait_until_said("free space within");
       fs::remove(filler);
     }
     const Outcome outcome = job.wait(90s);

@@ -12,8 +12,8 @@ using namespace std::chrono_literals;
 TEST_CASE_FIXTURE(SmallText,
                   "a stream whose work does not end is named by its rank, with one, two and four ranks") {
   for (const auto& [ranks, faulty] : {std::pair{1, 0}, {2, 1}, {4, 2}}) {
-    Flags flags{"--steps", "100", "--timeout", "2"};
-    if (ranks > 1) flags.insert(flags.end(), {"--g-inter", "2"});
+    Flags flags = "--steps 100 --timeout 2";
+    if (ranks > 1) flags.add("--g-inter 2");
     const Outcome outcome = require_failure(
         run(ranks, small_run(text, flags), 40s, {{"RANVIER_FAULT", std::to_string(faulty) + ":3:stream"}}));
     check_has(outcome.output,
@@ -23,22 +23,21 @@ TEST_CASE_FIXTURE(SmallText,
 }
 
 TEST_CASE_FIXTURE(SmallText, "a file request that does not return is named with file and offset") {
-  const Outcome outcome = require_failure(run(2,
-                                              small_run(text, {"--steps", "100", "--timeout", "2", "--g-data", "2",
-                                                               "--optimizer-tier", "nvme", "--nvme", file("")}),
-                                              40s, {{"RANVIER_FAULT", "1:3:file"}}));
+  const Outcome outcome = require_failure(
+      run(2, small_run(text, "--steps 100 --timeout 2 --g-data 2 --optimizer-tier nvme --nvme " + file("")), 40s,
+          {{"RANVIER_FAULT", "1:3:file"}}));
   check_has(outcome.output,
             {"rank 1 (stage 0, row 1) stands still: tiers: a ", " bytes at offset ", " of " + file("")});
 }
 
 TEST_CASE_FIXTURE(SmallText, "SIGUSR2 makes every rank print its waits, and a stopped rank may continue") {
   const std::string metrics = file("metrics.jsonl");
-  Job job(2, small_run(text, {"--steps", "1000000", "--metrics", metrics, "--g-inter", "2", "--timeout", "30"}));
+  Job job(2, small_run(text, "--steps 1000000 --metrics " + metrics + " --g-inter 2 --timeout 30"));
   REQUIRE(job.wait_for_lines(metrics, 2, 60s));
   job.signal_rank(1, SIGSTOP);
   std::this_thread::sleep_for(2s);
   job.signal_rank(0, SIGUSR2);
-  for (int i = 0; i < 6000 && !job.has_said("rank 1 (stage 1, row 0), tag"); ++i) std::this_thread::sleep_for(10ms);
+  job.wait_until_said("rank 1 (stage 1, row 0), tag");
   job.signal_rank(1, SIGCONT);
   const int lines = static_cast<int>(lines_of(read_file(metrics)).size());
   CHECK(job.wait_for_lines(metrics, lines + 3, 60s));
@@ -54,10 +53,10 @@ TEST_CASE_FIXTURE(SmallText, "SIGUSR2 makes every rank print its waits, and a st
 
 TEST_CASE_FIXTURE(SmallText, "a load that does not return ends the job with rank, item and source") {
   const std::string weights = file("weights");
-  REQUIRE(run(1, small_run(text, {"--steps", "1", "--save", weights}), 40s).status == 0);
+  REQUIRE(run(1, small_run(text, "--steps 1 --save " + weights), 40s).status == 0);
   for (const auto& [ranks, faulty] : {std::pair{1, 0}, {2, 1}}) {
-    Flags flags{"--init-from", weights, "--timeout", "1"};
-    if (ranks > 1) flags.insert(flags.end(), {"--g-inter", "2"});
+    Flags flags = "--init-from " + weights + " --timeout 1";
+    if (ranks > 1) flags.add("--g-inter 2");
     const Outcome outcome = require_status(
         72, run(ranks, small_run(text, flags), 40s, {{"RANVIER_FAULT", std::to_string(faulty) + ":2:load"}}));
     check_has(outcome.output,
@@ -72,7 +71,7 @@ TEST_CASE_FIXTURE(SmallText,
   for (const char* fault : {"", "1:1:slow-load:3"}) {
     const std::string metrics = file(*fault == '\0' ? "usual" : "slow");
     const Outcome outcome =
-        ends_well(2, {"--metrics", metrics, "--g-inter", "2", "--timeout", "1"}, 100s, {{"RANVIER_FAULT", fault}});
+        ends_well(2, "--metrics " + metrics + " --g-inter 2 --timeout 1", 100s, {{"RANVIER_FAULT", fault}});
     if (*fault != '\0') CHECK(outcome.seconds > 10);  // longer than any wait without progress may last
     losses.push_back(metric(metrics, "loss"));
   }
@@ -81,8 +80,8 @@ TEST_CASE_FIXTURE(SmallText,
 
 TEST_CASE_FIXTURE(SmallText,
                   "a checkpoint that is slow to read but makes progress is left alone, also if handlers read it") {
-  const Flags flags{"--steps", "1",        "--checkpoint", file("checkpoints"), "--timeout",
-                    "0.5",     "--resume", "auto",         "--lr-decay",        "constant"};
+  const Flags flags =
+      "--steps 1 --checkpoint " + file("checkpoints") + " --timeout 0.5 --resume auto --lr-decay constant";
   REQUIRE(run(1, small_run(text, flags), 40s).status == 0);
   Flags more = flags;
   more[1] = "2";
@@ -91,14 +90,14 @@ TEST_CASE_FIXTURE(SmallText,
 
 TEST_CASE_FIXTURE(SmallText,
                   "data that do not return are named, and waiting ranks report the rank that they wait for") {
-  check_has(require_status(72, run(2, small_run(text, {"--g-inter", "2", "--timeout", "1"}), 40s,
-                                   {{"RANVIER_FAULT", "1:1:data"}}))
-                .output,
-            {"rank 1 (stage 1, row 0) stands still: it opens its data: " + text + ", for "});
+  check_has(
+      require_status(72, run(2, small_run(text, "--g-inter 2 --timeout 1"), 40s, {{"RANVIER_FAULT", "1:1:data"}}))
+          .output,
+      {"rank 1 (stage 1, row 0) stands still: it opens its data: " + text + ", for "});
 }
 
 TEST_CASE_FIXTURE(SmallText, "a rank that is stopped during startup is named, with its last report") {
-  Job job(2, small_run(text, {"--g-inter", "2", "--timeout", "0.5"}), {{"RANVIER_FAULT", "1:1:slow-load:1000"}});
+  Job job(2, small_run(text, "--g-inter 2 --timeout 0.5"), {{"RANVIER_FAULT", "1:1:slow-load:1000"}});
   // SIGUSR2 stops nothing, and makes each rank print its activity.
   for (int i = 0; i < 6000 && !job.has_said("chooses") && !job.has_said("grid: "); ++i)
     std::this_thread::sleep_for(10ms);
@@ -122,13 +121,10 @@ TEST_CASE_FIXTURE(SmallText, "a rank that is stopped during startup is named, wi
 TEST_CASE_FIXTURE(SmallText, "a pipe in place of a file is refused at once") {
   const std::string pipe = file("pipe");
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  for (const Flags& flags : std::vector<Flags>{{"--data", pipe},
-                                               {"--data", pipe, "--token-format", "text"},
-                                               {"--data", pipe, "--token-format", "uint16"},
-                                               {"--data", text + ":0.5," + pipe + ":0.5"},
-                                               {"--tokenizer", pipe},
-                                               {"--init-from", pipe},
-                                               {"--hellaswag", pipe, "--eval-every", "1"}}) {
+  for (const Flags& flags : std::vector<Flags>{"--data " + pipe, "--data " + pipe + " --token-format text",
+                                               "--data " + pipe + " --token-format uint16",
+                                               "--data " + text + ":0.5," + pipe + ":0.5", "--tokenizer " + pipe,
+                                               "--init-from " + pipe, "--hellaswag " + pipe + " --eval-every 1"}) {
     CAPTURE(flags[0]);
     check_has(require_status(74, run(1, small_run(text, flags), 20s)).output, {pipe});
   }
@@ -139,8 +135,7 @@ TEST_CASE_FIXTURE(
   // Without mpirun, which would read all output.
   const std::string pipeline =
       "while [ \"$1\" != " RANVIER_PROGRAM " ]; do shift; done; { \"$@\"; echo ended with $? >&2; } | sleep 6";
-  Job job({"sh", "-c", pipeline, "sh"}, 1,
-          small_run(text, {"--layers", "1", "--steps", "1500", "--log-every", "1", "--timeout", "1"}));
+  Job job({"sh", "-c", pipeline, "sh"}, 1, small_run(text, "--layers 1 --steps 1500 --log-every 1 --timeout 1"));
   const Outcome outcome = job.wait(60s);
   INFO(outcome.output);
   CHECK_FALSE(outcome.timed_out);

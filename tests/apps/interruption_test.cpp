@@ -68,7 +68,7 @@ TEST_CASE_FIXTURE(Fixture,
     Job job(1, flags("1000"), hangs);
     REQUIRE(job.wait_for_lines(metrics, 2, 60s));
     job.signal_rank(0, SIGTERM);
-    for (int i = 0; i < 6000 && !job.has_said("ranvier: SIGTERM"); ++i) std::this_thread::sleep_for(10ms);
+    job.wait_until_said("ranvier: SIGTERM");
     std::this_thread::sleep_for(1200ms);  // signals less than a second apart are one request
     job.signal_rank(0, SIGTERM);
     const Outcome outcome = require_failure(job.wait(60s));

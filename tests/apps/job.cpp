@@ -122,6 +122,10 @@ bool Job::wait_for_lines(const std::string& path, int count, std::chrono::durati
   return wait_until([&] { return static_cast<int>(lines_of(read_file(path)).size()) >= count; }, limit);
 }
 
+void Job::wait_until_said(const std::string& words) const {
+  wait_until([&] { return has_said(words); }, 60s);
+}
+
 bool Job::has_said(const std::string& words) const {
   return read_file(output_path()).find(words) != std::string::npos;
 }

@@ -44,6 +44,8 @@ class Job {
   /// False if the file has fewer than `count` lines after `limit`.
   bool wait_for_lines(const std::string& path, int count, std::chrono::duration<double> limit) const;
 
+  /// Waits at most a minute.
+  void wait_until_said(const std::string& words) const;
   /// Whether the output so far contains the words.
   [[nodiscard]] bool has_said(const std::string& words) const;
 

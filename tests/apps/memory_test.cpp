@@ -61,37 +61,29 @@ struct Fixture : SmallText {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "one rank uses little more memory than its plan") {
-  check_near_plan(1, {"--hidden", "384", "--heads", "6", "--sequence-length", "256", "--batch-size", "8",
-                      "--microbatch-size", "4", "--threads", "2", "--steps", "3"});
+  check_near_plan(
+      1, "--hidden 384 --heads 6 --sequence-length 256 --batch-size 8 --microbatch-size 4 --threads 2 --steps 3");
 }
 
 TEST_CASE_FIXTURE(Fixture, "four ranks in bf16 each use little more memory than their plans") {
-  check_near_plan(4, {"--hidden", "384", "--heads", "6", "--sequence-length", "128", "--batch-size", "8",
-                      "--g-inter", "2", "--g-data", "2", "--precision", "bf16", "--steps", "3", "--save",
-                      (folder.path() / "weights.safetensors").string()});
+  check_near_plan(4, fmt::format("--hidden 384 --heads 6 --sequence-length 128 --batch-size 8 --g-inter 2 --g-data "
+                                 "2 --precision bf16 --steps 3 --save {}",
+                                 file("weights.safetensors")));
 }
 
 TEST_CASE_FIXTURE(Fixture, "four ranks with sharded states each use little more memory than their plans") {
   for (const char* shard : {"zero3", "mics"}) {
-    check_near_plan(4,
-                    {"--hidden",          "384", "--heads",      "6",
-                     "--sequence-length", "64",  "--batch-size", "8",
-                     "--g-data",          "4",   "--node-size",  "2",
-                     "--shard",           shard, "--precision",  "bf16",
-                     "--steps",           "3",   "--save",       (folder.path() / "weights.safetensors").string()});
+    check_near_plan(4, fmt::format("--hidden 384 --heads 6 --sequence-length 64 --batch-size 8 --g-data 4 "
+                                   "--node-size 2 --shard {} --precision bf16 --steps 3 --save {}",
+                                   shard, file("weights.safetensors")));
   }
 }
 
 TEST_CASE_FIXTURE(Fixture, "ten times the steps need no additional memory") {
-  const Flags flags{"--hidden",     "64",  "--g-inter",          "2",
-                    "--dropout",    "0.1", "--validation-split", "0.1",
-                    "--eval-every", "10",  "--metrics",          (folder.path() / "metrics.jsonl").string(),
-                    "--steps"};
-  const auto train_for = [&](const char* steps) {
-    Flags all = flags;
-    all.emplace_back(steps);
-    return train(2, all);
-  };
+  const Flags flags =
+      fmt::format("--hidden 64 --g-inter 2 --dropout 0.1 --validation-split 0.1 --eval-every 10 --metrics {}",
+                  file("metrics.jsonl"));
+  const auto train_for = [&](const char* steps) { return train(2, join(flags, fmt::format("--steps {}", steps))); };
   const auto few = train_for("20"), many = train_for("200");
   for (std::size_t r = 0; r < few.size(); ++r) {
     MESSAGE((few[r].resident_bytes / MiB)
@@ -102,32 +94,30 @@ TEST_CASE_FIXTURE(Fixture, "ten times the steps need no additional memory") {
 
 TEST_CASE_FIXTURE(Fixture,
                   "ranks whose states are in host memory or in files use little more memory than their plans") {
-  const std::string disk = (folder.path() / "disk").string();
-  std::filesystem::create_directory(disk);
-  const Flags sizes{"--hidden",     "384", "--heads",  "6",    "--sequence-length", "256",
-                    "--batch-size", "8",   "--steps",  "2",    "--bucket-size",     "100000",
-                    "--recompute",  "1",   "--policy", "gpipe"};
+  const std::string disk = make_folder("disk");
+  const Flags sizes =
+      "--hidden 384 --heads 6 --sequence-length 256 --batch-size 8 --steps 2 --bucket-size 100000 --recompute 1 "
+      "--policy gpipe";
   for (const std::string kind : {"host", "nvme"}) {
-    const Flags where = kind == "nvme" ? Flags{"--nvme", disk, "--nvme-checksums", "on"} : Flags{};
-    const Flags all = join({"--optimizer-tier", kind, "--parameter-tier", kind, "--activation-tier", kind}, where);
-    check_near_plan(1, join(join(sizes, {"--optimizer-tier", kind}), where));
-    check_near_plan(
-        1, join(join(sizes, {"--activation-tier", kind, "--save", (folder.path() / "w").string()}), where));
+    const Flags where = kind == "nvme" ? Flags("--nvme " + disk + " --nvme-checksums on") : Flags{};
+    const Flags all =
+        join(fmt::format("--optimizer-tier {} --parameter-tier {} --activation-tier {}", kind, kind, kind), where);
+    check_near_plan(1, join(join(sizes, "--optimizer-tier " + kind), where));
+    check_near_plan(1, join(join(sizes, fmt::format("--activation-tier {} --save {}", kind, file("w"))), where));
     check_near_plan(1, join(sizes, all));
-    check_near_plan(
-        4, join(join(sizes, {"--g-inter", "2", "--g-data", "2", "--shard", "zero3", "--precision", "bf16"}), all));
+    check_near_plan(4, join(join(sizes, "--g-inter 2 --g-data 2 --shard zero3 --precision bf16"), all));
   }
 }
 
 TEST_CASE_FIXTURE(Fixture, "a thousand steps through host memory and files need no more memory than fifty") {
-  const std::string disk = (folder.path() / "disk").string();
-  std::filesystem::create_directory(disk);
+  const std::string disk = make_folder("disk");
   for (const std::string kind : {"host", "nvme"}) {
     const auto train_for = [&](const char* steps) {
-      Flags flags{"--steps",          steps,  "--g-inter",       "2",  "--layers",          "2",
-                  "--bucket-size",    "4000", "--recompute",     "1",  "--optimizer-tier",  kind,
-                  "--parameter-tier", kind,   "--gradient-tier", kind, "--activation-tier", kind};
-      if (kind == "nvme") flags = join(flags, {"--nvme", disk, "--nvme-checksums", "on"});
+      Flags flags = fmt::format(
+          "--steps {} --g-inter 2 --layers 2 --bucket-size 4000 --recompute 1 --optimizer-tier {} --parameter-tier "
+          "{} --gradient-tier {} --activation-tier {}",
+          steps, kind, kind, kind, kind);
+      if (kind == "nvme") flags = join(flags, "--nvme " + disk + " --nvme-checksums on");
       return train(2, flags);
     };
     const auto few = train_for("50"), many = train_for("1000");

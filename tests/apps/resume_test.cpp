@@ -26,6 +26,14 @@ std::vector<std::string> trained(const std::string& metrics) {
   return steps;
 }
 
+/// Changes data of rank 1 in a checkpoint.
+void damage(const std::string& checkpoint) {
+  const std::string data = checkpoint + "/rank-0001.data";
+  REQUIRE(fs::file_size(data) > 5001);
+  overwrite(data, 5000, '\x55');
+  overwrite(data, 5001, '\x2a');
+}
+
 struct Fixture : SmallText {
   std::string checkpoints = file("checkpoints");
   std::string metrics = file("metrics.jsonl");
@@ -33,12 +41,12 @@ struct Fixture : SmallText {
 
   /// Fast steps, to be stopped in the middle of them.
   [[nodiscard]] Flags flags(const Flags& more = {}) const {
-    return small_run(text, join({"--steps", "400", "--dropout", "0.1", "--eval-every", "150", "--save", weights,
-                                 "--metrics", metrics},
+    return small_run(text, join(fmt::format("--steps 400 --dropout 0.1 --eval-every 150 --save {} --metrics {}",
+                                            weights, metrics),
                                 more));
   }
   [[nodiscard]] Flags with_checkpoints(Flags more = {}) const {
-    return flags(join(more, {"--checkpoint", checkpoints, "--checkpoint-every", "25"}));
+    return flags(join(more, "--checkpoint " + checkpoints + " --checkpoint-every 25"));
   }
 
   /// Result of an uninterrupted run with the same flags.
@@ -48,7 +56,7 @@ struct Fixture : SmallText {
   };
   [[nodiscard]] Whole uninterrupted(int ranks, Flags more) const {
     const std::string whole = file("whole.jsonl"), saved = file("whole.safetensors");
-    require_status(0, run(ranks, flags(join(more, {"--metrics", whole, "--save", saved})), limit));
+    require_status(0, run(ranks, flags(join(more, fmt::format("--metrics {} --save {}", whole, saved))), limit));
     Whole result{trained(whole), read_file(saved)};
     fs::remove(whole);
     fs::remove(saved);
@@ -78,7 +86,7 @@ struct Fixture : SmallText {
 TEST_CASE_FIXTURE(Fixture, "a run stopped by a signal is resumed on another grid, with the same bits") {
   const Whole whole = uninterrupted(1, {});
   {
-    Job job(2, with_checkpoints({"--g-inter", "2"}));
+    Job job(2, with_checkpoints("--g-inter 2"));
     REQUIRE(job.wait_for_lines(metrics, 60, limit));
     job.signal_rank(1, SIGTERM);
     check_has(require_status(75, job.wait(limit)).output,
@@ -89,45 +97,39 @@ TEST_CASE_FIXTURE(Fixture, "a run stopped by a signal is resumed on another grid
 
   // Another training, or a second one in the same folder, is refused and changes nothing.
   check_refused(64, 1, with_checkpoints(), {"--checkpoint " + checkpoints + " has checkpoints", "--resume auto"});
-  check_refused(64, 1, with_checkpoints({"--resume", "auto", "--learning-rate", "2e-3", "--clip", "0"}),
+  check_refused(64, 1, with_checkpoints("--resume auto --learning-rate 2e-3 --clip 0"),
                 {"--learning-rate 0.002 (was 0.001)", "--clip 0 (was 1)", "--resume-with learning-rate,clip"});
-  check_refused(65, 1, flags({"--resume", text}), {"--resume " + text + " is not a folder", "DIR/step-00000500"});
+  check_refused(65, 1, flags("--resume " + text), {"--resume " + text + " is not a folder", "DIR/step-00000500"});
   CHECK(names() == stopped);
 
   // The newest checkpoint has damaged data.
   const std::string newest =
       checkpoints + "/" +
       *std::find_if(stopped.rbegin(), stopped.rend(), [](const auto& name) { return name.starts_with("step-"); });
-  std::fstream data(newest + "/rank-0001.data", std::ios::in | std::ios::out | std::ios::binary);
-  REQUIRE(data);
-  data.seekp(5000).put('\x55').put('\x2a');
-  data.close();
+  damage(newest);
 
-  check_has(require_status(0, run(1, with_checkpoints({"--resume", "auto", "--g-inter", "1"}), limit)).output,
+  check_has(require_status(0, run(1, with_checkpoints("--resume auto --g-inter 1"), limit)).output,
             {"skipped " + newest + ": ", "resumed from " + checkpoints + "/step-",
              "--g-inter 1 (was 2), --pipeline-limit 1 (was 2): results stay bit-identical"});
   check_same(whole);
   check_has(read_file(metrics), {"{\"checkpoint\":400,\"bytes\":"});
   // All steps are done: another run has nothing to do, and prints that.
-  check_has(require_status(0, run(1, with_checkpoints({"--resume", "auto"}), limit)).output,
+  check_has(require_status(0, run(1, with_checkpoints("--resume auto"), limit)).output,
             {"nothing to train: all 400 steps are done"});
   check_same(whole);
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "damage that only one rank finds makes all ranks refuse, and nothing is started over it") {
-  const Flags two{"--g-inter", "2", "--steps", "6", "--eval-every", "0"};
+  const Flags two = "--g-inter 2 --steps 6 --eval-every 0";
   const Whole whole = uninterrupted(2, two);
   require_status(0, run(2, with_checkpoints(two), limit));
   // Data of the second stage, which no other rank reads.
-  std::fstream data(checkpoints + "/step-00000006/rank-0001.data", std::ios::in | std::ios::out | std::ios::binary);
-  REQUIRE(data);
-  data.seekp(5000).put('\x55').put('\x2a');
-  data.close();
+  damage(checkpoints + "/step-00000006");
   fs::remove(metrics);
 
   const auto before = names();
-  Flags again = join(two, {"--resume", "auto"});
+  Flags again = join(two, "--resume auto");
   check_refused(65, 2, with_checkpoints(again),
                 {"none of the 1 checkpoints in " + checkpoints + " is complete", "from scratch"});
   check_refused(64, 2, with_checkpoints(two), {"--checkpoint " + checkpoints + " has checkpoints", "step 6"});
@@ -140,29 +142,25 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture, "a weighted mixture continues at the same sample, on any number of ranks") {
   const std::string other = folder.write("other.txt", std::string(2000, 'x') + small_text()).string();
-  const Flags mixed{
-      "--data", text + ":0.7," + other + ":0.3", "--lr-decay", "constant", "--warmup-steps", "0", "--eval-every",
-      "0"};
-  const auto until = [&](const char* steps, Flags more = {}) {
-    more.insert(more.begin(), mixed.begin(), mixed.end());
-    return join(more, {"--steps", steps});
+  const Flags mixed =
+      "--data " + text + ":0.7," + other + ":0.3 --lr-decay constant --warmup-steps 0 --eval-every 0";
+  const auto until = [&](const char* steps, const Flags& more) {
+    return join(join(mixed, more), fmt::format("--steps {}", steps));
   };
-  const Whole whole = uninterrupted(2, until("12", {"--g-data", "2"}));
-  REQUIRE(run(2, with_checkpoints(until("5", {"--g-data", "2"})), limit).status == 0);
+  const Whole whole = uninterrupted(2, until("12", "--g-data 2"));
+  REQUIRE(run(2, with_checkpoints(until("5", "--g-data 2")), limit).status == 0);
   fs::copy(checkpoints, file("copy"), fs::copy_options::recursive);
   const std::string begun = read_file(metrics);
 
-  require_status(0, run(2, with_checkpoints(until("12", {"--resume", "auto", "--g-data", "auto"})), limit));
+  require_status(0, run(2, with_checkpoints(until("12", "--resume auto --g-data auto")), limit));
   check_same(whole);
 
   // On one rank sums are in another order.
   fs::remove_all(checkpoints);
   fs::rename(file("copy"), checkpoints);
   folder.write("metrics.jsonl", begun);
-  check_has(
-      require_status(0, run(1, with_checkpoints(until("12", {"--resume", "auto", "--g-data", "auto"})), limit))
-          .output,
-      {"--g-data 1 (was 2)"});
+  check_has(require_status(0, run(1, with_checkpoints(until("12", "--resume auto --g-data auto")), limit)).output,
+            {"--g-data 1 (was 2)"});
   const auto loss_of = [](const std::string& line) { return std::stod(line.substr(line.find("\"loss\":") + 7)); };
   const auto steps = trained(metrics);
   REQUIRE(steps.size() == 12);
@@ -176,10 +174,9 @@ TEST_CASE_FIXTURE(Fixture, "a partly trained model resumes on another grid, and 
                  "0", "--steps", steps},
                 more);
   };
-  const Whole whole = uninterrupted(2, part("6", {"--g-inter", "2"}));
-  check_has(require_status(0, run(2, with_checkpoints(part("3", {"--g-inter", "2"})), limit)).output,
-            {"are trained"});
-  const Flags resume{"--resume", "auto", "--g-inter", "1"};
+  const Whole whole = uninterrupted(2, part("6", "--g-inter 2"));
+  check_has(require_status(0, run(2, with_checkpoints(part("3", "--g-inter 2")), limit)).output, {"are trained"});
+  const Flags resume = "--resume auto --g-inter 1";
   check_refused(64, 1, with_checkpoints({"--train", "^h\\.3", "--resume", "auto", "--steps", "6"}),
                 {"--train ^h\\.3"});
   require_status(0, run(1, with_checkpoints(part("6", resume)), limit));
@@ -189,7 +186,7 @@ TEST_CASE_FIXTURE(Fixture, "a partly trained model resumes on another grid, and 
 TEST_CASE_FIXTURE(Fixture,
                   "the number of model chunks changes from one checkpoint to the next, with the same bits") {
   const auto until = [](const char* steps, Flags more) {
-    return join(more, {"--lr-decay", "constant", "--warmup-steps", "0", "--eval-every", "3", "--steps", steps});
+    return join(more, fmt::format("--lr-decay constant --warmup-steps 0 --eval-every 3 --steps {}", steps));
   };
   const Whole whole = uninterrupted(1, until("9", {}));
   struct Part {
@@ -198,41 +195,34 @@ TEST_CASE_FIXTURE(Fixture,
     Flags place;
     std::string changed;
   };
-  const Part parts[] = {{"3", 2, {"--g-inter", "2", "--chunks-per-rank", "2"}, ""},
-                        {"6", 3, {"--g-inter", "3", "--recompute", "1"}, "--chunks-per-rank 1 (was 2)"},
-                        {"9",
-                         2,
-                         {"--g-inter", "2", "--chunks-per-rank", "3", "--optimizer-tier", "host"},
-                         "--chunks-per-rank 3 (was 1)"}};
+  const Part parts[] = {
+      {"3", 2, "--g-inter 2 --chunks-per-rank 2", ""},
+      {"6", 3, "--g-inter 3 --recompute 1", "--chunks-per-rank 1 (was 2)"},
+      {"9", 2, "--g-inter 2 --chunks-per-rank 3 --optimizer-tier host", "--chunks-per-rank 3 (was 1)"}};
   for (const Part& part : parts) {
     CAPTURE(part.until);
-    check_has(
-        require_status(
-            0, run(part.ranks, with_checkpoints(join(until(part.until, part.place), {"--resume", "auto"})), limit))
-            .output,
-        {part.changed});
+    check_has(require_status(
+                  0, run(part.ranks, with_checkpoints(join(until(part.until, part.place), "--resume auto")), limit))
+                  .output,
+              {part.changed});
   }
   check_same(whole);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a run ends before its time limit, and meanwhile no other job writes to its folder") {
-  Job job(2, with_checkpoints(
-                 {"--steps", "10000000", "--g-inter", "2", "--time-limit", "20s", "--stop-before", "12s"}));
+  Job job(2, with_checkpoints("--steps 10000000 --g-inter 2 --time-limit 20s --stop-before 12s"));
   REQUIRE(job.wait_for_lines(metrics, 30, limit));
-  check_refused(74, 1, with_checkpoints({"--metrics", file("other.jsonl"), "--resume", "auto", "--timeout", "1"}),
+  check_refused(74, 1, with_checkpoints("--metrics " + file("other.jsonl") + " --resume auto --timeout 1"),
                 {"waiting for its end, at most 2 s", "another job writes checkpoints there",
                  "use --checkpoint with another folder"});
   check_has(require_status(75, job.wait(limit)).output, {"--time-limit 20s ends in 12s: the run ends after step "});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a checkpoint without disk space is a warning, and the training continues") {
-  Job job(1, with_checkpoints({"--steps", "10000000", "--timeout", "5"}));
-  const auto wait_until_said = [&](const char* words) {
-    for (int i = 0; i < 6000 && !job.has_said(words); ++i) std::this_thread::sleep_for(10ms);
-  };
-  wait_until_said("  checkpoint: ");
+  Job job(1, with_checkpoints("--steps 10000000 --timeout 5"));
+  job.wait_until_said("  checkpoint: ");
   job.limit_files(0, 512 << 10);
-  wait_until_said("warning: checkpoint failed");
+  job.wait_until_said("warning: checkpoint failed");
   job.signal_rank(0, SIGTERM);
   const Outcome outcome = require_status(74, job.wait(limit));  // the last one is missing
   check_has(outcome.output,
@@ -246,7 +236,7 @@ TEST_CASE_FIXTURE(Fixture, "a checkpoint without disk space is a warning, and th
   for (const std::string& name : left) CHECK(name.find(".part") == std::string::npos);
   check_has(read_file(metrics), {"\"failure\":\""});
   folder.write("plain", "no folder");
-  check_refused(74, 1, small_run(text, {"--checkpoint", file("plain") + "/checkpoints"}),
+  check_refused(74, 1, small_run(text, fmt::format("--checkpoint {}", file("plain") + "/checkpoints")),
                 {"use --checkpoint with a writable folder"});
 }
 
@@ -259,8 +249,8 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a run that is started again en
   const std::string disk = make_folder("disk");
   const Case cases[] = {
       {1, {}, 400},
-      {2, {"--shard", "zero3", "--optimizer-tier", "host", "--clip", "0"}, 400},
-      {4, {"--g-inter", "2", "--shard", "zero1", "--offload", "infinity-nvme", "--nvme", disk}, 240},
+      {2, "--shard zero3 --optimizer-tier host --clip 0", 400},
+      {4, "--g-inter 2 --shard zero1 --offload infinity-nvme --nvme " + disk, 240},
   };
   const char* const asked = std::getenv("RANVIER_KILLS");  // for each of them
   const int kills = asked != nullptr ? std::atoi(asked) : 2;
@@ -269,7 +259,8 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a run that is started again en
   std::mt19937_64 random(seed);
   for (const Case& one : cases) {
     CAPTURE(one.ranks);
-    const Flags flags = join(one.flags, {"--steps", std::to_string(std::max(one.steps, one.steps / 2 * kills))});
+    const Flags flags =
+        join(one.flags, fmt::format("--steps {}", std::to_string(std::max(one.steps, one.steps / 2 * kills))));
     const Whole whole = uninterrupted(one.ranks, flags);
     for (const auto& path : {checkpoints, metrics, weights}) fs::remove_all(path);
     Job job({RANVIER_RESTART_LOOP, "--failures", "1000", "--pause", "0", "--"}, one.ranks, with_checkpoints(flags));
@@ -305,11 +296,10 @@ TEST_CASE_FIXTURE(SmallText,
   const auto any_place = [&](std::mt19937_64& random) {
     const auto any_of = [&](const std::vector<Flags>& all) { return all[random() % all.size()]; };
     const int g_inter = 1 + static_cast<int>(random() % 2), g_data = 1 + static_cast<int>(random() % 2);
-    Place place{g_inter * g_data, {"--g-inter", std::to_string(g_inter), "--g-data", std::to_string(g_data)}};
-    for (const Flags& some :
-         {any_of({{"--shard", "ddp"}, {"--shard", "zero1"}, {"--shard", "zero2"}, {"--shard", "zero3"}}),
-          any_of({{}, {"--optimizer-tier", "host"}, {"--offload", "infinity-nvme", "--nvme", disk}}),
-          any_of({{"--precision", "fp32"}, {"--precision", "bf16"}, {"--precision", "fp16"}})})
+    Place place{g_inter * g_data, fmt::format("--g-inter {} --g-data {}", g_inter, g_data)};
+    for (const Flags& some : {any_of({"--shard ddp", "--shard zero1", "--shard zero2", "--shard zero3"}),
+                              any_of({{}, "--optimizer-tier host", "--offload infinity-nvme --nvme " + disk}),
+                              any_of({"--precision fp32", "--precision bf16", "--precision fp16"})})
       place.flags.insert(place.flags.end(), some.begin(), some.end());
     return place;
   };
@@ -317,7 +307,7 @@ TEST_CASE_FIXTURE(SmallText,
     const std::string metrics = file("metrics.jsonl");
     fs::remove(metrics);
     more.insert(more.end(), place.flags.begin(), place.flags.end());
-    ends_well(place.ranks, join(more, {"--steps", "6", "--metrics", metrics}), limit);
+    ends_well(place.ranks, join(more, "--steps 6 --metrics " + metrics), limit);
     std::vector<double> all;
     for (const std::string& line : lines_of(read_file(metrics)))
       if (line.starts_with("{\"step\":")) all.push_back(std::stod(line.substr(line.find("\"loss\":") + 7)));
@@ -328,8 +318,9 @@ TEST_CASE_FIXTURE(SmallText,
     std::mt19937_64 random(seed);
     fs::remove_all(checkpoints);
     const Place first = any_place(random), second = any_place(random);
-    const auto before = losses(first, {"--checkpoint", checkpoints, "--checkpoint-every", "3"});
-    const auto after = losses(second, {"--resume", checkpoints + "/step-00000003", "--resume-with", "precision"});
+    const auto before = losses(first, "--checkpoint " + checkpoints + " --checkpoint-every 3");
+    const auto after =
+        losses(second, fmt::format("--resume {} --resume-with precision", checkpoints + "/step-00000003"));
     REQUIRE(after.size() == 3);
     for (std::size_t s = 0; s < after.size(); ++s)
       CHECK(after[s] == doctest::Approx(before.at(s + 3)).epsilon(2e-3));

@@ -45,7 +45,7 @@ struct Fixture : SmallText {
   }
 
   void check_run(int ranks, Flags more) const {
-    ends_well(ranks, join({"--init-from", base, "--precision", "bf16"}, more), 120s);
+    ends_well(ranks, join("--init-from " + base + " --precision bf16", more), 120s);
   }
   std::string exported(const std::string& arguments) const {
     return require_success(run_generator(RANVIER_CHECKPOINT, "export " + arguments, folder)).text;
@@ -73,10 +73,10 @@ bool is_frozen(const std::string& name) { return name == "wte.weight" || name.st
 
 TEST_CASE_FIXTURE(Fixture,
                   "frozen tensors and positions beyond the samples are saved unchanged, in every way of saving") {
-  const Flags frozen{"--freeze",   R"(^wte|^h\.1\.)", "--shard",        "zero3",
-                     "--lr-decay", "constant",        "--warmup-steps", "0"};
+  const Flags frozen = R"(--freeze ^wte|^h\.1\. --shard zero3 --lr-decay constant --warmup-steps 0)";
   const auto with = [&](Flags more) { return join(frozen, more); };
-  check_run(2, with({"--save", file("saved"), "--save-every", "2", "--checkpoint", checkpoints, "--g-data", "2"}));
+  check_run(2,
+            with(fmt::format("--save {} --save-every 2 --checkpoint {} --g-data 2", file("saved"), checkpoints)));
   check_untrained(file("saved"), is_frozen);
   check_untrained(file("saved") + "/weights-00000002", is_frozen);
   const std::string saved = read_file(file("saved") + "/model.safetensors");
@@ -93,15 +93,14 @@ TEST_CASE_FIXTURE(Fixture,
 
   exported(checkpoints + " -o " + file("exported"));
   CHECK(read_file(file("exported") + "/model.safetensors") == saved);
-  check_run(2, with({"--steps", "2", "--checkpoint", file("half"), "--g-data", "2"}));
-  check_run(2, with({"--resume", file("half"), "--save", file("resumed"), "--g-data", "2"}));
+  check_run(2, with("--steps 2 --checkpoint " + file("half") + " --g-data 2"));
+  check_run(2, with(fmt::format("--resume {} --save {} --g-data 2", file("half"), file("resumed"))));
   CHECK(read_file(file("resumed") + "/model.safetensors") == saved);
 
-  const Outcome without_base =
-      run(1,
-          small_run(text, {"--freeze", R"(^wte|^h\.1\.)", "--precision", "bf16", "--resume", file("half"),
-                           "--lr-decay", "constant", "--warmup-steps", "0"}),
-          120s);
+  const Outcome without_base = run(1,
+                                   small_run(text, R"(--freeze ^wte|^h\.1\. --precision bf16 --resume )" +
+                                                       file("half") + " --lr-decay constant --warmup-steps 0"),
+                                   120s);
   check_has(without_base.output, {"has 24 learned positions, and the model has 16; add --init-from"});
 
   // A resumed run takes only sizes from another base.
@@ -109,7 +108,7 @@ TEST_CASE_FIXTURE(Fixture,
   std::string content = read_file(other);
   content.back() ^= 1;
   folder.write("base/model.safetensors", content);
-  check_run(1, with({"--resume", checkpoints, "--save", file("rounded")}));
+  check_run(1, with(fmt::format("--resume {} --save {}", checkpoints, file("rounded"))));
   check_has(exported(checkpoints + " -o " + file("rounded-too")), {"--init-from " + base});
   const Safetensors rounded(file("rounded") + "/model.safetensors");
   for (const StoredTensor& tensor : rounded.tensors()) CHECK(tensor.dtype == DType::f32);
@@ -117,8 +116,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture, "merged adapters change only the tensors that they belong to") {
-  check_run(1, {"--lora-rank", "2", "--learning-rate", "1e-1", "--checkpoint", checkpoints, "--steps", "2",
-                "--warmup-steps", "0"});
+  check_run(1, "--lora-rank 2 --learning-rate 1e-1 --checkpoint " + checkpoints + " --steps 2 --warmup-steps 0");
   exported(checkpoints + " --merge -o " + file("merged"));
   check_untrained(file("merged"), [](const std::string& name) { return !name.ends_with("c_attn.weight"); });
 }

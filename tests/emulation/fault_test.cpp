@@ -7,10 +7,9 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Fixture : SmallText {
-  [[nodiscard]] Outcome train(int ranks, const std::string& gpu, Flags more = {}) const {
-    Flags flags{"--device", "cuda", "--products", "first"};
-    flags.insert(flags.end(), more.begin(), more.end());
-    return run(ranks, small_run(text, flags), 60s, {{"RANVIER_EMULATED_GPU", gpu}});
+  [[nodiscard]] Outcome train(int ranks, const std::string& gpu, const Flags& more = {}) const {
+    return run(ranks, small_run(text, join("--device cuda --products first", more)), 60s,
+               {{"RANVIER_EMULATED_GPU", gpu}});
   }
 };
 
@@ -29,7 +28,7 @@ TEST_CASE_FIXTURE(Fixture,
         {"no-driver", "this machine has no NVIDIA driver"},
         {"old-driver", "the NVIDIA driver supports CUDA 11.8, but this build needs CUDA"}}) {
     CAPTURE(gpu);
-    const Outcome outcome = train(2, gpu, {"--g-inter", "2"});
+    const Outcome outcome = train(2, gpu, "--g-inter 2");
     INFO(outcome.output);
     CHECK(outcome.status == 72);
     CHECK(count(outcome.output, says) == 1);
@@ -38,14 +37,14 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture, "a GPU number that this machine lacks is refused with the existing numbers") {
-  const Outcome outcome = train(1, "", {"--device", "cuda:3"});
+  const Outcome outcome = train(1, "", "--device cuda:3");
   INFO(outcome.output);
   CHECK(outcome.status == 72);
   CHECK(count(outcome.output, "cuda:3: this process sees 1 GPU, numbered from 0") == 1);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a GPU with too little memory is refused with the memory that the run needs") {
-  const Outcome outcome = train(1, "memory=1500000000", {"--hidden", "256", "--layers", "60"});
+  const Outcome outcome = train(1, "memory=1500000000", "--hidden 256 --layers 60");
   INFO(outcome.output);
   CHECK(outcome.status == 71);
   CHECK(count(outcome.output, "the plan needs ") == 1);
@@ -55,8 +54,7 @@ TEST_CASE_FIXTURE(Fixture, "a GPU with too little memory is refused with the mem
 TEST_CASE_FIXTURE(Fixture,
                   "products that cuBLASLt fails to compute do not end a run, unless the GPU stops working") {
   const auto train = [&](const char* fails) {
-    const Flags flags{"--device",    "cuda",    "--precision",     "bf16",
-                      "--attention", "ranvier", "--device-memory", "140MiB"};
+    const Flags flags = "--device cuda --precision bf16 --attention ranvier --device-memory 140MiB";
     return run(1, small_run(text, flags), 60s, {{"EMULATED_CUBLAS_LT", fails}});
   };
   const Outcome without_it = train("2:2");
@@ -71,7 +69,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture, "a kernel that fails ends all ranks with one message that names rank, GPU and error") {
-  const Outcome outcome = train(4, "fail=2:300", {"--g-inter", "2", "--g-data", "2", "--device-memory", "140MiB"});
+  const Outcome outcome = train(4, "fail=2:300", "--g-inter 2 --g-data 2 --device-memory 140MiB");
   INFO(outcome.output);
   CHECK(outcome.status == 72);
   CHECK_FALSE(outcome.timed_out);
@@ -83,8 +81,7 @@ TEST_CASE_FIXTURE(Fixture, "a kernel that fails ends all ranks with one message 
 }
 
 TEST_CASE_FIXTURE(Fixture, "a kernel that fails while kernels are measured ends the run before training") {
-  const Outcome outcome =
-      train(1, "fail=0:200", {"--precision", "bf16", "--products", "measured", "--device-memory", "140MiB"});
+  const Outcome outcome = train(1, "fail=0:200", "--precision bf16 --products measured --device-memory 140MiB");
   INFO(outcome.output);
   CHECK(outcome.status != 0);
   CHECK_FALSE(outcome.timed_out);
