@@ -7,26 +7,17 @@ using namespace ranvier::apps;
 using namespace ranvier::tests;
 
 TEST_CASE("token files need no tokenizer and imply GPT-2's vocabulary") {
-  const auto by_name = parse_train("--data train.bin");
-  CHECK(by_name.data.tokenizer == Tokenizer::none);
-  CHECK(by_name.model.gpt().vocab_size == 50257);
-  const auto by_format = parse_train("--data train --token-format uint16 --vocab-size 512");
-  CHECK(by_format.data.tokenizer == Tokenizer::none);
-  CHECK(by_format.model.gpt().vocab_size == 512);
-  CHECK(parse_train("--data a.bin --token-format text").model.gpt().vocab_size == 256);
+  check_resolved("--data train.bin", "--tokenizer none --vocab-size 50257");
+  check_resolved("--data train --token-format uint16 --vocab-size 512", "--tokenizer none --vocab-size 512");
+  check_resolved("--data a.bin --token-format text", "--vocab-size 256");
   refused_train("--token-format text --tokenizer none", "--tokenizer bytes");
 }
 
 TEST_CASE("an image model has blocks, a width and classes, and data without a tokenizer") {
   const auto images = parse_train("--model wide-resnet --data synthetic --blocks 1,2,3,4 --width 5");
-  CHECK(images.data.tokenizer == Tokenizer::none);
   CHECK(models::layers_of(images.model.sizes) == 12);
-  const auto all = resolved_map(images);
-  CHECK(all.at("blocks") == "1,2,3,4");
-  CHECK(all.at("width") == "5");
-  CHECK(all.at("image-size") == "32");
-  CHECK(all.at("layers") == "none");
-  CHECK(resolved_map(parse_train("--data a")).at("blocks") == "none");
+  check_values(images, "--tokenizer none --blocks 1,2,3,4 --width 5 --image-size 32 --layers none");
+  check_resolved({}, "--blocks none");
   for (const char* blocks : {"1,2,3", "1,2,3,4,5", "1,2,3,0", "1,2,,4", "1,2,3,4,", "a"})
     refused_train(fmt::format("--model wide-resnet --blocks {}", blocks), "four numbers above 0, as in 3,4,6,3");
   refused_train("--model wide-resnet --layers 3", "--model");
@@ -39,17 +30,12 @@ TEST_CASE("an image model has blocks, a width and classes, and data without a to
 }
 
 TEST_CASE("a BERT's MLP is four times as wide, and bytes have a mask token") {
-  const auto bert = parse_train("--model bert --data a");
-  CHECK(bert.model.size(models::Size::vocab_size) == 257);
-  CHECK(bert.model.size(models::Size::ffn_size) == 4 * 384);
-  CHECK(!bert.data.mask_token);
-  CHECK(bert.data.mlm_probability == 0.15);
-  CHECK(parse_train("--model roberta --data a --hidden 64").model.size(models::Size::ffn_size) == 256);
-  CHECK(parse_train("--model bert --data a --ffn-size 99").model.size(models::Size::ffn_size) == 99);
-  const auto other = parse_train("--model bert --data a --mask-token 299 --mlm-probability 0.4");
-  CHECK(other.model.size(models::Size::vocab_size) == 300);
-  CHECK(other.data.mlm_probability == 0.4);
-  CHECK(parse_train("--model bert-large --data a.bin").model.size(models::Size::vocab_size) == 30522);
+  check_resolved("--model bert",
+                 "--vocab-size 257 --hidden 384 --ffn-size 1536 --mask-token auto --mlm-probability 0.15");
+  check_resolved("--model roberta --hidden 64", "--ffn-size 256");
+  check_resolved("--model bert --ffn-size 99", "--ffn-size 99");
+  check_resolved("--model bert --mask-token 299 --mlm-probability 0.4", "--vocab-size 300 --mlm-probability 0.4");
+  check_resolved("--model bert-large --data a.bin", "--vocab-size 30522");
   CHECK(parse_train("--model bert --data a --dropout 0.1").notes.empty());
   const auto unused = parse_train("--data a --mask-token 3");
   REQUIRE(unused.notes.size() == 1);
@@ -61,7 +47,7 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a mask token") {
   refused_train("--model bert --sample-every 3",
                 "--sample-every 3 needs a causal language model, but --model bert");
   refused_train("--model bert --hellaswag q", "--hellaswag q needs a causal language model, but --model bert");
-  CHECK(parse_train("--model bert --data a --documents mask").data.documents == models::Documents::mask);
+  check_resolved("--model bert --documents mask", "--documents mask");
   refused_train("--model bert --prompt-field ask",
                 "--prompt-field ask needs a causal language model, but --model bert");
   refused_train("--model bert --ffn-size 100 --tile 8",
@@ -71,11 +57,10 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a mask token") {
 }
 
 TEST_CASE("validation has both a fraction of the data and an interval") {
-  CHECK(parse_train("--data a --eval-every 10").data.validation_split == 0.1);
-  CHECK(parse_train("--data a --validation-split 0.2 --steps 30").trainer.eval_every == 30);
+  check_resolved("--eval-every 10", "--validation-split 0.1 --eval-samples 0");
+  check_resolved("--validation-split 0.2 --steps 30", "--eval-every 30");
+  check_resolved("--eval-every 10 --eval-samples 7", "--eval-samples 7");
   refused_train("--eval-every 10 --validation-split 0", "--eval-every 10 has no data");
-  CHECK(parse_train("--data a --eval-every 10").data.eval_samples == 0);
-  CHECK(parse_train("--data a --eval-every 10 --eval-samples 7").data.eval_samples == 7);
   refused_train("--eval-samples 7", "--eval-samples 7 needs validation data");
 }
 
@@ -86,13 +71,9 @@ TEST_CASE("an evaluation without training needs weights, and flags that only aff
 }
 
 TEST_CASE("questions are answered during validation, or at the end without validation data") {
-  const auto alone = parse_train("--data a --hellaswag q.bin --steps 30");
-  CHECK(alone.trainer.eval_every == 30);
-  CHECK(alone.data.validation_split == 0);
-  const auto both = parse_train("--data a --hellaswag q.bin --eval-every 10");
-  CHECK(both.trainer.eval_every == 10);
-  CHECK(both.data.validation_split == 0.1);
-  CHECK(parse_train("--data a --hellaswag q.bin --eval-every 9 --validation-split 0").trainer.eval_every == 9);
+  check_resolved("--hellaswag q.bin --steps 30", "--eval-every 30 --validation-split 0");
+  check_resolved("--hellaswag q.bin --eval-every 10", "--eval-every 10 --validation-split 0.1");
+  check_resolved("--hellaswag q.bin --eval-every 9 --validation-split 0", "--eval-every 9");
   refused_train("--hellaswag q.bin --eval-every 0", "--hellaswag q.bin has no effect with --eval-every 0");
 }
 
@@ -104,23 +85,18 @@ TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several 
   CHECK(parse_train("--data a.idx").data.tokenizer == Tokenizer::none);
   CHECK(parse_train("--data a.bin:0.7,b.bin:0.3").data.tokenizer == Tokenizer::none);
   CHECK(parse_train("--data a.bin:0.7,b.txt:0.3").data.tokenizer == Tokenizer::bytes);
-  CHECK(parse_train("--data a --token-format megatron").data.format == models::TokenFormat::megatron);
-  const auto lines = parse_train("--data a --token-format jsonl --json-field body").data;
-  CHECK(lines.format == models::TokenFormat::jsonl);
-  CHECK(lines.tokenizer == Tokenizer::bytes);
-  CHECK(lines.json_field == "body");
+  check_resolved("--token-format megatron", "--token-format megatron");
+  check_resolved("--token-format jsonl --json-field body",
+                 "--token-format jsonl --tokenizer bytes --json-field body");
   refused_train("--token-format jsonl --tokenizer none", "--tokenizer none cannot read --token-format jsonl");
 }
 
 TEST_CASE("documents are joined or masked, and always masked if they are prompts with completions") {
-  CHECK(parse_train("--data a.txt").data.documents == models::Documents::join);
-  const auto masked = parse_train("--data a.bin --documents mask --document-end 50256").data;
-  CHECK(masked.documents == models::Documents::mask);
-  CHECK(masked.document_end == 50256);
-  const auto answers = parse_train("--data a.jsonl --prompt-field q --json-field a").data;
-  CHECK(answers.documents == models::Documents::mask);
-  CHECK(answers.prompt_field == "q");
-  CHECK(parse_train("--data a.txt --documents pad --model bert").data.documents == models::Documents::pad);
+  check_resolved("--data a.txt", "--documents join");
+  const Flags masked = "--data a.bin --documents mask --document-end 50256";
+  check_resolved(masked, masked);
+  check_resolved("--data a.jsonl --prompt-field q --json-field a", "--documents mask --prompt-field q");
+  check_resolved("--data a.txt --documents pad --model bert", "--documents pad");
   refused_train("--documents pad", "--documents pad is for BERT and RoBERTa, but --model is gpt");
   refused_train("--documents pad --prompt-field q", "--documents pad has no effect with --prompt-field q");
   refused_train("--documents join --prompt-field q", "--documents join with --prompt-field q");

@@ -69,12 +69,7 @@ bool notes(const TrainOptions& options, std::string_view words) {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "sizes come with the weights, and a contradicting flag is refused") {
-  const models::GptOptions gpt = from_model().model.gpt();
-  CHECK(gpt.layers == 2);
-  CHECK(gpt.hidden == 16);
-  CHECK(gpt.heads == 4);
-  CHECK(gpt.vocab_size == 285);
-  CHECK(gpt.sequence_length == 64);
+  check_values(from_model(), "--layers 2 --hidden 16 --heads 4 --vocab-size 285 --sequence-length 64");
   CHECK(from_model("--layers 2 --vocab-size 285").model.gpt().layers == 2);
   refused("--layers 3", {"--layers 3 does not match --init-from", "which has 2"});
   refused("--heads 2", {"--heads 2 differs from ", "config.json: 4; remove --heads"});
@@ -84,10 +79,7 @@ TEST_CASE_FIXTURE(Fixture, "sizes come with the weights, and a contradicting fla
 TEST_CASE_FIXTURE(Fixture, "without a config.json sizes come from the tensors, and --heads is required") {
   std::filesystem::remove(path("model/config.json"));
   refused({}, {"--heads"});
-  const models::GptOptions gpt = from_model("--heads 2").model.gpt();
-  CHECK(gpt.layers == 2);
-  CHECK(gpt.heads == 2);
-  CHECK(gpt.vocab_size == 285);
+  check_values(from_model("--heads 2"), "--layers 2 --heads 2 --vocab-size 285");
   refused("--model gpt2-small", {"--heads 12 does not divide the 16 channels"});
 }
 
@@ -235,11 +227,11 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(llama.key_heads == 2);
   CHECK(llama.sequence_length == 2048);
   CHECK(notes(plain, "positions: 2048 of the 4096"));
-  CHECK(taken("--sequence-length 4096").model.size(models::Size::sequence_length) == 4096);
+  check_values(taken("--sequence-length 4096"), "--sequence-length 4096");
   // Explicit flags, also of its family, give the same model.
-  CHECK(taken("--hidden 24 --layers 2").model.size(models::Size::ffn_size) == 40);
-  CHECK(taken("--model llama --kv-heads 2 --head-size 0").model.size(models::Size::head_size) == 6);
-  CHECK(taken("--model mistral --window 0").model.size(models::Size::heads) == 4);
+  check_values(taken("--hidden 24 --layers 2"), "--ffn-size 40");
+  check_values(taken("--model llama --kv-heads 2 --head-size 0"), "--head-size 6");
+  check_values(taken("--model mistral --window 0"), "--heads 4");
 
   const auto refuses = [&](const Flags& more, std::initializer_list<std::string_view> words) {
     check_usage_error(words, [&] { static_cast<void>(taken(more)); });

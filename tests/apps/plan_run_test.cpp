@@ -112,14 +112,10 @@ TEST_CASE("ranvier-train reads the config file of ranvier-plan as the planned jo
   CHECK(result.status == 0);
   check_has(text_of(path), {"# predicted"});
   const auto options = parse_train("--config " + path);
-  CHECK(options.trainer.grid.g_inter == 2);
-  CHECK(options.trainer.grid.g_data == 2);
-  CHECK(options.trainer.microbatch_size == 4);
-  CHECK(options.trainer.batch_size == 8);
-  CHECK(options.trainer.learning_rate.peak == doctest::Approx(0.001));
-  CHECK(options.model.gpt().hidden == 64);
+  check_values(options,
+               "--g-inter 2 --g-data 2 --microbatch-size 4 --batch-size 8 --learning-rate 0.001 --hidden 64 "
+               "--threads 1");
   CHECK(options.trainer.links == plan_profile(false).links);
-  CHECK(options.device.threads == 1);
 }
 
 TEST_CASE("a plan replaces the files of another one only with --overwrite") {
@@ -165,9 +161,7 @@ TEST_CASE("given model chunks are part of every candidate, and of its config fil
   CHECK(result.status == 0);
   check_has(result.text, {"needs several stages", "more model chunks than 6 layers"});
   const auto options = parse_train("--config " + path);
-  CHECK(options.trainer.chunks_per_rank == 2);
-  CHECK(options.trainer.grid.g_inter == 2);
-  CHECK(options.trainer.pipeline_limit == 0);
+  check_values(options, "--chunks-per-rank 2 --g-inter 2 --pipeline-limit 0");
   // By chunk, which determines the number of stages.
   const auto json = boost::json::parse(
       run_plan(parse(small_job("--json --chunks-per-rank 2 --layers-per-stage 1,2,2,1")), invented_tools()).text);

@@ -1,9 +1,8 @@
 #include "apps/plan/start_plan.hpp"
 
 #include "runtime/base/error.hpp"
-#include "tests/apps/flags.hpp"
 #include "tests/apps/plan_profiles.hpp"
-#include "tests/apps/printed_errors.hpp"
+#include "tests/apps/train_flags.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;
@@ -102,14 +101,9 @@ TEST_CASE("given flags stay, and the same ranks choose the same plan") {
     CHECK(!changes(chosen, flag.name));
   }
   const apps::TrainOptions options = as_run(given, &chosen, 4);
-  CHECK(options.trainer.grid.g_inter == 2);
-  CHECK(options.trainer.grid.g_data == 2);
-  CHECK(options.trainer.microbatch_size == 2);
-  CHECK(options.trainer.batch_size == 12);
-  CHECK(to_string(options.trainer.sharding) == "zero2");
-  CHECK(options.trainer.recompute == 1);
-  CHECK(options.trainer.learning_rate.peak == 0.00123456);
-  CHECK(options.run.overwrite);
+  check_values(options,
+               "--g-inter 2 --g-data 2 --microbatch-size 2 --batch-size 12 --shard zero2 --recompute 1 "
+               "--learning-rate 0.00123456 --overwrite on");
   CHECK(plan(given, here_of({0, 0, 1, 1})).candidate == chosen.candidate);
 }
 
@@ -118,8 +112,7 @@ TEST_CASE("a run with several model chunks per rank plans itself around them") {
   const StartPlan chosen = plan(given, here_of({0, 0, 0, 0}));
   CHECK(!changes(chosen, "chunks-per-rank"));
   const apps::TrainOptions options = as_run(given, &chosen, 4);
-  CHECK(options.trainer.chunks_per_rank == 2);
-  CHECK(options.trainer.grid.g_inter == 2);  // 6 layers are not enough for four
+  check_values(options, "--chunks-per-rank 2 --g-inter 2");  // 6 layers are not enough for four
 }
 
 TEST_CASE("a run that plans itself fits the available memory, or reports what is missing") {

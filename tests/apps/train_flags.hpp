@@ -28,4 +28,20 @@ inline void refused_train(const Flags& flags, std::string_view words) { refused_
   return all;
 }
 
+/// Checks that options have these values: "--g-inter 1 --shuffle off".
+inline void check_values(const apps::TrainOptions& options, const Flags& expected) {
+  const auto all = resolved_map(options);
+  REQUIRE(expected.size() % 2 == 0);
+  for (std::size_t i = 0; i < expected.size(); i += 2) {
+    CAPTURE(expected[i]);
+    CHECK(all.at(expected[i].substr(2)) == expected[i + 1]);
+  }
+}
+/// The same for options of such flags, with data.
+inline void check_resolved(const Flags& flags, const Flags& expected, int ranks = 4) {
+  CAPTURE(flags.line());
+  const bool has_data = std::find(flags.begin(), flags.end(), "--data") != flags.end();
+  check_values(parse_train(has_data ? flags : join(flags, "--data a"), ranks), expected);
+}
+
 }  // namespace ranvier::tests

@@ -12,45 +12,24 @@ using runtime::DType;
 TEST_CASE("a data file is enough for a run: a small model of bytes, one row per rank") {
   const auto options = parse_train("--data text.txt");
   CHECK(options.run.request == Request::train);
-  CHECK(options.model.gpt().layers == 6);
-  CHECK(options.model.gpt().vocab_size == 256);
-  CHECK(options.trainer.grid.g_inter == 1);
-  CHECK(options.trainer.grid.g_data == 4);
-  CHECK(options.trainer.batch_size == 16);
-  CHECK(options.trainer.microbatch_size == 4);
-  CHECK(options.trainer.pipeline_limit == 1);
-  CHECK(options.data.tokenizer == Tokenizer::bytes);
-  CHECK(options.data.validation_split == 0);
-  CHECK(options.trainer.learning_rate.warmup_steps == 50);
-  CHECK(options.trainer.learning_rate.least == doctest::Approx(6e-5));
-  CHECK(options.trainer.loss_scale.scale == 1);
+  check_values(options,
+               "--layers 6 --vocab-size 256 --g-inter 1 --g-data 4 --batch-size 16 --microbatch-size 4 "
+               "--pipeline-limit 1 --tokenizer bytes --validation-split 0 --warmup-steps 50 "
+               "--min-learning-rate 6e-05 --loss-scale 1");
 }
 
 TEST_CASE("the reference's AdamW is the default") {
-  const actors::TrainerOptions trainer = parse_train("--data a").trainer;
-  CHECK(trainer.adamw.beta1 == 0.9);
-  CHECK(trainer.adamw.beta2 == 0.95);
-  CHECK(trainer.adamw.epsilon == 1e-8);
-  CHECK(trainer.adamw.weight_decay == 0.1);
-  CHECK(trainer.clip == 1.0);
+  check_resolved({}, "--beta1 0.9 --beta2 0.95 --epsilon 1e-08 --weight-decay 0.1 --clip 1");
 }
 
 TEST_CASE("an offload mode places all states, flags override it in any order, and checkpoints need recomputation") {
-  using enum actors::TierKind;
-  const auto tiers = [](const Flags& flags) { return parse_train(join(flags, "--data a")).trainer.tiers; };
-  const auto infinity = tiers("--offload infinity-nvme --nvme /tmp --recompute 1");
-  CHECK(infinity.parameters == nvme);
-  CHECK(infinity.optimizer == nvme);
-  CHECK(infinity.gradients == nvme);
-  CHECK(infinity.activations == host);
-  CHECK(tiers("--offload zero-offload").gradients == host);
-  CHECK(tiers("--offload myelin").gradients == device);
-  CHECK(tiers("--offload infinity-cpu").activations == device);
-  CHECK(tiers("--offload infinity-cpu").parameters == host);
-  CHECK(tiers("--offload myelin").optimizer == host);
-  CHECK(tiers("--offload myelin").parameters == device);
-  CHECK(tiers("--parameter-tier device --offload infinity-cpu").parameters == device);
-  CHECK(tiers({}).optimizer == device);
+  check_resolved("--offload infinity-nvme --nvme /tmp --recompute 1",
+                 "--parameter-tier nvme --optimizer-tier nvme --gradient-tier nvme --activation-tier host");
+  check_resolved("--offload zero-offload", "--gradient-tier host");
+  check_resolved("--offload myelin", "--gradient-tier device --optimizer-tier host --parameter-tier device");
+  check_resolved("--offload infinity-cpu", "--activation-tier device --parameter-tier host");
+  check_resolved("--parameter-tier device --offload infinity-cpu", "--parameter-tier device");
+  check_resolved({}, "--optimizer-tier device");
   refused_train("--offload infinity-nvme", "--offload infinity-nvme needs directories; add --nvme");
   for (const std::string& flag : Flags("--optimizer-tier --parameter-tier --gradient-tier --activation-tier"))
     refused_train(flag + " nvme --recompute 1", flag + " nvme needs directories; add --nvme");
@@ -59,29 +38,20 @@ TEST_CASE("an offload mode places all states, flags override it in any order, an
   refused_train("--optimizer-tier disk", {"--optimizer-tier is invalid: disk;", "nvme"});
   refused_train("--chunk-buckets none", {"--chunk-buckets is invalid: none;", "all"});
   refused_train("--offload infinity", "infinity-cpu");
-  const auto all = resolved_map(parse_train("--data a --offload infinity-cpu --optimizer-tier device"));
-  CHECK(all.at("offload") == "infinity-cpu");
-  CHECK(all.at("parameter-tier") == "host");
-  CHECK(all.at("optimizer-tier") == "device");
+  check_resolved("--offload infinity-cpu --optimizer-tier device",
+                 "--offload infinity-cpu --parameter-tier host --optimizer-tier device");
 }
 
 TEST_CASE("a preset sets all sizes, and flags override it in any order") {
-  const auto options = parse_train("--layers 3 --model gpt2-medium --data a.bin");
-  CHECK(options.model.name == "gpt2-medium");
-  CHECK(options.model.gpt().layers == 3);
-  CHECK(options.model.gpt().hidden == 1024);
-  CHECK(options.model.gpt().vocab_size == 50257);
-  CHECK(options.model.gpt().sequence_length == 1024);
+  check_resolved("--layers 3 --model gpt2-medium --data a.bin",
+                 "--model gpt2-medium --layers 3 --hidden 1024 --vocab-size 50257 --sequence-length 1024");
 }
 
 TEST_CASE("the grid follows from the ranks, and must match them") {
-  CHECK(parse_train("--data a --g-inter 2", 6).trainer.grid.g_data == 3);
-  CHECK(parse_train("--data a --g-inter 2", 6).trainer.batch_size == 18);
-  CHECK(parse_train("--data a --g-inter 4 --g-data 1").trainer.pipeline_limit == 4);
+  check_resolved("--g-inter 2", "--g-data 3 --batch-size 18", 6);
+  check_resolved("--g-inter 4 --g-data 1", "--pipeline-limit 4");
   // Limits of chunks follow from the order of their passes.
-  const auto chunks = parse_train("--data a --g-inter 4 --g-data 1 --chunks-per-rank 2").trainer;
-  CHECK(chunks.chunks_per_rank == 2);
-  CHECK(chunks.pipeline_limit == 0);
+  check_resolved("--g-inter 4 --g-data 1 --chunks-per-rank 2", "--chunks-per-rank 2 --pipeline-limit 0");
   refused_train("--chunks-per-rank 0", "--chunks-per-rank is invalid: 0;");
   refused_train("--g-inter 3", "--g-inter 3 does not divide the number of ranks, 4");
   refused_train("--g-inter 2 --g-data 3",
@@ -110,16 +80,10 @@ TEST_CASE("ranks are on the nodes that MPI reports, unless --node-size simulates
 }
 
 TEST_CASE("algorithms are auto or one of their collective's") {
-  const auto automatic = parse_train("--data a");
-  CHECK(automatic.trainer.algorithms.all_gather == "auto");
-  CHECK_FALSE(automatic.shard.prefetch);
-  const auto named =
-      parse_train("--data a --all-gather ho-ring --reduce-scatter hierarchical --all-reduce torus --prefetch 0");
-  CHECK(named.trainer.algorithms.all_gather == "ho-ring");
-  CHECK(named.trainer.algorithms.reduce_scatter == "hierarchical");
-  CHECK(named.trainer.algorithms.all_reduce == "torus");
-  CHECK(named.shard.prefetch == 0);
-  CHECK(named.trainer.prefetch == 0);
+  check_resolved({}, "--all-gather auto --prefetch auto");
+  const Flags named = "--all-gather ho-ring --reduce-scatter hierarchical --all-reduce torus --prefetch 0";
+  check_resolved(named, named);
+  CHECK(parse_train(join(named, "--data a")).trainer.prefetch == 0);
   refused_train("--all-gather torus", "one of auto, ring, recursive, hierarchical, h-ring, ho-ring");
   refused_train("--reduce-scatter tree", {"--reduce-scatter is invalid: tree;", "h-ring"});
   refused_train("--all-reduce h-ring", "one of auto, ring, recursive, hierarchical, torus, ho-ring");
@@ -147,40 +111,24 @@ TEST_CASE("the hash of options covers the rates of links") {
 
 TEST_CASE("the batch is divisible by the rows") {
   refused_train("--batch-size 6", "--batch-size 6 is not divisible by --g-data 4; use a multiple, such as 8");
-  CHECK(parse_train("--data a --batch-size 8").trainer.microbatch_size == 2);
-  CHECK(parse_train("--data a --batch-size 8 --microbatch-size 3").trainer.microbatch_size == 2);
-  CHECK(parse_train("--data a --batch-size 40 --microbatch-size 3").trainer.microbatch_size == 3);
+  check_resolved("--batch-size 8", "--microbatch-size 2");
+  check_resolved("--batch-size 8 --microbatch-size 3", "--microbatch-size 2");
+  check_resolved("--batch-size 40 --microbatch-size 3", "--microbatch-size 3");
 }
 
 TEST_CASE("named values are read, and unknown ones are refused") {
-  const auto options = parse_train(
-      "--data a --policy 1f1b --recompute 3 --lr-decay linear --shuffle off --device inline --device-memory "
-      "512MiB");
-  CHECK(options.trainer.policy == actors::Policy::one_f_one_b);
-  CHECK(options.trainer.recompute == 3);
-  CHECK(options.trainer.learning_rate.decay == actors::LearningRateOptions::Decay::linear);
-  CHECK_FALSE(options.data.shuffle);
-  CHECK(options.device.device == DeviceFlag::inline_);
-  CHECK(options.device.memory_bytes == std::size_t{512} << 20);
+  for (const Flags flags :
+       {"--policy 1f1b --recompute 3 --lr-decay linear --shuffle off --device inline", "--device-memory 512MiB",
+        "--saved-activations all", "--layers-per-stage auto", "--policy zero-bubble --deferred-limit 3"})
+    check_resolved(flags, flags);
   CHECK(parse_train("--data a --recompute auto").trainer.recompute_auto);
   const auto off = parse_train("--data a --recompute off").trainer;
   CHECK((off.recompute == 0 && !off.recompute_auto));
-
-  CHECK_FALSE(off.saved_activations);
-  CHECK(parse_train("--data a --saved-activations all").trainer.saved_activations == models::SavedActivations::all);
-
-  CHECK_FALSE(off.deferred_limit);
-  const auto waits = parse_train("--data a --policy zero-bubble --deferred-limit 3").trainer;
-  CHECK(waits.policy == actors::Policy::zero_bubble);
-  CHECK(waits.deferred_limit == 3);
-  CHECK(parse_train("--data a --defer-weights").trainer.defer_weights);
-
-  CHECK(off.layers_per_stage.empty());
-  CHECK(off.rebalance_steps == 0);
+  check_resolved({}, "--saved-activations auto --deferred-limit auto --layers-per-stage auto --rebalance off");
+  check_resolved("--defer-weights", "--defer-weights on");
   const auto split = parse_train("--data a --layers-per-stage 7,12,6 --rebalance").trainer;
   CHECK(split.layers_per_stage == std::vector<int>{7, 12, 6});
   CHECK(split.rebalance_steps > 0);
-  CHECK(parse_train("--data a --layers-per-stage auto").trainer.layers_per_stage.empty());
 
   for (const char* wrong : {"", "3,", ",3", "3,0", "3;4", "3,four"})
     refused_train({"--layers-per-stage", wrong}, "a number of layers above 0 for each stage, as in 7,7,6, or auto");
@@ -319,14 +267,9 @@ TEST_CASE("precision, gradients and loss scale must be compatible") {
 }
 
 TEST_CASE("bad steps end the job unless they are skipped or rolled back") {
-  using Action = ranvier::actors::BadStepOptions::Action;
-  CHECK(parse_train("--data a").trainer.bad_steps.action == Action::stop);
-  const auto bad =
-      parse_train("--data a --bad-steps rollback --bad-steps-limit 3 --spike-factor 2.5 --checkpoint c");
-  CHECK(bad.trainer.bad_steps.action == Action::rollback);
-  CHECK(bad.trainer.bad_steps.limit == 3);
-  CHECK(bad.trainer.bad_steps.spike_factor == 2.5);
-  CHECK(parse_train("--data a --check-every 50").trainer.check_every == 50);
+  check_resolved({}, "--bad-steps stop");
+  const Flags given = "--bad-steps rollback --bad-steps-limit 3 --spike-factor 2.5 --checkpoint c --check-every 50";
+  check_resolved(given, given);
   refused_train("--spike-factor 0.9", "a number above 1, or 0");
   refused_train("--bad-steps ignore", "stop, skip, rollback");
   refused_train("--bad-steps rollback", "--bad-steps rollback needs checkpoints; add --checkpoint");
@@ -337,16 +280,13 @@ TEST_CASE("checkpoints are written by steps or by time, and a resumed run needs 
   CHECK(plain.checkpoint.folder.empty());
   CHECK(plain.trainer.checkpoint_staging == 0);
   const auto by_time = parse_train("--data a --checkpoint c");
-  CHECK(by_time.checkpoint.every_time == std::chrono::minutes(30));
+  check_values(by_time, "--checkpoint-every 30m");
   CHECK(by_time.trainer.checkpoint_staging > 0);
-  const auto by_steps = parse_train(
-      "--data a --checkpoint c --checkpoint-every 500 --resume auto --resume-with --steps,clip --checkpoint-rate "
-      "200MiB --time-limit 1h");
-  CHECK(by_steps.checkpoint.every_steps == 500);
-  CHECK_FALSE(by_steps.checkpoint.every_time);
-  CHECK(by_steps.checkpoint.resume_with == std::vector<std::string>{"steps", "clip"});
-  CHECK(by_steps.checkpoint.stop_before == std::chrono::minutes(5));
-  CHECK(parse_train("--data a --time-limit 20m").checkpoint.stop_before == std::chrono::minutes(2));
+  check_resolved(
+      "--checkpoint c --checkpoint-every 500 --resume auto --resume-with --steps,clip --checkpoint-rate 200MiB "
+      "--time-limit 1h",
+      "--checkpoint-every 500 --resume-with steps,clip --stop-before 5m");
+  check_resolved("--time-limit 20m", "--stop-before 2m");
   refused_train("--checkpoint c --checkpoint-every often", "a number of steps, such as 500, or a time");
   refused_train("--resume auto", "--resume auto needs a checkpoint folder; add --checkpoint");
   refused_train("--checkpoint c --resume auto --resume-with lerning-rate", "did you mean learning-rate?");
@@ -428,19 +368,14 @@ TEST_CASE("adapters come from flags or from a folder, and contradictions are ref
   const auto options = parse_train(fmt::format(
       "--data text.txt --model llama --lora-rank 4 --lora-targets up_proj,o_proj,up_proj --save {}", saved));
   CHECK(options.model.adapts());
-  CHECK(options.model.lora.alpha == 8);
-  CHECK(options.model.lora.targets == std::vector<std::string>{"o_proj", "up_proj"});
+  check_values(options, "--lora-alpha 8 --lora-targets o_proj,up_proj");
   CHECK(options.run.save == saved + "/adapter_model.safetensors");
-  CHECK(resolved_map(options).at("lora-targets") == "o_proj,up_proj");
   CHECK_FALSE(parse_train("--data text.txt").model.adapts());
 
   folder.write("adapter_config.json",
                R"({"peft_type":"LORA","r":16,"lora_alpha":32,"lora_dropout":0.1,"target_modules":["k_proj"]})");
-  const auto stored = parse_train(fmt::format("--data text.txt --init-adapter {} --lora-dropout 0", adapter));
-  CHECK(stored.model.lora.rank == 16);
-  CHECK(stored.model.lora.alpha == 32);
-  CHECK(stored.model.lora.dropout == 0);
-  CHECK(stored.model.lora.targets == std::vector<std::string>{"k_proj"});
+  check_resolved("--init-adapter " + adapter + " --lora-dropout 0",
+                 "--lora-rank 16 --lora-alpha 32 --lora-dropout 0 --lora-targets k_proj");
   refused_train(fmt::format("--init-adapter {} --lora-rank 4", adapter), "has rank 16 and targets k_proj");
   refused_train("--lora-rank 4 --train norm", "--train has no effect with --lora-rank 4");
   refused_train("--lora-rank 4 --save weights.safetensors", "--save weights.safetensors is a file");
