@@ -60,20 +60,20 @@ TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 wi
   };
   const std::size_t stored = all_on_device.stored();
   CHECK(static_cast<double>(stored) / static_cast<double>(all_on_device.architecture.parameters()) < 1.05);
-  CHECK(in_gigabytes(job_bytes(all_on_device.stages, 2, MemoryKind::parameters).device) ==
-        doctest::Approx(in_gigabytes(2 * 2 * stored)).epsilon(1e-4));
-  CHECK(in_gigabytes(job_bytes(all_on_device.stages, 2, MemoryKind::gradients).device) ==
-        doctest::Approx(in_gigabytes(2 * 4 * stored)).epsilon(1e-4));
-  CHECK(in_gigabytes(job_bytes(all_on_device.stages, 2, MemoryKind::optimizer).device) ==
-        doctest::Approx(in_gigabytes(2 * 12 * stored)).epsilon(1e-4));
+  const auto check_bytes = [&](const PlannedJob& job, MemoryKind kind, std::size_t bytes_per_element) {
+    CAPTURE(kind);
+    CHECK(in_gigabytes(job_bytes(job.stages, 2, kind).device) ==
+          doctest::Approx(in_gigabytes(2 * bytes_per_element * stored)).epsilon(1e-4));
+  };
+  check_bytes(all_on_device, MemoryKind::parameters, 2);
+  check_bytes(all_on_device, MemoryKind::gradients, 4);
+  check_bytes(all_on_device, MemoryKind::optimizer, 12);
   CHECK(sum(all_on_device) > 450);  // Myelin has 520 GB with 20 bytes per parameter, here it is 18
   CHECK(sum(all_on_device) < 520);
 
   const PlannedJob on_host(actors::TierKind::host);
-  CHECK(in_gigabytes(job_bytes(on_host.stages, 2, MemoryKind::parameters).device) ==
-        doctest::Approx(in_gigabytes(2 * 2 * stored)).epsilon(1e-4));
-  CHECK(in_gigabytes(job_bytes(on_host.stages, 2, MemoryKind::gradients).device) ==
-        doctest::Approx(in_gigabytes(2 * 2 * stored)).epsilon(1e-4));
+  check_bytes(on_host, MemoryKind::parameters, 2);
+  check_bytes(on_host, MemoryKind::gradients, 2);
   CHECK(job_bytes(on_host.stages, 2, MemoryKind::optimizer).host >= 2 * 12 * stored);
   CHECK(job_bytes(on_host.stages, 2, MemoryKind::optimizer).device <=
         48 * on_host.options.tiers.depth * 12 * bucket);

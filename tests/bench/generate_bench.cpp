@@ -138,20 +138,11 @@ void bench_model(const std::string& model, DType dtype, int threads, const Optio
 void bench_main(int argc, char** argv) {
   Options options;
   apps::OptionTable table;
-  table.add({.name = "prompt",
-             .placeholder = "N",
-             .help = "positions before the first token that is measured",
-             .binding = apps::whole(options.prompt, 0),
-             .default_text = "half of the context"});
-  table.add({.name = "tokens",
-             .placeholder = "N",
-             .help = "measured after a prompt before it is read again",
-             .binding = apps::whole(options.tokens, 0),
-             .default_text = "to the end of the context"});
-  table.add({.name = "seconds",
-             .placeholder = "S",
-             .help = "of measuring, for each case",
-             .binding = apps::real(options.seconds, 0)});
+  table.add({"prompt", "N", "positions before the first token that is measured", apps::whole(options.prompt, 0),
+             "half of the context"});
+  table.add({"tokens", "N", "measured after a prompt before it is read again", apps::whole(options.tokens, 0),
+             "to the end of the context"});
+  table.add({"seconds", "S", "of measuring, for each case", apps::real(options.seconds, 0)});
   table.rest(options.models);
   table.parse(argc, argv);
   if (options.models.empty()) options.models = {"4x256x4x256", "gpt2-small"};

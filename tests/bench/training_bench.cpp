@@ -207,26 +207,11 @@ void bench_main(int argc, char** argv) {
   runtime::MpiSession session(argc, argv);
   Options options;
   apps::OptionTable table;
-  table.add({.name = "case",
-             .placeholder = "NAMES",
-             .help = "cases, separated by commas",
-             .binding = apps::text(options.cases)});
-  table.add({.name = "threads",
-             .placeholder = "N",
-             .help = "of the device",
-             .binding = apps::whole(options.threads, 1, 1024)});
-  table.add({.name = "microbatch-size",
-             .placeholder = "N",
-             .help = "samples",
-             .binding = apps::whole(options.microbatch_size, 0),
-             .default_text = "what is fastest"});
-  table.add({.name = "seconds",
-             .placeholder = "S",
-             .help = "of measuring, for each case",
-             .binding = apps::real(options.seconds, 0)});
-  table.add({.name = "products",
-             .help = "print the ceiling's products one by one",
-             .binding = apps::switch_on(options.products)});
+  table.add({"case", "NAMES", "cases, separated by commas", apps::text(options.cases)});
+  table.add({"threads", "N", "of the device", apps::whole(options.threads, 1, 1024)});
+  table.add({"microbatch-size", "N", "samples", apps::whole(options.microbatch_size, 0), "what is fastest"});
+  table.add({"seconds", "S", "of measuring, for each case", apps::real(options.seconds, 0)});
+  table.add({"products", "", "print the ceiling's products one by one", apps::switch_on(options.products)});
   table.parse(argc, argv);
   for (const Case& one : all_cases()) {
     if (("," + options.cases + ",").find("," + one.name + ",") == std::string::npos) continue;
