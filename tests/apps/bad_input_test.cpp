@@ -8,7 +8,6 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto limit = 20s;
-const std::string message_start = "ranvier-train: error: ";
 
 using Words = std::vector<std::string>;
 
@@ -19,11 +18,8 @@ void check_refused(const Outcome& outcome, const Words& words) {
   INFO(outcome.output);
   CHECK_FALSE(outcome.timed_out);
   CHECK(outcome.status >= usage);  // not a shell's status, and not 1
-  Words messages;
-  for (const auto& line : lines_of(outcome.output)) {
-    if (line.starts_with(message_start)) messages.push_back(line);
-    CHECK_FALSE(line.starts_with("step "));
-  }
+  check_lacks("\n" + outcome.output, {"\nstep "});
+  const Words messages = errors_of(outcome);
   REQUIRE(messages.size() == 1);
   check_has(messages[0], words);
 }

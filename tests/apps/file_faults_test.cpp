@@ -46,15 +46,9 @@ struct Fixture : SmallText {
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
     CHECK(outcome.status != 0);
-    std::string message;
-    int messages = 0;
-    for (const auto& line : lines_of(outcome.output)) {
-      if (!line.starts_with("ranvier-train: error: ")) continue;
-      ++messages;
-      message = line;
-    }
-    CHECK(messages == 1);
-    check_has(message, words);
+    const Words messages = errors_of(outcome);
+    REQUIRE(messages.size() == 1);
+    check_has(messages[0], words);
     CHECK(read_file(weights) == "saved before");
   }
 

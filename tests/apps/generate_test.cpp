@@ -13,19 +13,29 @@ using namespace std::chrono_literals;
 
 namespace {
 
-struct Fixture : SmallText {
-  Fixture() { ends_well(1, {"--save", model, "--steps", "30", "--learning-rate", "1e-2"}, 120s); }
-
+/// ranvier-generate in a folder.
+struct Generator : SmallText {
   [[nodiscard]] Generated generate(const std::string& flags) const {
     return run_generator(RANVIER_GENERATOR, flags, folder);
   }
+  /// Report of a run that must fail.
+  [[nodiscard]] std::string error(const std::string& flags) const {
+    const Generated result = generate(flags);
+    CHECK(WEXITSTATUS(result.status) >= 64);
+    CHECK(result.text.empty());
+    return result.report;
+  }
+};
+
+struct Fixture : Generator {
+  Fixture() { ends_well(1, "--steps 30 --learning-rate 1e-2 --save " + model, 120s); }
 
   std::string model = file("model");
 };
 
 /// A model of a BPE's tokens in a folder with its tokenizer. It was not trained: it draws all tokens with equal
 /// probability, or one far more often than the others.
-struct OfWords : InFolder {
+struct OfWords : Generator {
   OfWords() {
     folder.write("model/tokenizer.json", small.tokenizer_json());
     write_model("model", std::nullopt);
@@ -69,10 +79,6 @@ struct OfWords : InFolder {
         writer.append(values.data() + unit.offset(i), unit.parameters[i].elements());
     }
     writer.commit();
-  }
-
-  [[nodiscard]] Generated generate(const std::string& flags) const {
-    return run_generator(RANVIER_GENERATOR, flags, folder);
   }
 
   SmallTokenizer small;
@@ -140,15 +146,9 @@ TEST_CASE_FIXTURE(OfWords,
   CHECK(by_file.text == by_flag.text);
   CHECK(generate(flags + " --prompt-file " + file("dos.txt")).text == by_flag.text);
   CHECK(generate(flags + " --prompt - <" + file("unix.txt")).text == by_flag.text);
-  const auto error = [&](const std::string& more) {
-    const Generated result = generate(flags + more);
-    CHECK(WEXITSTATUS(result.status) >= 64);
-    CHECK(result.text.empty());
-    return result.report;
-  };
-  check_has(error(" --prompt - </dev/null"), {"--prompt - is empty"});
-  check_has(error(" --prompt-file " + file("none.txt")), {"--prompt-file " + file("none.txt")});
-  check_has(error(" --prompt-file " + file("unix.txt") + " --prompt a"),
+  check_has(error(flags + " --prompt - </dev/null"), {"--prompt - is empty"});
+  check_has(error(flags + " --prompt-file " + file("none.txt")), {"--prompt-file " + file("none.txt")});
+  check_has(error(flags + " --prompt-file " + file("unix.txt") + " --prompt a"),
             {"--prompt 'a' cannot be combined with --prompt-file"});
 }
 
@@ -163,9 +163,7 @@ TEST_CASE_FIXTURE(OfWords, "weights with an unused tensor are refused, unless th
   for (const auto& tensor : model.tensors()) index += "\"" + tensor.name + "\":\"model.safetensors\",";
   folder.write("model/all.json", R"({"weight_map":{)" + index + R"("lm_head.weight":"more.safetensors"}})");
   const std::string flags = "--weights " + file("model/all.json") + " --tokens 3 --threads 1";
-  const Generated refused = generate(flags);
-  CHECK(refused.status != 0);
-  check_has(refused.report, {"'lm_head.weight' differs from 'wte.weight'"});
+  check_has(error(flags), {"'lm_head.weight' differs from 'wte.weight'"});
   const Generated ignoring = generate(flags + " --ignore-tensors ^lm_head");
   CHECK(ignoring.status == 0);
   check_has(ignoring.report, {"ignored tensors: 1, first 'lm_head.weight'"});
@@ -240,26 +238,17 @@ TEST_CASE_FIXTURE(OfWords, "a character is printed complete, and an incomplete o
 TEST_CASE_FIXTURE(OfWords, "a model without its tokenizer, or with another one, is refused with a remedy") {
   const std::string alone = file("alone");
   write_model("alone", std::nullopt);
-  const Generated without = generate("--weights " + alone);
-  CHECK(without.status != 0);
-  check_has(without.report, {"--tokenizer PATH"});
+  check_has(error("--weights " + alone), {"--tokenizer PATH"});
   CHECK(generate("--weights " + alone + " --tokenizer bytes --tokens 3").status == 0);
   small.merges.resize(small.merges.size() + 8, {"t", "h"});
   for (std::size_t i = small.merges.size() - 8; i < small.merges.size(); ++i)
     small.merges[i] = {std::string(1, static_cast<char>('A' + i % 26)), "q"};
   folder.write("other/tokenizer.json", small.tokenizer_json());
-  const Generated other = generate("--weights " + alone + " --tokenizer " + file("other"));
-  CHECK(other.status != 0);
-  check_has(other.report, {"the tokenizer has"});
-  check_has(generate("--weights " + alone + " --tokenizer words").report, {"bytes, or the PATH"});
+  check_has(error("--weights " + alone + " --tokenizer " + file("other")), {"the tokenizer has"});
+  check_has(error("--weights " + alone + " --tokenizer words"), {"bytes, or the PATH"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "errors of ranvier-generate are one line") {
-  const auto error = [&](const std::string& flags) {
-    const Generated result = generate(flags);
-    CHECK(result.status != 0);
-    return result.report;
-  };
   check_has(error("--prompt x"), {"--weights is missing"});
   const Generated help = generate("-h");
   CHECK(help.status == 0);

@@ -184,6 +184,12 @@ Outcome require_failure(Outcome outcome) {
   return outcome;
 }
 
+std::vector<std::string> errors_of(const Outcome& outcome) {
+  std::vector<std::string> lines = lines_of(outcome.output);
+  std::erase_if(lines, [](const std::string& line) { return !line.starts_with("ranvier-train: error: "); });
+  return lines;
+}
+
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};

@@ -19,6 +19,17 @@ std::size_t count(std::string_view text, std::string_view words) {
   return found;
 }
 
+/// Checks the exit status, and that the output has each of these words once.
+void check_ended(const Outcome& outcome, int status, std::initializer_list<std::string_view> once) {
+  INFO(outcome.output);
+  CHECK(outcome.status == status);
+  CHECK_FALSE(outcome.timed_out);
+  for (const std::string_view words : once) {
+    CAPTURE(words);
+    CHECK(count(outcome.output, words) == 1);
+  }
+}
+
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture,
@@ -28,27 +39,18 @@ TEST_CASE_FIXTURE(Fixture,
         {"no-driver", "this machine has no NVIDIA driver"},
         {"old-driver", "the NVIDIA driver supports CUDA 11.8, but this build needs CUDA"}}) {
     CAPTURE(gpu);
-    const Outcome outcome = train(2, gpu, "--g-inter 2");
-    INFO(outcome.output);
-    CHECK(outcome.status == 72);
-    CHECK(count(outcome.output, says) == 1);
+    check_ended(train(2, gpu, "--g-inter 2"), 72, {says});
   }
   CHECK(count(train(1, "no-gpu").output, "--device cpu") == 1);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a GPU number that this machine lacks is refused with the existing numbers") {
-  const Outcome outcome = train(1, "", "--device cuda:3");
-  INFO(outcome.output);
-  CHECK(outcome.status == 72);
-  CHECK(count(outcome.output, "cuda:3: this process sees 1 GPU, numbered from 0") == 1);
+  check_ended(train(1, "", "--device cuda:3"), 72, {"cuda:3: this process sees 1 GPU, numbered from 0"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a GPU with too little memory is refused with the memory that the run needs") {
-  const Outcome outcome = train(1, "memory=1500000000", "--hidden 256 --layers 60");
-  INFO(outcome.output);
-  CHECK(outcome.status == 71);
-  CHECK(count(outcome.output, "the plan needs ") == 1);
-  CHECK(count(outcome.output, "make the job fit (planned):") == 1);
+  check_ended(train(1, "memory=1500000000", "--hidden 256 --layers 60"), 71,
+              {"the plan needs ", "make the job fit (planned):"});
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -62,22 +64,16 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(without_it.status == 0);
   CHECK(count(without_it.output,
               "cublasLtMatmul: refused by the emulated cuBLASLt; another algorithm or a built-in") >= 1);
-  const Outcome broken = train("gpu");
-  INFO(broken.output);
-  CHECK(broken.status == 72);
-  CHECK(count(broken.output, "an illegal memory access was encountered") == 1);
+  check_ended(train("gpu"), 72, {"an illegal memory access was encountered"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a kernel that fails ends all ranks with one message that names rank, GPU and error") {
   const Outcome outcome = train(4, "fail=2:300", "--g-inter 2 --g-data 2 --device-memory 140MiB");
-  INFO(outcome.output);
-  CHECK(outcome.status == 72);
-  CHECK_FALSE(outcome.timed_out);
   CHECK(outcome.seconds < 30);
-  CHECK(count(outcome.output, "an illegal memory access was encountered (cudaErrorIllegalAddress)") == 1);
-  CHECK(count(outcome.output, "rank 2") >= 1);
-  CHECK(count(outcome.output, "cuda:0: ") == 1);
-  CHECK(count(outcome.output, "compute-sanitizer") == 1);
+  check_has(outcome.output, {"rank 2"});
+  check_ended(
+      outcome, 72,
+      {"an illegal memory access was encountered (cudaErrorIllegalAddress)", "cuda:0: ", "compute-sanitizer"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a kernel that fails while kernels are measured ends the run before training") {
