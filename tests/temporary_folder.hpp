@@ -14,6 +14,12 @@
 
 namespace ranvier::tests {
 
+/// All bytes of a file; empty if it cannot be read.
+[[nodiscard]] inline std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -38,10 +44,7 @@ class TemporaryFolder {
     return path;
   }
 
-  [[nodiscard]] std::string read(std::string_view name) const {
-    std::ifstream file(path_ / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  [[nodiscard]] std::string read(std::string_view name) const { return read_file(path_ / name); }
 
  private:
   std::filesystem::path path_;

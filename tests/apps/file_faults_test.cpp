@@ -52,6 +52,26 @@ struct Fixture : SmallText {
     CHECK(read_file(weights) == "saved before");
   }
 
+  /// Ends a job by a signal while its disk is full. `space`: it gets space when it waits for some, and otherwise gives
+  /// up.
+  [[nodiscard]] Outcome end_on_full_disk(const std::string& disk, const Flags& flags, bool space) const {
+    const std::string filler = disk + "/filler";
+    fs::remove(metrics);
+    const Flags endless{"--steps", "1000000", "--metrics", metrics, "--timeout", space ? "60" : "3"};
+    Job job(2, small_run(text, join(flags, endless)));
+    REQUIRE(job.wait_for_lines(metrics, 3, 60s));
+    std::ofstream(filler) << std::string(8 << 20, 'x');
+    job.signal_rank(1, SIGTERM);
+    if (space) {
+      // Only as much of the saved data fits as the existing pages have space for.
+      job.wait_until_said("free space within");
+      fs::remove(filler);
+    }
+    const Outcome outcome = job.wait(90s);
+    fs::remove(filler);
+    return outcome;
+  }
+
   /// Starts a job, injects a fault once it trains, and repeats that until the job has ended.
   template <typename Break>
   void check_breaks(const Flags& flags, const Words& words, const Break& breaks, bool again = false) const {
@@ -241,22 +261,11 @@ TEST_CASE_FIXTURE(Fixture, "weights are saved even if the output is not read, or
 
 TEST_CASE_FIXTURE(Fixture,
                   "weights wait for space on a disk that was filled meanwhile, and without it print a remedy") {
-  const std::string disk = make_folder("weights disk"), saved = disk + "/model", filler = disk + "/filler";
+  const std::string disk = make_folder("weights disk"), saved = disk + "/model";
   if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=2m") != 0) return print_skipped();
   for (const bool capacity : {true, false}) {
     CAPTURE(capacity);
-    fs::remove(metrics);
-    Job job(2, small_run(text, {"--steps", "1000000", "--hidden", "64", "--metrics", metrics, "--save", saved,
-                                "--timeout", capacity ? "60" : "3"}));
-    REQUIRE(job.wait_for_lines(metrics, 2, 60s));
-    std::ofstream(filler) << std::string(4 << 20, 'x');
-    job.signal_rank(1, SIGTERM);
-    if (capacity) {
-      // Only as much of the weights fits as the existing pages have space for.
-      job.wait_until_said("free space within");
-      fs::remove(filler);
-    }
-    const Outcome outcome = job.wait(90s);
+    const Outcome outcome = end_on_full_disk(disk, {"--hidden", "64", "--save", saved}, capacity);
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
     CHECK((outcome.status == 75) == capacity);
@@ -264,7 +273,6 @@ TEST_CASE_FIXTURE(Fixture,
     CHECK(fs::exists(saved + "/model.safetensors") == capacity);
     CHECK(has(outcome.output, "the final weights (") == !capacity);
     fs::remove_all(saved);
-    fs::remove(filler);
   }
   // Insufficient space is detected before the first step.
   const Outcome outcome = require_failure(run(1, small_run(text, {"--hidden", "256", "--save", saved}), 60s));
@@ -274,28 +282,17 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for space, and without it the earlier ones stay") {
-  const std::string disk = make_folder("checkpoint disk"), checkpoints = disk + "/run", filler = disk + "/filler";
+  const std::string disk = make_folder("checkpoint disk"), checkpoints = disk + "/run";
   if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=4m") != 0) return print_skipped();
   for (const bool capacity : {true, false}) {
     CAPTURE(capacity);
-    fs::remove(metrics);
-    Job job(2,
-            small_run(text, {"--steps", "1000000", "--metrics", metrics, "--checkpoint", checkpoints,
-                             "--checkpoint-every", "24h", "--resume", "auto", "--timeout", capacity ? "60" : "3"}));
-    REQUIRE(job.wait_for_lines(metrics, 3, 60s));
-    std::ofstream(filler) << std::string(8 << 20, 'x');
-    job.signal_rank(1, SIGTERM);
-    if (capacity) {
-      job.wait_until_said("free space within");
-      fs::remove(filler);
-    }
-    const Outcome outcome = job.wait(90s);
+    const Flags flags{"--checkpoint", checkpoints, "--checkpoint-every", "24h", "--resume", "auto"};
+    const Outcome outcome = end_on_full_disk(disk, flags, capacity);
     INFO(outcome.output);
     CHECK(outcome.status == (capacity ? 75 : 74));
     CHECK(has(outcome.output, "error: outputs are missing: checkpoint of step ") == !capacity);
     check_has(outcome.output, {"No space left on device; the last checkpoint of this run takes "});
     CHECK(has(outcome.output, "warning: checkpoint failed: ") == !capacity);
-    fs::remove(filler);
     // The checkpoint of the first run.
     const auto whole = [](const fs::path& path) { return fs::exists(path / "manifest.json"); };
     CHECK(std::count_if(fs::directory_iterator(checkpoints), fs::directory_iterator(), whole) == 1);

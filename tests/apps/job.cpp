@@ -2,7 +2,6 @@
 #include "tests/test.hpp"
 
 #include <csignal>
-#include <iterator>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -188,11 +187,6 @@ std::vector<std::string> errors_of(const Outcome& outcome) {
   std::vector<std::string> lines = lines_of(outcome.output);
   std::erase_if(lines, [](const std::string& line) { return !line.starts_with("ranvier-train: error: "); });
   return lines;
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -80,7 +80,6 @@ Outcome require_failure(Outcome outcome);
 
 /// The lines with an error of ranvier-train.
 [[nodiscard]] std::vector<std::string> errors_of(const Outcome& outcome);
-[[nodiscard]] std::string read_file(const std::string& path);
 /// The lines that are not empty.
 [[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
 

@@ -68,7 +68,7 @@ TEST_CASE("ranvier-plan shows the time of the best one's ranks, and writes a tra
   for (std::size_t n = 0; n < ends.size(); ++n) {
     const std::string file = n == 0 ? path : std::string(folder.path() / "trace.2.json");
     CAPTURE(file);
-    const auto json = boost::json::parse(text_of(file));
+    const auto json = boost::json::parse(read_file(file));
     std::set<std::int64_t> ranks;
     for (const auto& event : json.at("traceEvents").as_array()) {
       if (event.at("ph") != "X") continue;

@@ -110,7 +110,7 @@ TEST_CASE("ranvier-train reads the config file of ranvier-plan as the planned jo
   const PlanResult result =
       run_plan(parse(small_job("--write-config " + path + " --g-inter 2 --learning-rate 0.001")), invented_tools());
   CHECK(result.status == 0);
-  check_has(text_of(path), {"# predicted"});
+  check_has(read_file(path), {"# predicted"});
   const auto options = parse_train("--config " + path);
   check_values(options,
                "--g-inter 2 --g-data 2 --microbatch-size 4 --batch-size 8 --learning-rate 0.001 --hidden 64 "
@@ -136,7 +136,7 @@ TEST_CASE("a plan replaces the files of another one only with --overwrite") {
   }
   flags = {"--write-config", folder.write("a.conf", "another plan's").string(), "--g-inter", "2", "--overwrite"};
   CHECK(run_plan(parse(small_job(flags)), invented_tools()).status == 0);
-  check_has(text_of(at("a.conf")), {"# predicted"});
+  check_has(read_file(at("a.conf")), {"# predicted"});
 }
 
 TEST_CASE("a plan reports the run's output files, and that it does not write them") {
@@ -218,7 +218,7 @@ TEST_CASE("each what-if case has its best candidate, and the result of the first
       invented_tools());
   check_has(result.text, {"bandwidth × 2", "bandwidth × 4", "memory × 0.5", "node 1 × 3 as slow", "test-gpu"});
   check_has(result.text, {"unchanged"});
-  const std::string svg = text_of(path);
+  const std::string svg = read_file(path);
   CHECK(svg.starts_with("<svg"));
   check_has(svg, {"bandwidth × 4", "prefers-color-scheme:dark"});
   check_has(result.text, {"0.33"});  // three times as slow
@@ -234,7 +234,7 @@ TEST_CASE("ranvier-plan --scale has the best candidate for each number of ranks,
   const PlanResult table = with("--plot " + path);
   CHECK(table.status == 0);
   check_has(table.text, {"bottleneck"});
-  check_has(text_of(path), {"2 to 8 ranks on test-cpu", "8: 2 × 4"});
+  check_has(read_file(path), {"2 to 8 ranks on test-cpu", "8: 2 × 4"});
   const auto json = boost::json::parse(with("--json").text);
   const auto& points = json.at("scale").as_array();
   REQUIRE(points.size() == 3);

@@ -7,8 +7,6 @@
 #include "tests/effort.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -57,12 +55,6 @@ inline apps::PlanTools invented_tools() {
             if (name == "test-gpu") return plan_profile(true);
             return runtime::read_machine_profile(name);
           }};
-}
-
-/// Contents of a file.
-inline std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace ranvier::tests
