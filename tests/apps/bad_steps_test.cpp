@@ -5,7 +5,6 @@ using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 TEST_CASE_FIXTURE(SmallText, "a step whose gradients are NaN is skipped on all ranks, and reported") {
-  const std::string metrics = file("metrics.jsonl");
   check_has(ends_well(2, {"--g-inter", "2", "--clip", "0", "--bad-steps", "skip", "--metrics", metrics}, 60s,
                       {{"RANVIER_FAULT", "1:2:nan"}})
                 .output,
@@ -18,7 +17,6 @@ TEST_CASE_FIXTURE(SmallText, "a step whose gradients are NaN is skipped on all r
 }
 
 TEST_CASE_FIXTURE(SmallText, "a bit flip in a state on any tier is detected, and ends the job") {
-  const std::string metrics = file("metrics.jsonl");
   const Outcome outcome = require_failure(
       run(3,
           small_run(text, {"--g-data", "3", "--batch-size", "6", "--offload", "infinity-nvme", "--nvme", file(""),
@@ -33,7 +31,6 @@ TEST_CASE_FIXTURE(SmallText, "a bit flip in a state on any tier is detected, and
 
 TEST_CASE_FIXTURE(SmallText,
                   "a bad step is rolled back to the last checkpoint in the same job, without its samples") {
-  const std::string metrics = file("metrics.jsonl");
   const Outcome outcome = ends_well(
       2,
       {"--g-inter", "2", "--steps", "8", "--bad-steps", "rollback", "--checkpoint", file("kept"),

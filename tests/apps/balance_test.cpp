@@ -26,11 +26,11 @@ TEST_CASE_FIXTURE(SmallText, "a better split of layers is printed, and the next 
   const auto with = [&](Flags flags) { return join(flags, all); };
   train(1, with({"--steps", "20", "--warmup-steps", "1", "--save", file("one.safetensors")}));
   Flags flags = with({"--steps", "10", "--g-inter", "2", "--layers-per-stage", "1,5", "--checkpoint", file("kept"),
-                      "--metrics", file("metrics.jsonl")});
+                      "--metrics", metrics});
   flags.push_back("--rebalance");
   const std::string output = train(2, flags);
   check_has(output, {"rebalance: --layers-per-stage 1,5 computes "});
-  const auto lines = with_field(file("metrics.jsonl"), "rebalance");
+  const auto lines = with_field(metrics, "rebalance");
   REQUIRE(lines.size() == 1);
   const boost::json::object& line = lines.front();
   CHECK(line.at("rebalance") == 6);
@@ -54,12 +54,12 @@ TEST_CASE_FIXTURE(SmallText, "a better split of layers is printed, and the next 
 
 TEST_CASE_FIXTURE(SmallText, "a slow rank is named while it slows the job") {
   const Outcome outcome =
-      run(2, small_run(text, {"--g-data", "2", "--steps", "40", "--metrics", file("metrics.jsonl")}), 60s,
+      run(2, small_run(text, {"--g-data", "2", "--steps", "40", "--metrics", metrics}), 60s,
           {{"RANVIER_FAULT", "1:3:slow:100"}});  // far above the time that other processes take from rank 0
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
   check_has(outcome.output, {"straggler: rank 1 (stage 0, row 1) computes "});
-  const auto lines = with_field(file("metrics.jsonl"), "stragglers");
+  const auto lines = with_field(metrics, "stragglers");
   REQUIRE(!lines.empty());
   const auto& named = lines.back().at("stragglers").as_array();
   const auto slow = std::find_if(named.begin(), named.end(), [](const auto& each) { return each.at("rank") == 1; });

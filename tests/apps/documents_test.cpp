@@ -29,8 +29,8 @@ struct Fixture : SmallText {
   }();
 
   [[nodiscard]] Outcome start(int ranks, const std::string& data, Flags flags, const Flags& more) const {
-    std::filesystem::remove(file("metrics.jsonl"));
-    flags.add(fmt::format("--metrics {} --save {}", file("metrics.jsonl"), file("weights.safetensors")));
+    std::filesystem::remove(metrics);
+    flags.add(fmt::format("--metrics {} --save {}", metrics, weights));
     return run(ranks, small_run(data, join(flags, more)), 60s);
   }
 
@@ -38,10 +38,10 @@ struct Fixture : SmallText {
   [[nodiscard]] std::vector<std::string> train(int ranks, const std::string& data, const Flags& flags,
                                                const Flags& more = {}) const {
     require_status(0, start(ranks, data, flags, more));
-    std::vector<std::string> result = metric(file("metrics.jsonl"), "loss");
+    std::vector<std::string> result = metric(metrics, "loss");
     REQUIRE(result.size() == 4);
-    result.push_back(metric(file("metrics.jsonl"), "grad_norm").back());
-    result.push_back(read_file(file("weights.safetensors")));
+    result.push_back(metric(metrics, "grad_norm").back());
+    result.push_back(read_file(weights));
     return result;
   }
 
@@ -100,8 +100,7 @@ TEST_CASE_FIXTURE(Fixture, "the perplexity per byte counts the completions' byte
                "--tokenizer " + tokenizer +
                    " --vocab-size 300 --prompt-field ask --json-field say --steps 1 --validation-split 0.25",
                {}));
-  CHECK(metric(file("metrics.jsonl"), "validation_perplexity_per_byte") ==
-        metric(file("metrics.jsonl"), "validation_perplexity"));
+  CHECK(metric(metrics, "validation_perplexity_per_byte") == metric(metrics, "validation_perplexity"));
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -112,7 +111,7 @@ TEST_CASE_FIXTURE(Fixture,
   const std::string data = folder.write("ends.bin", token_file(drawn)).string();
   const Outcome outcome = require_status(
       0, start(1, data, "--documents mask --document-end 0 --shuffle off --steps 20 --spike-factor 2", {}));
-  const auto losses = metric(file("metrics.jsonl"), "loss");
+  const auto losses = metric(metrics, "loss");
   REQUIRE(losses.size() == 20);
   CHECK(std::count(losses.begin(), losses.end(), "null") == 17);
   CHECK(losses[17] != "null");

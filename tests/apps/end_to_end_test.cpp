@@ -17,8 +17,6 @@ struct Result {
 
 struct Fixture : SmallText {
   [[nodiscard]] Result train(int ranks, const Flags& more = {}) const {
-    const std::string metrics = file("metrics.jsonl");
-    const std::string weights = file("weights.safetensors");
     Flags flags = join({"--metrics", metrics, "--save", weights}, more);
     std::filesystem::remove(metrics);
     ends_well(ranks, flags, 60s);
@@ -302,7 +300,6 @@ TEST_CASE_FIXTURE(Fixture, "half precision gives the same bits on any number of 
 }
 
 TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and halves the scale") {
-  const std::string metrics = file("metrics.jsonl");
   const Flags flags{"--precision", "fp16", "--g-inter", "2", "--metrics", metrics, "--loss-scale", "1024"};
   for (int rank = 0; rank < 4; ++rank) {
     std::filesystem::remove(metrics);
@@ -314,7 +311,6 @@ TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and ha
 }
 
 TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains nothing") {
-  const std::string weights = file("weights.safetensors");
   check_has(require_status(0, run(1,
                                   {"--dry-run", "--world", "48", "--model", "gpt-12b", "--g-inter", "24",
                                    "--g-data", "2", "--batch-size", "64", "--save", weights},
@@ -345,7 +341,6 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture, "a config file replaces flags, and flags override it") {
-  const std::string metrics = file("metrics.jsonl");
   const std::string sizes = "layers = 4\nhidden = 32\nheads = 2\nsequence-length = 16\nbatch-size = 4\n";
   const std::string config = folder
                                  .write("run.conf", "# a comment\nsteps = 3\ng-inter = 2\n" + sizes +
@@ -356,8 +351,7 @@ TEST_CASE_FIXTURE(Fixture, "a config file replaces flags, and flags override it"
 }
 
 TEST_CASE_FIXTURE(Fixture, "validation runs as often as requested") {
-  const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors"),
-                    again = file("again.jsonl");
+  const std::string again = file("again.jsonl");
   check_has(
       ends_well(4, {"--g-inter", "2", "--eval-every", "1", "--metrics", metrics, "--save", weights}, 20s).output,
       {"data: 1 file, 1 document, ", "validation loss", " per token, "});
@@ -381,7 +375,6 @@ TEST_CASE_FIXTURE(Fixture, "a model generates text and answers questions during 
           .write("questions.bin",
                  question_file({{{110, 111}, {{100, 101}, {1, 2, 3}}, 0}, {{32}, {{97}, {255}, {0, 1}}, 1}}))
           .string();
-  const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors");
   std::filesystem::remove(metrics);
   const Outcome outcome =
       ends_well(2,

@@ -30,9 +30,6 @@ std::vector<fs::path> state_files(const fs::path& disk) {
 }
 
 struct Fixture : SmallText {
-  std::string metrics = file("metrics.jsonl");
-  std::string weights = file("weights.safetensors");
-
   /// Two ranks whose files are read and written in every step, for longer than any test waits.
   [[nodiscard]] Flags long_run(const std::string& disk, const Flags& more = {}) const {
     return small_run(

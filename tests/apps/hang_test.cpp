@@ -31,7 +31,6 @@ TEST_CASE_FIXTURE(SmallText, "a file request that does not return is named with 
 }
 
 TEST_CASE_FIXTURE(SmallText, "SIGUSR2 makes every rank print its waits, and a stopped rank may continue") {
-  const std::string metrics = file("metrics.jsonl");
   Job job(2, small_run(text, "--steps 1000000 --metrics " + metrics + " --g-inter 2 --timeout 30"));
   REQUIRE(job.wait_for_lines(metrics, 2, 60s));
   job.signal_rank(1, SIGSTOP);

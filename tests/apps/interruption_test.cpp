@@ -19,9 +19,6 @@ std::ptrdiff_t acknowledgements(const Outcome& outcome) {
 }
 
 struct Fixture : SmallText {
-  std::string metrics = file("metrics.jsonl");
-  std::string weights = file("weights.safetensors");
-
   /// Far longer than any test waits.
   [[nodiscard]] Flags long_run(const Flags& more = {}) const {
     return small_run(text, join({"--steps", "1000000", "--metrics", metrics, "--g-inter", "2"}, more));

@@ -21,7 +21,6 @@ TEST_CASE_FIXTURE(Masked,
   std::vector<std::string> losses, evaluations;
   for (const int stages : {1, 2}) {
     CAPTURE(stages);
-    const std::string metrics = file("metrics.jsonl");
     std::filesystem::remove(metrics);
     const Outcome outcome =
         require_status(0, start(stages, {"--g-inter", std::to_string(stages), "--dropout", "0.1", "--eval-every",
@@ -64,21 +63,20 @@ TEST_CASE_FIXTURE(Masked, "documents of a BERT are masked or padded, and give th
   for (const char* documents : {"join", "mask", "pad"}) {
     CAPTURE(documents);
     const auto train = [&](int ranks, const Flags& more) {
-      const std::string metrics = file("metrics.jsonl");
       std::filesystem::remove(metrics);
-      const Outcome outcome = require_status(
-          0, start(ranks,
-                   join({"--documents", documents, "--metrics", metrics, "--save", file("weights.safetensors"),
-                         "--validation-split", "0.2", "--eval-every", "1"},
-                        more),
-                   data));
+      const Outcome outcome =
+          require_status(0, start(ranks,
+                                  join({"--documents", documents, "--metrics", metrics, "--save", weights,
+                                        "--validation-split", "0.2", "--eval-every", "1"},
+                                       more),
+                                  data));
       CHECK(has(outcome.output,
                 "% of all positions are padding; split at --sequence-length 16: 20 of 90 documents") ==
             (documents[0] == 'p'));
       CHECK(has(outcome.output, "masked per sample: 15% of its tokens, at most 2") == (documents[0] == 'p'));
       auto result = metric(metrics, "loss");
       result.push_back(metric(metrics, "validation_loss").back());
-      result.push_back(read_file(file("weights.safetensors")));
+      result.push_back(read_file(weights));
       return result;
     };
     const auto reference = train(1, {});

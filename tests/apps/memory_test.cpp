@@ -68,21 +68,20 @@ TEST_CASE_FIXTURE(Fixture, "one rank uses little more memory than its plan") {
 TEST_CASE_FIXTURE(Fixture, "four ranks in bf16 each use little more memory than their plans") {
   check_near_plan(4, fmt::format("--hidden 384 --heads 6 --sequence-length 128 --batch-size 8 --g-inter 2 --g-data "
                                  "2 --precision bf16 --steps 3 --save {}",
-                                 file("weights.safetensors")));
+                                 weights));
 }
 
 TEST_CASE_FIXTURE(Fixture, "four ranks with sharded states each use little more memory than their plans") {
   for (const char* shard : {"zero3", "mics"}) {
     check_near_plan(4, fmt::format("--hidden 384 --heads 6 --sequence-length 64 --batch-size 8 --g-data 4 "
                                    "--node-size 2 --shard {} --precision bf16 --steps 3 --save {}",
-                                   shard, file("weights.safetensors")));
+                                   shard, weights));
   }
 }
 
 TEST_CASE_FIXTURE(Fixture, "ten times the steps need no additional memory") {
-  const Flags flags =
-      fmt::format("--hidden 64 --g-inter 2 --dropout 0.1 --validation-split 0.1 --eval-every 10 --metrics {}",
-                  file("metrics.jsonl"));
+  const Flags flags = fmt::format(
+      "--hidden 64 --g-inter 2 --dropout 0.1 --validation-split 0.1 --eval-every 10 --metrics {}", metrics);
   const auto train_for = [&](const char* steps) { return train(2, join(flags, fmt::format("--steps {}", steps))); };
   const auto few = train_for("20"), many = train_for("200");
   for (std::size_t r = 0; r < few.size(); ++r) {

@@ -3,12 +3,7 @@
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/plan_run.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/apps/plan_profiles.hpp"
-#include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_plan.hpp"
-
-#include <boost/json/parse.hpp>
-#include <boost/json/value.hpp>
 
 using namespace ranvier;
 using namespace ranvier::tests;
@@ -18,8 +13,7 @@ using apps::run_plan;
 
 TEST_CASE("if no candidate can run, ranvier-plan prints the reason instead of flags that would make it fit") {
   const Flags one = "--g-inter 1 --shard zero1 --group-size 3";
-  check_usage_error({"candidates can run: --group-size 3 must divide --g-data 4"},
-                    [&] { static_cast<void>(run_plan(parse(small_job(one)), invented_tools())); });
+  refused_plan(small_job(one), "candidates can run: --group-size 3 must divide --g-data 4");
   PlanTools tools = invented_tools();
   tools.read_profile = [](const std::string& name) {
     auto profile = plan_profile(false);

@@ -2,9 +2,6 @@
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/rows.hpp"
 #include "tests/apps/small_plan.hpp"
-#include "tests/test.hpp"
-
-#include <boost/json/parse.hpp>
 
 using namespace ranvier;
 using apps::Candidate;

@@ -5,12 +5,8 @@
 #include "apps/plan/scaling.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
-#include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_plan.hpp"
 #include "tests/apps/train_flags.hpp"
-
-#include <boost/json/parse.hpp>
-#include <boost/json/value.hpp>
 
 #include <fmt/format.h>
 
@@ -95,7 +91,7 @@ TEST_CASE("ranvier-plan's memory is exactly the memory that a job of its config 
 
 TEST_CASE(
     "ranvier-plan prints the best ten with their memory, links and cost, and the number of excluded candidates") {
-  const PlanResult result = run_plan(parse(small_job({})), invented_tools());
+  const PlanResult result = plan_small_job({});
   CHECK(result.status == 0);
   check_has(result.text, {"10  ", "left out", "activations", "cost/M tokens"});
   // Four stages are the fastest, with one microbatch per row and batch.
@@ -107,8 +103,7 @@ TEST_CASE(
 TEST_CASE("ranvier-train reads the config file of ranvier-plan as the planned job") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "best.conf";
-  const PlanResult result =
-      run_plan(parse(small_job("--write-config " + path + " --g-inter 2 --learning-rate 0.001")), invented_tools());
+  const PlanResult result = plan_small_job("--write-config " + path + " --g-inter 2 --learning-rate 0.001");
   CHECK(result.status == 0);
   check_has(read_file(path), {"# predicted"});
   const auto options = parse_train("--config " + path);
@@ -130,12 +125,12 @@ TEST_CASE("a plan replaces the files of another one only with --overwrite") {
                                    {"a.json", "--write-trace"},
                                    {"a.2.json", "--write-trace"}}) {
     const auto there = folder.write(name, "another plan's");
-    check_usage_error({fmt::format("{} exists: {}; add --overwrite or use another path", flag, there.string())},
-                      [&] { static_cast<void>(run_plan(parse(small_job(flags)), invented_tools())); });
+    refused_plan(small_job(flags),
+                 fmt::format("{} exists: {}; add --overwrite or use another path", flag, there.string()));
     std::filesystem::remove(there);
   }
   flags = {"--write-config", folder.write("a.conf", "another plan's").string(), "--g-inter", "2", "--overwrite"};
-  CHECK(run_plan(parse(small_job(flags)), invented_tools()).status == 0);
+  CHECK(plan_small_job(flags).status == 0);
   check_has(read_file(at("a.conf")), {"# predicted"});
 }
 
@@ -143,7 +138,7 @@ TEST_CASE("a plan reports the run's output files, and that it does not write the
   const TemporaryFolder folder;
   const std::string metrics = folder.path() / "m.jsonl", trace = folder.path() / "t.json";
   const auto planned = [](const Flags& more) {
-    return run_plan(parse(small_job(join(more, "--microbatch-size 2 --shard zero1"))), invented_tools());
+    return plan_small_job(join(more, "--microbatch-size 2 --shard zero1"));
   };
   const auto result = planned(fmt::format("--metrics {} --trace {}", metrics, trace));
   CAPTURE(result.text);
@@ -156,27 +151,24 @@ TEST_CASE("a plan reports the run's output files, and that it does not write the
 TEST_CASE("given model chunks are part of every candidate, and of its config file") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "best.conf";
-  const PlanResult result =
-      run_plan(parse(small_job("--write-config " + path + " --chunks-per-rank 2")), invented_tools());
+  const PlanResult result = plan_small_job("--write-config " + path + " --chunks-per-rank 2");
   CHECK(result.status == 0);
   check_has(result.text, {"needs several stages", "more model chunks than 6 layers"});
   const auto options = parse_train("--config " + path);
   check_values(options, "--chunks-per-rank 2 --g-inter 2 --pipeline-limit 0");
   // By chunk, which determines the number of stages.
-  const auto json = boost::json::parse(
-      run_plan(parse(small_job("--json --chunks-per-rank 2 --layers-per-stage 1,2,2,1")), invented_tools()).text);
+  const auto json = plan_in_json("--chunks-per-rank 2 --layers-per-stage 1,2,2,1");
   for (const auto& best : json.at("best").as_array()) {
     CHECK(best.at("flags").at("g-inter").as_string() == "2");
     CHECK(best.at("flags").at("layers-per-stage").as_string() == "1,2,2,1");
   }
   CHECK(json.at("best").as_array().size() > 1);
   const Flags both = "--chunks-per-rank 2 --g-inter 2 --policy zb-h1";
-  check_usage_error({"--chunks-per-rank 2 does not work with --policy zb-h1"},
-                    [&] { static_cast<void>(run_plan(parse(small_job(both)), invented_tools())); });
+  refused_plan(small_job(both), "--chunks-per-rank 2 does not work with --policy zb-h1");
 }
 
 TEST_CASE("ranvier-plan --json has the best candidates, their flags and the excluded ones") {
-  const auto json = boost::json::parse(run_plan(parse(small_job("--json --best 3")), invented_tools()).text);
+  const auto json = plan_in_json("--best 3");
   const auto& best = json.at("best").as_array();
   REQUIRE(best.size() == 3);
   CHECK(best[0].at("flags").at("g-inter").as_string() == "4");
@@ -212,10 +204,9 @@ TEST_CASE("a prediction without a search has no bound") {
 TEST_CASE("each what-if case has its best candidate, and the result of the first case's best") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "cases.svg";
-  const PlanResult result = run_plan(
-      parse(small_job("--bandwidth-times 2,4 --memory-times=0.5 --slow-node 1:3 --profile test-gpu --plot " + path +
-                      " --microbatch-size 2")),
-      invented_tools());
+  const PlanResult result =
+      plan_small_job("--bandwidth-times 2,4 --memory-times=0.5 --slow-node 1:3 --profile test-gpu --plot " + path +
+                     " --microbatch-size 2");
   check_has(result.text, {"bandwidth × 2", "bandwidth × 4", "memory × 0.5", "node 1 × 3 as slow", "test-gpu"});
   check_has(result.text, {"unchanged"});
   const std::string svg = read_file(path);
@@ -287,7 +278,7 @@ TEST_CASE("if nothing fits, ranvier-plan names the nearest candidate and its lac
     profile.device_memory = (std::size_t{1} << 30) + (200 << 10);  // without the driver's memory
     return profile;
   };
-  const PlanResult result = run_plan(parse(small_job("--collectives plans")), tools);
+  const PlanResult result = plan_small_job("--collectives plans", tools);
   CHECK(result.status == 1);
   check_has(result.text, {"nothing fits", "closest: ", "recompute auto"});  // out of all possible changes
   check_has(result.text, {"200.0 KiB available", "memory: not enough on the device"});
@@ -315,32 +306,29 @@ TEST_CASE("without --profile ranvier-plan uses the measured profile of this host
 }
 
 TEST_CASE("ranvier-plan refuses unknown flags, and names missing ones") {
-  const auto refused = [](const Flags& words, std::string_view message) {
-    check_usage_error({message}, [&] { static_cast<void>(run_plan(parse(words), invented_tools())); });
-  };
-  refused("--profile test-cpu --batch-size 8", "--world is missing");
-  refused("--profile test-cpu --world 4", "--batch-size is missing");
-  refused(small_job("--profiel x"), "did you mean --profile?");
-  refused(small_job("--micro-batch-size 2"), "did you mean --microbatch-size?");
-  refused(small_job("--num-layers 2"), "did you mean --layers?");
-  refused(small_job("--g-inter 3"), "--g-inter 3 does not divide the number of ranks, 4");
-  refused(small_job("--slow-node 2:2"), "2 nodes of 2 ranks; use a node from 0 to 1");
-  refused(small_job("--slow-node 2"), "such as 3:1.5");
-  refused(small_job("--slow-node 1:0.5"), "1 or more");
-  refused(small_job("--bandwidth-times 0"), "factors above 0");
-  refused(small_job("--jitter 0"), "above 0, such as 0.1");
-  refused(small_job("--no-overlap"), "profile test-cpu is for CPUs; remove --no-overlap");
-  refused(small_job("--threads 2"), "measured with 1 thread; remove --threads");
-  refused(small_job("--device cuda"), "remove --device");
-  refused(small_job("--chunks-per-rank 2 --g-inter 1"), "remove --chunks-per-rank");
-  refused(small_job("--chunks-per-rank 2 --layers-per-stage 2,2,2"), "not a multiple of --chunks-per-rank 2");
-  refused(small_job("--exhaustive"), "--exhaustive cannot be combined with --simulations");
-  refused(small_job("--scale 2,4"), "--scale 2,4 cannot be combined with --world");
+  refused_plan("--profile test-cpu --batch-size 8", "--world is missing");
+  refused_plan("--profile test-cpu --world 4", "--batch-size is missing");
+  refused_plan(small_job("--profiel x"), "did you mean --profile?");
+  refused_plan(small_job("--micro-batch-size 2"), "did you mean --microbatch-size?");
+  refused_plan(small_job("--num-layers 2"), "did you mean --layers?");
+  refused_plan(small_job("--g-inter 3"), "--g-inter 3 does not divide the number of ranks, 4");
+  refused_plan(small_job("--slow-node 2:2"), "2 nodes of 2 ranks; use a node from 0 to 1");
+  refused_plan(small_job("--slow-node 2"), "such as 3:1.5");
+  refused_plan(small_job("--slow-node 1:0.5"), "1 or more");
+  refused_plan(small_job("--bandwidth-times 0"), "factors above 0");
+  refused_plan(small_job("--jitter 0"), "above 0, such as 0.1");
+  refused_plan(small_job("--no-overlap"), "profile test-cpu is for CPUs; remove --no-overlap");
+  refused_plan(small_job("--threads 2"), "measured with 1 thread; remove --threads");
+  refused_plan(small_job("--device cuda"), "remove --device");
+  refused_plan(small_job("--chunks-per-rank 2 --g-inter 1"), "remove --chunks-per-rank");
+  refused_plan(small_job("--chunks-per-rank 2 --layers-per-stage 2,2,2"), "not a multiple of --chunks-per-rank 2");
+  refused_plan(small_job("--exhaustive"), "--exhaustive cannot be combined with --simulations");
+  refused_plan(small_job("--scale 2,4"), "--scale 2,4 cannot be combined with --world");
   const Flags scale = "--profile test-cpu --batch-size 8 --scale";
   const auto scaled = [&](const Flags& more) { return join(scale, more); };
-  refused(scaled({"4,2"}), "increasing numbers of ranks");
-  refused(scaled({"2,4", "--write-config", "best.conf"}), "cannot be combined with --write-config");
-  refused(scaled({"2,4", "--write-trace", "trace.json"}), "cannot be combined with --write-trace");
-  refused(scaled({"2,4", "--memory-times", "2"}), "several scenarios");
-  refused("--profile no-such-machine --world 4 --batch-size 8", "no-such-machine");
+  refused_plan(scaled("4,2"), "increasing numbers of ranks");
+  refused_plan(scaled("2,4 --write-config best.conf"), "cannot be combined with --write-config");
+  refused_plan(scaled("2,4 --write-trace trace.json"), "cannot be combined with --write-trace");
+  refused_plan(scaled("2,4 --memory-times 2"), "several scenarios");
+  refused_plan("--profile no-such-machine --world 4 --batch-size 8", "no-such-machine");
 }

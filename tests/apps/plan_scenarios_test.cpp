@@ -1,7 +1,5 @@
 // Predictions that ranvier-plan requests: scenarios that differ from the plan, and simulated rows.
 #include "apps/plan/plan_run.hpp"
-#include "tests/apps/plan_profiles.hpp"
-#include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_plan.hpp"
 
 using namespace ranvier;

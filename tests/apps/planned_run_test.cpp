@@ -18,7 +18,6 @@ runtime::MachineProfile machine() {
 
 struct PlannedRun : SmallText {
   std::string profile = folder.write("profile.json", to_json(machine())).string();
-  std::string metrics = file("metrics.jsonl");
 
   /// Without the chosen flags.
   [[nodiscard]] Flags flags(const Flags& more) const {

@@ -37,7 +37,6 @@ std::string column(const std::string& output, const std::string& what, int numbe
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "a run with a profile ends with its prediction next to the measurements") {
-  const std::string metrics = file("metrics.jsonl");
   const Outcome outcome = ends_well(4,
                                     {"--g-inter", "2", "--g-data", "2", "--node-size", "2", "--profile", profile,
                                      "--metrics", metrics, "--validation-split", "0.2", "--eval-every", "2"},
@@ -51,7 +50,6 @@ TEST_CASE_FIXTURE(Fixture, "a run with a profile ends with its prediction next t
 }
 
 TEST_CASE_FIXTURE(Fixture, "bytes read from and written to files of states are predicted exactly") {
-  const std::string metrics = file("metrics.jsonl");
   const Outcome outcome = ends_well(2,
                                     {"--g-data", "2", "--shard", "zero3", "--offload", "infinity-nvme", "--nvme",
                                      folder.path().string(), "--profile", profile, "--metrics", metrics},

@@ -36,8 +36,6 @@ void damage(const std::string& checkpoint) {
 
 struct Fixture : SmallText {
   std::string checkpoints = file("checkpoints");
-  std::string metrics = file("metrics.jsonl");
-  std::string weights = file("weights.safetensors");
 
   /// Fast steps, to be stopped in the middle of them.
   [[nodiscard]] Flags flags(const Flags& more = {}) const {
@@ -304,7 +302,6 @@ TEST_CASE_FIXTURE(SmallText,
     return place;
   };
   const auto losses = [&](const Place& place, Flags more) {
-    const std::string metrics = file("metrics.jsonl");
     fs::remove(metrics);
     more.insert(more.end(), place.flags.begin(), place.flags.end());
     ends_well(place.ranks, join(more, "--steps 6 --metrics " + metrics), limit);

@@ -4,7 +4,11 @@
 #include "apps/plan/plan_run.hpp"
 #include "tests/apps/flags.hpp"
 #include "tests/apps/plan_profiles.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/effort.hpp"
+
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -55,6 +59,20 @@ inline apps::PlanTools invented_tools() {
             if (name == "test-gpu") return plan_profile(true);
             return runtime::read_machine_profile(name);
           }};
+}
+
+/// ranvier-plan's result for small_job() with these flags.
+inline apps::PlanResult plan_small_job(const Flags& flags, const apps::PlanTools& tools = invented_tools()) {
+  return run_plan(parse(small_job(flags)), tools);
+}
+inline boost::json::value plan_in_json(const Flags& flags) {
+  return boost::json::parse(plan_small_job(join(flags, "--json")).text);
+}
+
+/// Checks that ranvier-plan refuses these flags with a usage error that has these words.
+inline void refused_plan(const Flags& flags, std::string_view words) {
+  CAPTURE(flags.line());
+  check_usage_error({words}, [&] { static_cast<void>(run_plan(parse(flags), invented_tools())); });
 }
 
 }  // namespace ranvier::tests

@@ -12,9 +12,10 @@ namespace ranvier::tests {
 
 /// About 8 KiB of random words.
 [[nodiscard]] std::string small_text();
-/// A folder with small_text() in the file `text`.
+/// A folder with small_text() in the file `text`, and paths for outputs.
 struct SmallText : InFolder {
   std::string text = folder.write("text.txt", small_text()).string();
+  std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors");
 
   [[nodiscard]] std::string make_folder(std::string_view name) const {
     std::filesystem::create_directory(folder.path() / name);

@@ -66,7 +66,7 @@ Scalars told_by(const std::string& metrics) {
 
 TEST_CASE_FIXTURE(SmallText,
                   "--tensorboard has every step once if two runs train it, with the values of its metrics") {
-  const std::string events = file("events"), metrics = file("metrics.jsonl");
+  const std::string events = file("events");
   const auto train = [&](const char* steps, const char* grid, const Flags& more) {
     ends_well(2,
               join(join({"--steps", steps, "--lr-decay", "constant", "--validation-split", "0.1", "--eval-every",

@@ -9,7 +9,6 @@ namespace {
 
 struct Family : SmallText {
   [[nodiscard]] std::vector<std::string> losses(int ranks, const Flags& flags) const {
-    const std::string metrics = file("metrics.jsonl");
     std::filesystem::remove(metrics);
     ends_well(ranks, join(flags, {"--metrics", metrics}), 60s);
     return metric(metrics, "loss");

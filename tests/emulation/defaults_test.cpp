@@ -20,7 +20,7 @@ struct Fixture : SmallText {
     return metric(metrics, "loss");
   }
 
-  std::string metrics = file("metrics.jsonl"), checkpoints = file("checkpoints");
+  std::string checkpoints = file("checkpoints");
 };
 
 }  // namespace

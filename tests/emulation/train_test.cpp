@@ -37,8 +37,6 @@ struct Fixture : SmallText {
     REQUIRE(result.losses.size() == 4);
     return result;
   }
-
-  std::string metrics = file("metrics.jsonl");
 };
 
 void check_close(const Result& a, const Result& b, double relative) {
