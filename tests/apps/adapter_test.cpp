@@ -29,17 +29,17 @@ struct Programs : SmallText {
 };
 
 struct Fixture : Programs {
-  Fixture() { check_run(1, llama({"--save", base})); }
+  Fixture() { check_run(1, llama("--save " + base)); }
 
   [[nodiscard]] Flags llama(Flags more) const {
-    return small_run(text, join({"--model", "llama", "--ffn-size", "48", "--kv-heads", "1"}, more));
+    return small_run(text, join("--model llama --ffn-size 48 --kv-heads 1", more));
   }
   /// Trains adapters, separate from the base.
   [[nodiscard]] Flags adapted(Flags more = {}) const {
-    return small_run(text,
-                     join({"--init-from", base, "--lora-rank", "2", "--lora-alpha", "8", "--lora-dropout", "0.1",
-                           "--lora-targets", "q_proj,v_proj,down_proj", "--learning-rate", "1e-1", "--steps", "6"},
-                          more));
+    return small_run(text, join("--init-from " + base +
+                                    " --lora-rank 2 --lora-alpha 8 --lora-dropout 0.1 --lora-targets "
+                                    "q_proj,v_proj,down_proj --learning-rate 1e-1 --steps 6",
+                                more));
   }
 };
 
@@ -63,11 +63,11 @@ void check_close_tensors(const std::string& folder, const std::string& other) {
 
 TEST_CASE_FIXTURE(
     Fixture, "an adapter is the same from any grid, and draws the same text when it is merged into the weights") {
-  check_run(1, adapted({"--save", adapter}));
+  check_run(1, adapted("--save " + adapter));
   const std::string alone = read_file(adapter + "/adapter_model.safetensors");
-  check_run(4, adapted({"--save", file("other"), "--g-inter", "2", "--g-data", "2", "--shard", "zero3"}));
-  check_run(2, adapted({"--save", file("stages"), "--save-every", "3", "--g-inter", "2", "--checkpoint",
-                        file("checkpoints")}));
+  check_run(4, adapted("--save " + file("other") + " --g-inter 2 --g-data 2 --shard zero3"));
+  check_run(
+      2, adapted("--save " + file("stages") + " --save-every 3 --g-inter 2 --checkpoint " + file("checkpoints")));
   CHECK(read_file(file("stages") + "/adapter_model.safetensors") == alone);
   // Intermediate ones are complete adapters, and contain nothing of the base.
   CHECK(read_file(file("stages") + "/weights-00000006/adapter_model.safetensors") == alone);
@@ -84,8 +84,8 @@ TEST_CASE_FIXTURE(
   CHECK(file_of.tensors().size() == 4 * 3 * 2);
   CHECK(file_of.find("base_model.model.model.layers.3.self_attn.q_proj.lora_B.weight") != nullptr);
   check_close_tensors(adapter, file("other"));
-  check_run(1, adapted({"--save", file("tiled"), "--tile", "2", "--offload", "infinity-nvme", "--nvme",
-                        folder.path().string()}));
+  check_run(
+      1, adapted("--save " + file("tiled") + " --tile 2 --offload infinity-nvme --nvme " + folder.path().string()));
   check_close_tensors(adapter, file("tiled"));
 
   // The checkpoint of that run: as an adapter, and as merged weights.
@@ -103,23 +103,18 @@ TEST_CASE_FIXTURE(
   fs::copy(base, file("another"));
   const Outcome resumed =
       require_status(0, run(2,
-                            adapted({"--init-from", file("another"), "--save", file("resumed"), "--g-inter", "2",
-                                     "--checkpoint", file("checkpoints"), "--resume", "auto"}),
+                            adapted("--init-from " + file("another") + " --save " + file("resumed") +
+                                    " --g-inter 2 --checkpoint " + file("checkpoints") + " --resume auto"),
                             limit));
   check_has(resumed.output, {"started with " + base});
   CHECK(read_file(file("resumed") + "/adapter_config.json") == config);
 }
 
 TEST_CASE_FIXTURE(Programs, "an adapter of a GPT-2 has PEFT's names, and draws the text of merged weights") {
-  check_run(1, small_run(text, {"--save", base}));
-  const Flags adapted{"--init-from",     base,
-                      "--lora-rank",     "2",
-                      "--lora-alpha",    "8",
-                      "--learning-rate", "1e-1",
-                      "--steps",         "6",
-                      "--save",          adapter,
-                      "--checkpoint",    file("checkpoints"),
-                      "--g-inter",       "2"};
+  check_run(1, small_run(text, "--save " + base));
+  const Flags adapted = "--init-from " + base +
+                        " --lora-rank 2 --lora-alpha 8 --learning-rate 1e-1 --steps 6 --save " + adapter +
+                        " --checkpoint " + file("checkpoints") + " --g-inter 2";
   check_run(2, small_run(text, adapted));
   CHECK(models::read_adapter_config(adapter).targets == std::vector<std::string>{"c_attn"});
   check_has(read_file(adapter + "/adapter_config.json"), {"\"fan_in_fan_out\": true"});
@@ -131,17 +126,16 @@ TEST_CASE_FIXTURE(Programs, "an adapter of a GPT-2 has PEFT's names, and draws t
   CHECK(with_adapter == drawn("--weights " + file("merged")));
   CHECK(with_adapter != drawn("--weights " + base));
   // A run resumes from the saved adapter.
-  check_run(1, small_run(text, {"--init-from", base, "--init-adapter", adapter, "--eval-every", "1", "--steps", "1",
-                                "--save", file("again")}));
+  check_run(1, small_run(text, "--init-from " + base + " --init-adapter " + adapter +
+                                   " --eval-every 1 --steps 1 --save " + file("again")));
   CHECK(fs::exists(file("again") + "/adapter_model.safetensors"));
 }
 
 TEST_CASE_FIXTURE(Programs, "an adapter of a BERT gives the same evaluation next to its base as merged into it") {
-  const Flags bert{"--vocab-size", "257", "--dropout", "0.1", "--batch-size", "4"};
-  check_run(1, small_run(text, join(bert, {"--model", "bert", "--save", base})));
-  check_run(
-      2, small_run(text, join(bert, {"--init-from", base, "--lora-rank", "2", "--learning-rate", "1e-1", "--save",
-                                     adapter, "--checkpoint", file("checkpoints"), "--g-inter", "2"})));
+  const Flags bert = "--vocab-size 257 --dropout 0.1 --batch-size 4";
+  check_run(1, small_run(text, join(bert, "--model bert --save " + base)));
+  check_run(2, small_run(text, join(bert, "--init-from " + base + " --lora-rank 2 --learning-rate 1e-1 --save " +
+                                              adapter + " --checkpoint " + file("checkpoints") + " --g-inter 2")));
   const models::Safetensors weights(adapter + "/adapter_model.safetensors");
   CHECK(weights.tensors().size() == 4 * 2 * 2);
   CHECK(weights.find("base_model.model.bert.encoder.layer.3.attention.self.query.lora_B.weight") != nullptr);
@@ -150,13 +144,14 @@ TEST_CASE_FIXTURE(Programs, "an adapter of a BERT gives the same evaluation next
 
   check_tool("export " + file("checkpoints") + " --merge -o " + file("merged"));
   const auto evaluated = [&](Flags flags) {
-    const Outcome outcome = require_status(0, run(1,
-                                                  join(flags, {"--data", text, "--eval-only", "--validation-split",
-                                                               "0.2", "--sequence-length", "16", "--threads", "1"}),
-                                                  limit));
+    const Outcome outcome = require_status(
+        0,
+        run(1,
+            join(flags, "--data " + text + " --eval-only --validation-split 0.2 --sequence-length 16 --threads 1"),
+            limit));
     return validation_of(outcome).substr(0, std::string_view("validation loss 0.0000").size());
   };
-  const std::string merged = evaluated({"--init-from", file("merged")});
-  CHECK(evaluated({"--init-from", base, "--init-adapter", adapter}) == merged);
-  CHECK(evaluated({"--init-from", base}) != merged);
+  const std::string merged = evaluated("--init-from " + file("merged"));
+  CHECK(evaluated("--init-from " + base + " --init-adapter " + adapter) == merged);
+  CHECK(evaluated("--init-from " + base) != merged);
 }

@@ -22,11 +22,11 @@ std::vector<boost::json::object> with_field(const std::string& path, const char*
 
 TEST_CASE_FIXTURE(SmallText, "a better split of layers is printed, and the next start uses it with a checkpoint") {
   const auto train = [&](int ranks, const Flags& more) { return ends_well(ranks, more, 60s).output; };
-  const Flags all{"--lr-decay", "constant"};  // and as many warm-up steps as the first start has by default
+  const Flags all = "--lr-decay constant";  // and as many warm-up steps as the first start has by default
   const auto with = [&](Flags flags) { return join(flags, all); };
-  train(1, with({"--steps", "20", "--warmup-steps", "1", "--save", file("one.safetensors")}));
-  Flags flags = with({"--steps", "10", "--g-inter", "2", "--layers-per-stage", "1,5", "--checkpoint", file("kept"),
-                      "--metrics", metrics});
+  train(1, with("--steps 20 --warmup-steps 1 --save " + file("one.safetensors")));
+  Flags flags =
+      with("--steps 10 --g-inter 2 --layers-per-stage 1,5 --checkpoint " + file("kept") + " --metrics " + metrics);
   flags.push_back("--rebalance");
   const std::string output = train(2, flags);
   check_has(output, {"rebalance: --layers-per-stage 1,5 computes "});
@@ -46,15 +46,15 @@ TEST_CASE_FIXTURE(SmallText, "a better split of layers is printed, and the next 
   const std::string split = std::to_string(better[0].as_int64()) + "," + std::to_string(better[1].as_int64());
   check_has(output, {"--layers-per-stage " + split + " would compute "});
   const std::string resumed =
-      train(2, with({"--steps", "20", "--g-inter", "2", "--layers-per-stage", split, "--checkpoint", file("kept"),
-                     "--resume", "auto", "--save", file("two.safetensors")}));
+      train(2, with("--steps 20 --g-inter 2 --layers-per-stage " + split + " --checkpoint " + file("kept") +
+                    " --resume auto --save " + file("two.safetensors")));
   check_has(resumed, {"--layers-per-stage " + split + " (was 1,5)"});
   CHECK((read_file(file("two.safetensors")) == read_file(file("one.safetensors"))));
 }
 
 TEST_CASE_FIXTURE(SmallText, "a slow rank is named while it slows the job") {
   const Outcome outcome =
-      run(2, small_run(text, {"--g-data", "2", "--steps", "40", "--metrics", metrics}), 60s,
+      run(2, small_run(text, "--g-data 2 --steps 40 --metrics " + metrics), 60s,
           {{"RANVIER_FAULT", "1:3:slow:100"}});  // far above the time that other processes take from rank 0
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
@@ -70,9 +70,8 @@ TEST_CASE_FIXTURE(SmallText, "a slow rank is named while it slows the job") {
 
 TEST_CASE_FIXTURE(SmallText,
                   "a split that does not fit is refused with a valid one, and so is a rank with too high a speed") {
-  check_has(
-      require_status(64, run(2, small_run(text, {"--g-inter", "2", "--layers-per-stage", "2,2"}), 20s)).output,
-      {"use numbers that add up to 6"});
+  check_has(require_status(64, run(2, small_run(text, "--g-inter 2 --layers-per-stage 2,2"), 20s)).output,
+            {"use numbers that add up to 6"});
   check_has(require_status(64, run(1, small_run(text), 20s, {{"RANVIER_FAULT", "0:1:slow:0.5"}})).output,
             {"slow:TIMES (1 to 1000)"});
 }

@@ -17,9 +17,8 @@ struct Result {
 
 struct Fixture : SmallText {
   [[nodiscard]] Result train(int ranks, const Flags& more = {}) const {
-    Flags flags = join({"--metrics", metrics, "--save", weights}, more);
     std::filesystem::remove(metrics);
-    ends_well(ranks, flags, 60s);
+    ends_well(ranks, join("--metrics " + metrics + " --save " + weights, more), 60s);
     Result result{metric(metrics, "loss"), metric(metrics, "grad_norm"), read_file(weights)};
     REQUIRE(result.losses.size() == 4);
     for (const std::string& share : metric(metrics, "mfu")) {
@@ -30,9 +29,7 @@ struct Fixture : SmallText {
   }
 
   void check_same(const Result& expected, int ranks, const Flags& more) const {
-    std::string shown;
-    for (const auto& flag : more) shown += flag + " ";
-    INFO(ranks << " ranks, " << shown);
+    INFO(ranks << " ranks, " << more.line());
     const Result result = train(ranks, more);
     CHECK(result.losses == expected.losses);
     CHECK(result.norms == expected.norms);
@@ -45,35 +42,34 @@ struct Fixture : SmallText {
 TEST_CASE_FIXTURE(Fixture, "the same run twice gives the same bits") { check_same(train(1), 1, {}); }
 
 TEST_CASE_FIXTURE(Fixture, "the number of stages does not change any bit") {
-  for (const Flags& more : {Flags{}, Flags{"--dropout", "0.1"}}) {
+  for (const Flags& more : {Flags{}, Flags("--dropout 0.1")}) {
     const Result expected = train(1, more);
-    for (int stages : {2, 3, 4}) check_same(expected, stages, join(more, {"--g-inter", std::to_string(stages)}));
+    for (int stages : {2, 3, 4}) check_same(expected, stages, join(more, fmt::format("--g-inter {}", stages)));
   }
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "the location of optimizer states does not change any bit, and files are removed with the run") {
   const std::string disk = make_folder("disk");
-  for (const Flags& more : {Flags{"--precision", "fp32"}, Flags{"--precision", "bf16", "--clip", "0"},
-                            Flags{"--precision", "bf16", "--shard", "zero1"}}) {
-    const Flags grid = join(more, {"--g-inter", "2", "--g-data", "2"});
+  for (const Flags& more :
+       {Flags("--precision fp32"), Flags("--precision bf16 --clip 0"), Flags("--precision bf16 --shard zero1")}) {
+    const Flags grid = join(more, "--g-inter 2 --g-data 2");
     const Result expected = train(4, grid);
-    check_same(expected, 4, join(grid, {"--optimizer-tier", "host", "--bucket-size", "5000"}));
-    check_same(expected, 4, join(grid, {"--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "3000"}));
+    check_same(expected, 4, join(grid, "--optimizer-tier host --bucket-size 5000"));
+    check_same(expected, 4, join(grid, "--optimizer-tier nvme --nvme " + disk + " --bucket-size 3000"));
     check_same(expected, 4,
-               join(grid, {"--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "3000", "--optimizer-step",
-                           "host", "--chunk-buckets", "1"}));
+               join(grid, "--optimizer-tier nvme --nvme " + disk +
+                              " --bucket-size 3000 --optimizer-step host --chunk-buckets 1"));
     check_same(expected, 4,
-               join(grid, {"--optimizer-tier", "host", "--bucket-size", "5000", "--optimizer-step", "host",
-                           "--chunk-buckets", "all"}));
+               join(grid, "--optimizer-tier host --bucket-size 5000 --optimizer-step host --chunk-buckets all"));
     if (more[1] == "bf16" && more[2] != "--clip") {
       check_same(expected, 4,
-                 join(grid, {"--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "3000",
-                             "--optimizer-step", "host", "--optimizer-commit", "flip"}));
+                 join(grid, "--optimizer-tier nvme --nvme " + disk +
+                                " --bucket-size 3000 --optimizer-step host --optimizer-commit flip"));
     }
     CHECK(std::filesystem::is_empty(disk));
   }
-  const Outcome told = run(2, small_run(text, {"--optimizer-tier", "nvme", "--nvme", disk, "--steps", "1"}), 60s);
+  const Outcome told = run(2, small_run(text, "--optimizer-tier nvme --nvme " + disk + " --steps 1"), 60s);
   check_has(told.output, {"files: "});
 }
 
@@ -82,17 +78,16 @@ TEST_CASE_FIXTURE(
     "the location of parameters does not change any bit, with and without prefetching, gathered or pulled") {
   const std::string disk = make_folder("disk");
   for (const Flags& grid :
-       {Flags{"--shard", "ddp"}, Flags{"--g-data", "4", "--shard", "zero3", "--precision", "bf16"},
-        Flags{"--g-data", "4", "--shard", "zero++", "--group-size", "2"},
-        Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero3"}}) {
+       {Flags("--shard ddp"), Flags("--g-data 4 --shard zero3 --precision bf16"),
+        Flags("--g-data 4 --shard zero++ --group-size 2"), Flags("--g-inter 2 --g-data 2 --shard zero3")}) {
     const int ranks = grid[0] == "--shard" ? 1 : 4;
     const Result expected = train(ranks, grid);
     for (const auto* prefetch : {"0", "2"}) {
-      const Flags more =
-          join(grid, {"--prefetch", prefetch, "--bucket-size", prefetch[0] == '0' ? "4000" : "1000000"});
-      if (long_run() || prefetch[0] == '0') check_same(expected, ranks, join(more, {"--parameter-tier", "host"}));
+      const Flags more = join(
+          grid, fmt::format("--prefetch {} --bucket-size {}", prefetch, prefetch[0] == '0' ? "4000" : "1000000"));
+      if (long_run() || prefetch[0] == '0') check_same(expected, ranks, join(more, "--parameter-tier host"));
       if (long_run() || prefetch[0] != '0')
-        check_same(expected, ranks, join(more, {"--parameter-tier", "nvme", "--nvme", disk}));
+        check_same(expected, ranks, join(more, "--parameter-tier nvme --nvme " + disk));
       CHECK(std::filesystem::is_empty(disk));
     }
   }
@@ -100,29 +95,28 @@ TEST_CASE_FIXTURE(
 
 TEST_CASE_FIXTURE(Fixture, "the named offload modes do not change any bit") {
   const std::string disk = make_folder("disk");
-  const Flags grid{"--g-data", "2", "--shard", "zero3", "--precision", "bf16", "--recompute", "1"};
+  const Flags grid = "--g-data 2 --shard zero3 --precision bf16 --recompute 1";
   const Result expected = train(2, grid);
   for (const auto* name : {"myelin", "zero-offload", "infinity-cpu"}) {
-    check_same(expected, 2, join(grid, {"--offload", name, "--bucket-size", "3000"}));
+    check_same(expected, 2, join(grid, fmt::format("--offload {} --bucket-size 3000", name)));
   }
-  check_same(expected, 2, join(grid, {"--offload", "infinity-nvme", "--nvme", disk, "--bucket-size", "3000"}));
+  check_same(expected, 2, join(grid, "--offload infinity-nvme --nvme " + disk + " --bucket-size 3000"));
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "the location of accumulated gradients does not change any bit, with and without clipping") {
   const std::string disk = make_folder("disk");
-  for (const Flags& grid :
-       {Flags{"--microbatch-size", "2"}, Flags{"--g-data", "4", "--shard", "zero2", "--clip", "0.1"},
-        Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero1", "--precision", "bf16"}}) {
+  for (const Flags& grid : {Flags("--microbatch-size 2"), Flags("--g-data 4 --shard zero2 --clip 0.1"),
+                            Flags("--g-inter 2 --g-data 2 --shard zero1 --precision bf16")}) {
     const int ranks = grid[0] == "--microbatch-size" ? 1 : 4;
     const Result expected = train(ranks, grid);
     for (const auto* bucket : {"3000", "1000000"}) {
-      const Flags more = join(grid, {"--bucket-size", bucket});
-      if (long_run() || bucket[0] != '3') check_same(expected, ranks, join(more, {"--gradient-tier", "host"}));
+      const Flags more = join(grid, fmt::format("--bucket-size {}", bucket));
+      if (long_run() || bucket[0] != '3') check_same(expected, ranks, join(more, "--gradient-tier host"));
       if (long_run() || bucket[0] == '3')
-        check_same(expected, ranks,
-                   join(more, {"--gradient-tier", "nvme", "--optimizer-tier", "nvme", "--nvme", disk,
-                               "--nvme-checksums", "on"}));
+        check_same(
+            expected, ranks,
+            join(more, "--gradient-tier nvme --optimizer-tier nvme --nvme " + disk + " --nvme-checksums on"));
       CHECK(std::filesystem::is_empty(disk));
     }
   }
@@ -134,21 +128,22 @@ TEST_CASE_FIXTURE(Fixture, "the pipeline limit and the schedule do not change an
   for (const auto* policy : {"message-driven", "1f1b", "gpipe"}) {
     for (const auto* in_flight : {"1", "2", "5"}) {
       if (share.takes())
-        check_same(expected, 3, {"--g-inter", "3", "--policy", policy, "--pipeline-limit", in_flight});
+        check_same(expected, 3, fmt::format("--g-inter 3 --policy {} --pipeline-limit {}", policy, in_flight));
     }
   }
 }
 
 TEST_CASE_FIXTURE(Fixture, "deferred weight gradients do not change any bit") {
   const Result expected = train(1);
-  check_same(expected, 3, {"--g-inter", "3", "--defer-weights"});
-  check_same(expected, 3, {"--g-inter", "3", "--policy", "zb-h1", "--recompute", "1"});
-  check_same(expected, 2, {"--g-inter", "2", "--policy", "zero-bubble", "--deferred-limit", "1"});
+  check_same(expected, 3, "--g-inter 3 --defer-weights");
+  check_same(expected, 3, "--g-inter 3 --policy zb-h1 --recompute 1");
+  check_same(expected, 2, "--g-inter 2 --policy zero-bubble --deferred-limit 1");
   const std::string disk = make_folder("disk");
   for (const char* policy : {"zero-bubble", "zb-h1"})
-    check_same(expected, 2,
-               {"--g-inter", "2", "--policy", policy, "--recompute", "1", "--offload", "infinity-nvme", "--nvme",
-                disk, "--bucket-size", "3000"});
+    check_same(
+        expected, 2,
+        fmt::format("--g-inter 2 --policy {} --recompute 1 --offload infinity-nvme --nvme {} --bucket-size 3000",
+                    policy, disk));
 }
 
 TEST_CASE_FIXTURE(Fixture, "several model chunks per rank do not change any bit, also with states in files") {
@@ -156,39 +151,39 @@ TEST_CASE_FIXTURE(Fixture, "several model chunks per rank do not change any bit,
   const std::string disk = make_folder("disk");
   for (const char* policy : {"message-driven", "1f1b", "zero-bubble"})
     check_same(expected, 2,
-               {"--g-inter", "2", "--chunks-per-rank", "2", "--policy", policy, "--recompute", "1", "--offload",
-                "infinity-nvme", "--nvme", disk, "--bucket-size", "3000"});
-  check_same(expected, 2, {"--g-inter", "2", "--chunks-per-rank", "3", "--defer-weights"});
+               fmt::format("--g-inter 2 --chunks-per-rank 2 --policy {} --recompute 1 --offload infinity-nvme "
+                           "--nvme {} --bucket-size 3000",
+                           policy, disk));
+  check_same(expected, 2, "--g-inter 2 --chunks-per-rank 3 --defer-weights");
 }
 
 TEST_CASE_FIXTURE(Fixture, "the split of layers does not change any bit") {
   const Result expected = train(1);
-  check_same(expected, 2, {"--g-inter", "2", "--layers-per-stage", "1,5"});
-  check_same(expected, 3, {"--g-inter", "3", "--layers-per-stage", "3,2,1"});
+  check_same(expected, 2, "--g-inter 2 --layers-per-stage 1,5");
+  check_same(expected, 3, "--g-inter 3 --layers-per-stage 3,2,1");
 }
 
 TEST_CASE_FIXTURE(Fixture, "recomputation does not change any bit") {
-  const Result expected = train(1, {"--dropout", "0.1"});
+  const Result expected = train(1, "--dropout 0.1");
   for (const auto* interval : {"1", "2", "3", "4", "auto"}) {
-    check_same(expected, 1, {"--dropout", "0.1", "--recompute", interval});
+    check_same(expected, 1, fmt::format("--dropout 0.1 --recompute {}", interval));
   }
-  check_same(expected, 2, {"--dropout", "0.1", "--recompute", "auto", "--g-inter", "2"});
+  check_same(expected, 2, "--dropout 0.1 --recompute auto --g-inter 2");
 }
 
 TEST_CASE_FIXTURE(Fixture, "the location of activation checkpoints does not change any bit, under every schedule") {
   const std::string disk = make_folder("disk"), other = make_folder("other");
-  const Flags files{"--activation-tier", "nvme", "--nvme", disk + "," + other};
-  const Flags base{"--dropout", "0.1", "--validation-split", "0.1", "--eval-every", "2", "--batch-size", "14"};
-  const Flags tiers[] = {
-      {"--activation-tier", "host"}, join({"--optimizer-tier", "nvme", "--bucket-size", "3000"}, files), files};
+  const Flags files = "--activation-tier nvme --nvme " + disk + "," + other;
+  const Flags base = "--dropout 0.1 --validation-split 0.1 --eval-every 2 --batch-size 14";
+  const Flags tiers[] = {"--activation-tier host", join("--optimizer-tier nvme --bucket-size 3000", files), files};
   Share share(2);
   const Result one = train(1, base);
   for (const auto* interval : {"1", "2", "auto"})
     for (const Flags& tier : tiers)
-      if (share.takes()) check_same(one, 1, join(base, join({"--recompute", interval}, tier)));
-  const Flags rows = join(base, {"--g-data", "2", "--precision", "bf16"});
+      if (share.takes()) check_same(one, 1, join(base, join(fmt::format("--recompute {}", interval), tier)));
+  const Flags rows = join(base, "--g-data 2 --precision bf16");
   for (const auto* policy : {"message-driven", "1f1b", "gpipe"}) {
-    const Flags grid = join(rows, {"--g-inter", "2", "--recompute", "1", "--policy", policy, "--shard", "zero3"});
+    const Flags grid = join(rows, fmt::format("--g-inter 2 --recompute 1 --policy {} --shard zero3", policy));
     const Result on_device = train(4, grid);
     for (const Flags& tier : tiers)
       if (share.takes()) check_same(on_device, 4, join(grid, tier));
@@ -198,30 +193,30 @@ TEST_CASE_FIXTURE(Fixture, "the location of activation checkpoints does not chan
 }
 
 TEST_CASE_FIXTURE(Fixture, "pipeline stages do not change any bit, also with data parallelism") {
-  const Result expected = train(2, {"--g-data", "2"});
-  check_same(expected, 4, {"--g-data", "2", "--g-inter", "2"});
-  check_same(expected, 6, {"--g-data", "2", "--g-inter", "3", "--policy", "1f1b"});
+  const Result expected = train(2, "--g-data 2");
+  check_same(expected, 4, "--g-data 2 --g-inter 2");
+  check_same(expected, 6, "--g-data 2 --g-inter 3 --policy 1f1b");
 }
 
 TEST_CASE_FIXTURE(Fixture, "data parallelism changes losses only by rounding") {
   const Result expected = train(1);
   for (int rows : {2, 4}) {
-    const Result result = train(rows, {"--g-data", std::to_string(rows)});
+    const Result result = train(rows, fmt::format("--g-data {}", rows));
     check_close(result.losses, expected.losses);
   }
 }
 
 TEST_CASE_FIXTURE(Fixture, "a shorter last microbatch is weighted by its samples") {
-  const Result expected = train(1, {"--microbatch-size", "4"});
-  const Result result = train(2, {"--microbatch-size", "3", "--g-inter", "2"});
+  const Result expected = train(1, "--microbatch-size 4");
+  const Result result = train(2, "--microbatch-size 3 --g-inter 2");
   check_close(result.losses, expected.losses);
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights saved by one grid start another") {
   const std::string weights = file("start.safetensors");
-  ends_well(4, {"--g-inter", "2", "--save", weights}, 30s);
-  const Result expected = train(1, {"--init-from", weights});
-  check_same(expected, 3, {"--init-from", weights, "--g-inter", "3"});
+  ends_well(4, "--g-inter 2 --save " + weights, 30s);
+  const Result expected = train(1, "--init-from " + weights);
+  check_same(expected, 3, "--init-from " + weights + " --g-inter 3");
   CHECK(expected.losses != train(1).losses);
 }
 
@@ -230,16 +225,14 @@ TEST_CASE_FIXTURE(Fixture,
   const std::string one = file("one"), four = file("four"), disk = make_folder("disk"), blocked = file("blocked");
   const auto train_into = [&](int ranks, const std::string& save, const Flags& more, int status = 0) {
     const Outcome outcome = require_status(
-        status,
-        run(ranks, small_run(text, join({"--shard", "zero2", "--save", save, "--save-every", "2"}, more)), 60s));
+        status, run(ranks, small_run(text, join("--shard zero2 --save " + save + " --save-every 2", more)), 60s));
     return outcome.output;
   };
   const std::string step = "/weights-00000002";
   // A checkpoint that is due with the same step is written after them.
-  train_into(2, one, {"--checkpoint", file("checkpoints"), "--checkpoint-every", "2"});
-  const std::string said = train_into(4, four,
-                                      {"--g-inter", "2", "--save-file-size", "20KiB", "--offload", "infinity-nvme",
-                                       "--nvme", disk, "--bucket-size", "3000"});
+  train_into(2, one, "--checkpoint " + file("checkpoints") + " --checkpoint-every 2");
+  const std::string said = train_into(
+      4, four, "--g-inter 2 --save-file-size 20KiB --offload infinity-nvme --nvme " + disk + " --bucket-size 3000");
   check_has(said, {"weights: " + four + step + " ("});
   for (const std::string& name : {std::string(), step}) check_same_tensors(one + name, four + name);
   check_same_tensors(four, four + "/weights-00000004");  // the last step is one of every two
@@ -247,8 +240,8 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(std::filesystem::exists(four + step + "/config.json"));
   for (const auto& entry : std::filesystem::directory_iterator(four))
     CHECK_FALSE(entry.path().filename().string().ends_with(".partial"));
-  const Result again = train(1, {"--init-from", four + step});
-  check_same(again, 2, {"--init-from", one + step, "--g-inter", "2"});
+  const Result again = train(1, "--init-from " + four + step);
+  check_same(again, 2, "--init-from " + one + step + " --g-inter 2");
 
   std::filesystem::create_directories(blocked);
   std::ofstream(blocked + step) << "in the way";
@@ -259,15 +252,15 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture, "tiles do not change losses except for rounding, and no bit on another grid") {
   for (const char* shard : {"ddp", "zero3"}) {
-    const Flags rows{"--g-data", "2", "--shard", shard}, tiled = join(rows, {"--tile", "4"});
+    const Flags rows = fmt::format("--g-data 2 --shard {}", shard), tiled = join(rows, "--tile 4");
     const Result whole = train(2, rows), expected = train(2, tiled);
     check_close(whole.losses, expected.losses);
-    check_same(expected, 4, join(tiled, {"--g-inter", "2"}));
-    check_same(expected, 4, join(tiled, {"--g-inter", "2", "--recompute", "1", "--policy", "1f1b"}));
+    check_same(expected, 4, join(tiled, "--g-inter 2"));
+    check_same(expected, 4, join(tiled, "--g-inter 2 --recompute 1 --policy 1f1b"));
     const std::string disk = make_folder("disk");
     check_same(expected, 4,
-               join(tiled, {"--g-inter", "2", "--parameter-tier", "nvme", "--optimizer-tier", "nvme", "--nvme",
-                            disk, "--bucket-size", "1000"}));
+               join(tiled, "--g-inter 2 --parameter-tier nvme --optimizer-tier nvme --nvme " + disk +
+                               " --bucket-size 1000"));
   }
 }
 
@@ -275,32 +268,33 @@ TEST_CASE_FIXTURE(Fixture,
                   "weights are converted from tiles to undivided matrices and back without changing a bit") {
   const std::string trained = file("trained.safetensors"), kept = file("kept.safetensors");
   const auto same_tensors = [&] { check_same_tensors(trained, kept); };
-  const Flags tiles{"--tile", "4", "--shard", "zero3", "--g-data", "2", "--g-inter", "2"};
-  const Flags still{"--learning-rate", "0", "--steps", "1"};  // the weights do not change
+  const Flags tiles = "--tile 4 --shard zero3 --g-data 2 --g-inter 2";
+  const Flags still = "--learning-rate 0 --steps 1";  // the weights do not change
   for (const bool tiles_first : {true, false}) {
     CAPTURE(tiles_first);
-    ends_well(tiles_first ? 4 : 1, join(tiles_first ? tiles : Flags{}, {"--save", trained}), 30s);
+    ends_well(tiles_first ? 4 : 1, join(tiles_first ? tiles : Flags{}, "--save " + trained), 30s);
     ends_well(tiles_first ? 1 : 4,
-              join(tiles_first ? still : join(tiles, still), {"--init-from", trained, "--save", kept}), 30s);
+              join(tiles_first ? still : join(tiles, still), "--init-from " + trained + " --save " + kept), 30s);
     same_tensors();
-    const Result whole = train(1, {"--init-from", trained}),
-                 tiled = train(1, {"--init-from", trained, "--tile", "2"});
+    const Result whole = train(1, "--init-from " + trained),
+                 tiled = train(1, "--init-from " + trained + " --tile 2");
     check_close(whole.losses, tiled.losses);
   }
   // The initial values of a run.
-  ends_well(1, join(still, {"--save", trained}), 30s);
-  ends_well(4, join(join(tiles, still), {"--save", kept}), 30s);
+  ends_well(1, join(still, "--save " + trained), 30s);
+  ends_well(4, join(join(tiles, still), "--save " + kept), 30s);
   same_tensors();
 }
 
 TEST_CASE_FIXTURE(Fixture, "half precision gives the same bits on any number of stages") {
   for (const auto* precision : {"bf16", "fp16"}) {
-    check_same(train(1, {"--precision", precision}), 2, {"--precision", precision, "--g-inter", "2"});
+    check_same(train(1, fmt::format("--precision {}", precision)), 2,
+               fmt::format("--precision {} --g-inter 2", precision));
   }
 }
 
 TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and halves the scale") {
-  const Flags flags{"--precision", "fp16", "--g-inter", "2", "--metrics", metrics, "--loss-scale", "1024"};
+  const Flags flags = "--precision fp16 --g-inter 2 --metrics " + metrics + " --loss-scale 1024";
   for (int rank = 0; rank < 4; ++rank) {
     std::filesystem::remove(metrics);
     ends_well(4, flags, 30s, {{"RANVIER_FAULT", std::to_string(rank) + ":2:fp16-overflow"}});
@@ -311,30 +305,28 @@ TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and ha
 }
 
 TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains nothing") {
-  check_has(require_status(0, run(1,
-                                  {"--dry-run", "--world", "48", "--model", "gpt-12b", "--g-inter", "24",
-                                   "--g-data", "2", "--batch-size", "64", "--save", weights},
-                                  20s))
-                .output,
-            {"activations", "paro-iig"});
+  check_has(
+      require_status(
+          0,
+          run(1, "--dry-run --world 48 --model gpt-12b --g-inter 24 --g-data 2 --batch-size 64 --save " + weights,
+              20s))
+          .output,
+      {"activations", "paro-iig"});
   CHECK_FALSE(std::filesystem::exists(weights));
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "a dry run of a job that does not fit prints flags that would help, and ends with status 1") {
   check_has(
-      require_status(
-          1, run(1, {"--dry-run", "--world", "8", "--layers", "8", "--hidden", "512", "--device-memory", "128MiB"},
-                 20s))
-          .output,
+      require_status(1, run(1, "--dry-run --world 8 --layers 8 --hidden 512 --device-memory 128MiB", 20s)).output,
       {"does not fit", "make the job fit (planned):"});
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "ranks with different memory prefetch equally far, as far as the smallest memory allows") {
   const auto flags = [&](const char* memory) {
-    return small_run(
-        text, {"--shard", "zero3", "--hidden", "64", "--layers", "6", "--device-memory", memory, "--timeout", "5"});
+    return small_run(text,
+                     fmt::format("--shard zero3 --hidden 64 --layers 6 --device-memory {} --timeout 5", memory));
   };
   // 4.6 MiB are needed to prefetch two blocks, 3.8 to prefetch none.
   require_status(0, Job({flags("64MiB"), flags("4MiB")}).wait(30s));
@@ -346,20 +338,20 @@ TEST_CASE_FIXTURE(Fixture, "a config file replaces flags, and flags override it"
                                  .write("run.conf", "# a comment\nsteps = 3\ng-inter = 2\n" + sizes +
                                                         "data = " + text + "\nmetrics = " + metrics + "\n")
                                  .string();
-  require_status(0, run(2, {"--config", config, "--steps", "2"}, 20s));
+  require_status(0, run(2, "--config " + config + " --steps 2", 20s));
   CHECK(metric(metrics, "loss").size() == 2);
 }
 
 TEST_CASE_FIXTURE(Fixture, "validation runs as often as requested") {
   const std::string again = file("again.jsonl");
-  check_has(
-      ends_well(4, {"--g-inter", "2", "--eval-every", "1", "--metrics", metrics, "--save", weights}, 20s).output,
-      {"data: 1 file, 1 document, ", "validation loss", " per token, "});
+  check_has(ends_well(4, "--g-inter 2 --eval-every 1 --metrics " + metrics + " --save " + weights, 20s).output,
+            {"data: 1 file, 1 document, ", "validation loss", " per token, "});
   const auto losses = metric(metrics, "validation_loss"), samples = metric(metrics, "validation_samples");
   REQUIRE(losses.size() == 4);
   // Only the weights, on another grid and with batches of another size: the same samples, the same mean.
-  const Flags flags{"--init-from",       weights, "--validation-split", "0.1", "--batch-size", "9",
-                    "--microbatch-size", "2",     "--metrics",          again, "--eval-only"};
+  const Flags flags = "--init-from " + weights +
+                      " --validation-split 0.1 --batch-size 9 --microbatch-size 2 --metrics " + again +
+                      " --eval-only";
   const Outcome alone = ends_well(3, flags, 20s);
   check_has(alone.output, {"evaluation  validation loss "});
   check_lacks(alone.output, {"\nstep "});
@@ -369,7 +361,7 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as requested") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "a model generates text and answers questions during training, which changes no bit") {
-  const Result quiet = train(2, {"--g-inter", "2"});
+  const Result quiet = train(2, "--g-inter 2");
   const std::string questions =
       folder
           .write("questions.bin",
@@ -394,8 +386,8 @@ TEST_CASE_FIXTURE(Fixture, "a model generates text and answers questions during 
   // Only the questions, without data.
   const std::string again = file("again.jsonl");
   check_lacks(require_status(0, run(2,
-                                    {"--init-from", weights, "--heads", "2", "--hellaswag", questions,
-                                     "--eval-only", "--metrics", again},
+                                    "--init-from " + weights + " --heads 2 --hellaswag " + questions +
+                                        " --eval-only --metrics " + again,
                                     20s))
                   .output,
               {"validation loss"});
@@ -425,7 +417,7 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
   const std::string trace = file("trace.json");
-  ends_well(4, {"--g-inter", "2", "--trace", trace, "--eval-every", "2", "--sample-every", "4"}, 20s);
+  ends_well(4, "--g-inter 2 --trace " + trace + " --eval-every 2 --sample-every 4", 20s);
   const std::string events = read_file(trace);
   check_has(events, {"traceEvents"});
   check_has(events, {"forward", "backward", "send", "receive", "wait", "reduce", "optimizer", "\"step 4\"",
@@ -435,13 +427,14 @@ TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
 TEST_CASE_FIXTURE(Fixture, "bytes that a rank reads from its own files are separate from bytes over links") {
   const std::string trace = file("trace.json");
   const auto traced = [&](int ranks, const Flags& more) {
-    const Outcome outcome = ends_well(ranks, join({"--trace", trace, "--nvme", folder.path().string()}, more), 30s);
+    const Outcome outcome =
+        ends_well(ranks, join("--trace " + trace + " --nvme " + folder.path().string(), more), 30s);
     return std::pair(outcome.output, read_file(trace));
   };
-  const auto [said, alone] = traced(1, {"--offload", "infinity-nvme"});
+  const auto [said, alone] = traced(1, "--offload infinity-nvme");
   check_has(alone, {R"("cat":"load")"});
   check_lacks(alone, {R"("cat":"gather")"});
   check_has(said, {"  file wait  "});
-  const auto [said_of_both, both] = traced(2, {"--optimizer-tier", "nvme", "--shard", "zero3"});
+  const auto [said_of_both, both] = traced(2, "--optimizer-tier nvme --shard zero3");
   check_has(both, {R"("cat":"load")", R"("cat":"gather")"});
 }

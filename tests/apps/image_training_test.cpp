@@ -23,16 +23,9 @@ struct Images : InFolder {
   }
 
   [[nodiscard]] Outcome start(int ranks, const Flags& more) const {
-    Flags flags = more;
-    for (const auto& [flag, value] : {std::pair<std::string, std::string>{"--data", cifar},
-                                      {"--steps", "4"},
-                                      {"--threads", "1"},
-                                      {"--batch-size", "4"},
-                                      {"--microbatch-size", "2"},
-                                      {"--learning-rate", "0.01"}}) {
-      if (std::find(more.begin(), more.end(), flag) == more.end()) flags.insert(flags.end(), {flag, value});
-    }
-    return run(ranks, flags, 60s);
+    const bool has_steps = std::find(more.begin(), more.end(), "--steps") != more.end();
+    const Flags common = "--threads 1 --batch-size 4 --microbatch-size 2 --learning-rate 0.01 --data " + cifar;
+    return run(ranks, join(join(more, common), has_steps ? Flags{} : "--steps 4"), 60s);
   }
   [[nodiscard]] Outcome begin(int ranks, const Flags& more) const {
     return start(ranks,

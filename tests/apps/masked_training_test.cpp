@@ -9,8 +9,7 @@ namespace {
 struct Masked : SmallText {
   /// A BERT of bytes, whose mask is the next token after them.
   [[nodiscard]] Outcome start(int ranks, const Flags& more, const std::string& data = {}) const {
-    return run(ranks, small_run(data.empty() ? text : data, join({"--model", "bert", "--vocab-size", "257"}, more)),
-               60s);
+    return run(ranks, small_run(data.empty() ? text : data, join("--model bert --vocab-size 257", more)), 60s);
   }
 };
 
@@ -22,9 +21,9 @@ TEST_CASE_FIXTURE(Masked,
   for (const int stages : {1, 2}) {
     CAPTURE(stages);
     std::filesystem::remove(metrics);
-    const Outcome outcome =
-        require_status(0, start(stages, {"--g-inter", std::to_string(stages), "--dropout", "0.1", "--eval-every",
-                                         "4", "--metrics", metrics, "--save", file("bert")}));
+    const Outcome outcome = require_status(
+        0, start(stages, fmt::format("--g-inter {} --dropout 0.1 --eval-every 4 --metrics {} --save {}", stages,
+                                     metrics, file("bert"))));
     check_has(outcome.output, {"masked per sample: 2 of 16 tokens; mask token: 256"});
     check_lacks(outcome.output, {"per byte"});
     CHECK(metric(metrics, "tokens").back() == "64");
@@ -39,19 +38,19 @@ TEST_CASE_FIXTURE(Masked,
   // The same weights are evaluated with the same masks.
   const Outcome again =
       require_status(0, run(1,
-                            {"--init-from", file("bert"), "--data", text, "--eval-only", "--validation-split",
-                             "0.1", "--sequence-length", "16", "--threads", "1"},
+                            "--init-from " + file("bert") + " --data " + text +
+                                " --eval-only --validation-split 0.1 --sequence-length 16 --threads 1",
                             60s));
   const auto number = evaluations.front().substr(evaluations.front().find(':') + 1, 6);
   check_has(again.output, {"validation loss " + number});
 }
 
 TEST_CASE_FIXTURE(Masked, "without a mask token a BERT prints the flag that names one") {
-  check_has(require_status(64, start(1, {"--vocab-size", "256"})).output,
+  check_has(require_status(64, start(1, "--vocab-size 256")).output,
             {"--mask-token is missing: all tokens of the model are bytes"});
   const std::string tokens = folder.write("tokens.bin", token_file(std::vector<std::uint16_t>(100, 7))).string();
   check_has(require_status(64, start(1, {}, tokens)).output, {"--mask-token is missing: the data are tokens"});
-  check_has(require_status(0, start(1, {"--mask-token", "5"}, tokens)).output, {"mask token: 5"});
+  check_has(require_status(0, start(1, "--mask-token 5", tokens)).output, {"mask token: 5"});
 }
 
 TEST_CASE_FIXTURE(Masked, "documents of a BERT are masked or padded, and give the same bits on every grid") {
@@ -64,12 +63,12 @@ TEST_CASE_FIXTURE(Masked, "documents of a BERT are masked or padded, and give th
     CAPTURE(documents);
     const auto train = [&](int ranks, const Flags& more) {
       std::filesystem::remove(metrics);
-      const Outcome outcome =
-          require_status(0, start(ranks,
-                                  join({"--documents", documents, "--metrics", metrics, "--save", weights,
-                                        "--validation-split", "0.2", "--eval-every", "1"},
-                                       more),
-                                  data));
+      const Outcome outcome = require_status(
+          0, start(ranks,
+                   join(fmt::format("--documents {} --metrics {} --save {} --validation-split 0.2 --eval-every 1",
+                                    documents, metrics, weights),
+                        more),
+                   data));
       CHECK(has(outcome.output,
                 "% of all positions are padding; split at --sequence-length 16: 20 of 90 documents") ==
             (documents[0] == 'p'));
@@ -82,8 +81,8 @@ TEST_CASE_FIXTURE(Masked, "documents of a BERT are masked or padded, and give th
     const auto reference = train(1, {});
     kinds.push_back(reference.back());
     if (documents[0] == 'j') continue;
-    CHECK((train(3, {"--g-inter", "3", "--recompute", "1", "--policy", "1f1b"}) == reference));
-    CHECK((train(1, {"--offload", "infinity-cpu", "--recompute", "2", "--policy", "gpipe"}) == reference));
+    CHECK((train(3, "--g-inter 3 --recompute 1 --policy 1f1b") == reference));
+    CHECK((train(1, "--offload infinity-cpu --recompute 2 --policy gpipe") == reference));
   }
   CHECK(kinds[0] != kinds[1]);
   CHECK(kinds[1] != kinds[2]);
