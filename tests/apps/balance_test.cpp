@@ -70,8 +70,7 @@ TEST_CASE_FIXTURE(SmallText, "a slow rank is named while it slows the job") {
 
 TEST_CASE_FIXTURE(SmallText,
                   "a split that does not fit is refused with a valid one, and so is a rank with too high a speed") {
-  check_has(require_status(64, run(2, small_run(text, "--g-inter 2 --layers-per-stage 2,2"), 20s)).output,
-            {"use numbers that add up to 6"});
-  check_has(require_status(64, run(1, small_run(text), 20s, {{"RANVIER_FAULT", "0:1:slow:0.5"}})).output,
-            {"slow:TIMES (1 to 1000)"});
+  check_output(64, run(2, small_run(text, "--g-inter 2 --layers-per-stage 2,2"), 20s),
+               {"use numbers that add up to 6"});
+  check_output(64, run(1, small_run(text), 20s, {{"RANVIER_FAULT", "0:1:slow:0.5"}}), {"slow:TIMES (1 to 1000)"});
 }

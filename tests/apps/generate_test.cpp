@@ -176,13 +176,13 @@ TEST_CASE_FIXTURE(OfWords, "training from a folder with a tokenizer saves a fold
   folder.write("model/config.json", config);
   folder.write("model/generation_config.json", "{\"max_length\": 7}");
   const std::string data = folder.write("text.txt", small_text()).string();
-  check_has(require_status(0, run(1,
-                                  "--data " + data + " --init-from " + file("model") + " --save " + file("tuned") +
-                                      " --sequence-length 32 --steps 1 --threads 1 --dropout 0.25",
-                                  60s))
-                .output,
-            {"tokenizer: " + file("model") + " (next to the weights)",
-             "positions: the first 32 of the 64 in " + file("model/model.safetensors")});
+  check_output(0,
+               run(1,
+                   "--data " + data + " --init-from " + file("model") + " --save " + file("tuned") +
+                       " --sequence-length 32 --steps 1 --threads 1 --dropout 0.25",
+                   60s),
+               {"tokenizer: " + file("model") + " (next to the weights)",
+                "positions: the first 32 of the 64 in " + file("model/model.safetensors")});
   CHECK(read_file(file("tuned/tokenizer.json")) == small.tokenizer_json());
   CHECK(read_file(file("tuned/generation_config.json")) == "{\"max_length\": 7}");
   const auto tuned = ranvier::models::read_model_config(file("tuned"));
@@ -267,7 +267,7 @@ TEST_CASE_FIXTURE(Fixture, "training continues from a saved folder with the size
     return run(1, join("--data " + text + " --init-from " + model + " --steps 1 --threads 1 --timeout 20", more),
                60s);
   };
-  check_has(require_status(0, again({})).output, {"gpt 4 × 32, 2 heads"});
+  check_output(0, again({}), {"gpt 4 × 32, 2 heads"});
   const Outcome other = again("--heads 4");
   CHECK(other.status != 0);
   check_has(other.output, {"--heads 4", "config.json"});

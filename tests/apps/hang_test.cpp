@@ -46,8 +46,7 @@ TEST_CASE_FIXTURE(SmallText, "SIGUSR2 makes every rank print its waits, and a st
     std::this_thread::sleep_for(10ms);
   }
   job.signal_launcher(SIGUSR1);
-  check_has(require_status(75, job.wait(60s)).output,
-            {"rank 1 (stage 1, row 0), tag", "\n  messages  ", "\nrank 1 (stage 1, row 0) "});
+  check_output(75, job.wait(60s), {"rank 1 (stage 1, row 0), tag", "\n  messages  ", "\nrank 1 (stage 1, row 0) "});
 }
 
 TEST_CASE_FIXTURE(SmallText, "a load that does not return ends the job with rank, item and source") {
@@ -89,10 +88,8 @@ TEST_CASE_FIXTURE(SmallText,
 
 TEST_CASE_FIXTURE(SmallText,
                   "data that do not return are named, and waiting ranks report the rank that they wait for") {
-  check_has(
-      require_status(72, run(2, small_run(text, "--g-inter 2 --timeout 1"), 40s, {{"RANVIER_FAULT", "1:1:data"}}))
-          .output,
-      {"rank 1 (stage 1, row 0) stands still: it opens its data: " + text + ", for "});
+  check_output(72, run(2, small_run(text, "--g-inter 2 --timeout 1"), 40s, {{"RANVIER_FAULT", "1:1:data"}}),
+               {"rank 1 (stage 1, row 0) stands still: it opens its data: " + text + ", for "});
 }
 
 TEST_CASE_FIXTURE(SmallText, "a rank that is stopped during startup is named, with its last report") {
@@ -125,7 +122,7 @@ TEST_CASE_FIXTURE(SmallText, "a pipe in place of a file is refused at once") {
                                                "--data " + text + ":0.5," + pipe + ":0.5", "--tokenizer " + pipe,
                                                "--init-from " + pipe, "--hellaswag " + pipe + " --eval-every 1"}) {
     CAPTURE(flags[0]);
-    check_has(require_status(74, run(1, small_run(text, flags), 20s)).output, {pipe});
+    check_output(74, run(1, small_run(text, flags), 20s), {pipe});
   }
 }
 

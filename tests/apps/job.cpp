@@ -176,6 +176,10 @@ Outcome require_status(int status, Outcome outcome) {
   return outcome;
 }
 
+void check_output(int status, Outcome outcome, std::initializer_list<std::string_view> words) {
+  check_has(require_status(status, std::move(outcome)).output, words);
+}
+
 Outcome require_failure(Outcome outcome) {
   INFO(outcome.output);
   REQUIRE_FALSE(outcome.timed_out);

@@ -75,6 +75,8 @@ Outcome run(int ranks, const Flags& flags, std::chrono::duration<double> limit,
             const Environment& environment = {});
 /// Requires that a job ended with this status; returns its outcome. A failure prints the job's output.
 Outcome require_status(int status, Outcome outcome);
+/// The same, and checks that its output has these words.
+void check_output(int status, Outcome outcome, std::initializer_list<std::string_view> words);
 /// Requires that a job ended in time, with any error.
 Outcome require_failure(Outcome outcome);
 

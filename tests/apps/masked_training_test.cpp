@@ -46,11 +46,10 @@ TEST_CASE_FIXTURE(Masked,
 }
 
 TEST_CASE_FIXTURE(Masked, "without a mask token a BERT prints the flag that names one") {
-  check_has(require_status(64, start(1, "--vocab-size 256")).output,
-            {"--mask-token is missing: all tokens of the model are bytes"});
+  check_output(64, start(1, "--vocab-size 256"), {"--mask-token is missing: all tokens of the model are bytes"});
   const std::string tokens = folder.write("tokens.bin", token_file(std::vector<std::uint16_t>(100, 7))).string();
-  check_has(require_status(64, start(1, {}, tokens)).output, {"--mask-token is missing: the data are tokens"});
-  check_has(require_status(0, start(1, "--mask-token 5", tokens)).output, {"mask token: 5"});
+  check_output(64, start(1, {}, tokens), {"--mask-token is missing: the data are tokens"});
+  check_output(0, start(1, "--mask-token 5", tokens), {"mask token: 5"});
 }
 
 TEST_CASE_FIXTURE(Masked, "documents of a BERT are masked or padded, and give the same bits on every grid") {

@@ -37,6 +37,13 @@ inline runtime::MachineProfile plan_profile(bool gpu) {
   return profile;
 }
 
+/// plan_profile() of a CPU for runs, whose device memory is the host memory.
+inline runtime::MachineProfile job_profile() {
+  runtime::MachineProfile profile = plan_profile(false);
+  profile.device_memory = profile.host_memory;
+  return profile;
+}
+
 /// A GPT that is planned in almost no time.
 inline std::vector<apps::GivenFlag> small_gpt_flags(int world, int node_size, int batch_size) {
   return {{"layers", "4"},

@@ -10,14 +10,8 @@ namespace {
 
 constexpr auto limit = 120s;
 
-runtime::MachineProfile machine() {
-  runtime::MachineProfile profile = plan_profile(false);
-  profile.device_memory = profile.host_memory;  // files have a separate one
-  return profile;
-}
-
 struct PlannedRun : SmallText {
-  std::string profile = folder.write("profile.json", to_json(machine())).string();
+  std::string profile = folder.write("profile.json", to_json(job_profile())).string();
 
   /// Without the chosen flags.
   [[nodiscard]] Flags flags(const Flags& more) const {
@@ -69,8 +63,7 @@ TEST_CASE_FIXTURE(PlannedRun, "a run plans itself, its printed flags repeat it, 
   // Another number of ranks plans again, and resumes the same training.
   Flags second = first;
   *(std::find(second.begin(), second.end(), "--steps") + 1) = "6";
-  check_has(require_status(0, run(1, join(second, {"--resume", "auto"}), limit)).output,
-            {"plan: 1 × 1", "step 4 is done"});
+  check_output(0, run(1, join(second, {"--resume", "auto"}), limit), {"plan: 1 × 1", "step 4 is done"});
   CHECK(losses_of(metrics).size() == 6);
 }
 

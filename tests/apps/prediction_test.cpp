@@ -11,14 +11,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-ranvier::runtime::MachineProfile here() {
-  auto profile = plan_profile(false);
-  profile.device_memory = profile.host_memory;
-  return profile;
-}
-
 struct Fixture : SmallText {
-  std::string profile = folder.write("here.json", to_json(here())).string();
+  std::string profile = folder.write("here.json", to_json(job_profile())).string();
 };
 
 /// Column `number` of the line that starts with `what`, counted from 0 after that; columns are two spaces apart.
@@ -82,7 +76,7 @@ TEST_CASE_FIXTURE(Fixture, "the profile of this host is found, unless a flag or 
                                                 .folder = folder.path() / "ranvier" / "profiles",
                                                 .host = ranvier::apps::profile_search_path().host};
   const auto left = profile_file(places, {.gpu = false, .threads = 1});
-  folder.write(std::filesystem::relative(left, folder.path()).string(), to_json(here()));
+  folder.write(std::filesystem::relative(left, folder.path()).string(), to_json(job_profile()));
   const std::string data = folder.path().string();
   const std::string found = predicted({{"RANVIER_PROFILE", ""}, {"XDG_DATA_HOME", data}});
   check_has(found, {"prediction from profile 'test-cpu' compared with",
@@ -99,18 +93,13 @@ TEST_CASE_FIXTURE(Fixture, "the profile of this host is found, unless a flag or 
 }
 
 TEST_CASE_FIXTURE(Fixture, "a prediction that fails is reported in a line, and does not affect the run") {
-  const Outcome one_step = run(1, small_run(text, {"--profile", profile, "--steps", "1"}), 60s);
-  CHECK(one_step.status == 0);
-  check_has(one_step.output, {"no prediction from profile 'test-cpu': the first step is not compared"});
-  auto without_links = here();
+  check_output(0, run(1, small_run(text, "--steps 1 --profile " + profile), 60s),
+               {"no prediction from profile 'test-cpu': the first step is not compared"});
+  auto without_links = job_profile();
   without_links.links = {};
-  const Outcome linkless = run(
-      2,
-      small_run(text, {"--profile", folder.write("alone.json", to_json(without_links)).string(), "--g-data", "2"}),
-      60s);
-  CHECK(linkless.status == 0);
-  check_has(linkless.output, {"no prediction from profile 'test-cpu': "});
-  const Outcome absent = run(2, small_run(text, {"--profile", "nowhere.json", "--g-data", "2"}), 60s);
-  CHECK(absent.status == 64);
-  check_has(absent.output, {"--profile nowhere.json: neither a file"});
+  const std::string alone = folder.write("alone.json", to_json(without_links)).string();
+  check_output(0, run(2, small_run(text, "--g-data 2 --profile " + alone), 60s),
+               {"no prediction from profile 'test-cpu': "});
+  check_output(64, run(2, small_run(text, "--g-data 2 --profile nowhere.json"), 60s),
+               {"--profile nowhere.json: neither a file"});
 }

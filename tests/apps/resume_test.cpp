@@ -87,8 +87,7 @@ TEST_CASE_FIXTURE(Fixture, "a run stopped by a signal is resumed on another grid
     Job job(2, with_checkpoints("--g-inter 2"));
     REQUIRE(job.wait_for_lines(metrics, 60, limit));
     job.signal_rank(1, SIGTERM);
-    check_has(require_status(75, job.wait(limit)).output,
-              {"takes a checkpoint in " + checkpoints, "stopped after"});
+    check_output(75, job.wait(limit), {"takes a checkpoint in " + checkpoints, "stopped after"});
   }
   REQUIRE(trained(metrics).size() < 400);
   const auto stopped = names();
@@ -106,14 +105,13 @@ TEST_CASE_FIXTURE(Fixture, "a run stopped by a signal is resumed on another grid
       *std::find_if(stopped.rbegin(), stopped.rend(), [](const auto& name) { return name.starts_with("step-"); });
   damage(newest);
 
-  check_has(require_status(0, run(1, with_checkpoints("--resume auto --g-inter 1"), limit)).output,
-            {"skipped " + newest + ": ", "resumed from " + checkpoints + "/step-",
-             "--g-inter 1 (was 2), --pipeline-limit 1 (was 2): results stay bit-identical"});
+  check_output(0, run(1, with_checkpoints("--resume auto --g-inter 1"), limit),
+               {"skipped " + newest + ": ", "resumed from " + checkpoints + "/step-",
+                "--g-inter 1 (was 2), --pipeline-limit 1 (was 2): results stay bit-identical"});
   check_same(whole);
   check_has(read_file(metrics), {"{\"checkpoint\":400,\"bytes\":"});
   // All steps are done: another run has nothing to do, and prints that.
-  check_has(require_status(0, run(1, with_checkpoints("--resume auto"), limit)).output,
-            {"nothing to train: all 400 steps are done"});
+  check_output(0, run(1, with_checkpoints("--resume auto"), limit), {"nothing to train: all 400 steps are done"});
   check_same(whole);
 }
 
@@ -134,7 +132,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(names() == before);
 
   fs::rename(checkpoints + "/step-00000006", file("moved"));
-  check_has(require_status(0, run(2, with_checkpoints(again), limit)).output, {"starting from scratch"});
+  check_output(0, run(2, with_checkpoints(again), limit), {"starting from scratch"});
   check_same(whole);
 }
 
@@ -157,8 +155,8 @@ TEST_CASE_FIXTURE(Fixture, "a weighted mixture continues at the same sample, on 
   fs::remove_all(checkpoints);
   fs::rename(file("copy"), checkpoints);
   folder.write("metrics.jsonl", begun);
-  check_has(require_status(0, run(1, with_checkpoints(until("12", "--resume auto --g-data auto")), limit)).output,
-            {"--g-data 1 (was 2)"});
+  check_output(0, run(1, with_checkpoints(until("12", "--resume auto --g-data auto")), limit),
+               {"--g-data 1 (was 2)"});
   const auto loss_of = [](const std::string& line) { return std::stod(line.substr(line.find("\"loss\":") + 7)); };
   const auto steps = trained(metrics);
   REQUIRE(steps.size() == 12);
@@ -173,7 +171,7 @@ TEST_CASE_FIXTURE(Fixture, "a partly trained model resumes on another grid, and 
                 more);
   };
   const Whole whole = uninterrupted(2, part("6", "--g-inter 2"));
-  check_has(require_status(0, run(2, with_checkpoints(part("3", "--g-inter 2")), limit)).output, {"are trained"});
+  check_output(0, run(2, with_checkpoints(part("3", "--g-inter 2")), limit), {"are trained"});
   const Flags resume = "--resume auto --g-inter 1";
   check_refused(64, 1, with_checkpoints({"--train", "^h\\.3", "--resume", "auto", "--steps", "6"}),
                 {"--train ^h\\.3"});
@@ -199,10 +197,8 @@ TEST_CASE_FIXTURE(Fixture,
       {"9", 2, "--g-inter 2 --chunks-per-rank 3 --optimizer-tier host", "--chunks-per-rank 3 (was 1)"}};
   for (const Part& part : parts) {
     CAPTURE(part.until);
-    check_has(require_status(
-                  0, run(part.ranks, with_checkpoints(join(until(part.until, part.place), "--resume auto")), limit))
-                  .output,
-              {part.changed});
+    check_output(0, run(part.ranks, with_checkpoints(join(until(part.until, part.place), "--resume auto")), limit),
+                 {part.changed});
   }
   check_same(whole);
 }
@@ -213,7 +209,7 @@ TEST_CASE_FIXTURE(Fixture, "a run ends before its time limit, and meanwhile no o
   check_refused(74, 1, with_checkpoints("--metrics " + file("other.jsonl") + " --resume auto --timeout 1"),
                 {"waiting for its end, at most 2 s", "another job writes checkpoints there",
                  "use --checkpoint with another folder"});
-  check_has(require_status(75, job.wait(limit)).output, {"--time-limit 20s ends in 12s: the run ends after step "});
+  check_output(75, job.wait(limit), {"--time-limit 20s ends in 12s: the run ends after step "});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a checkpoint without disk space is a warning, and the training continues") {
@@ -279,7 +275,7 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a run that is started again en
       MESSAGE(killed << " kills of a job of " << one.ranks);
       CHECK(killed == kills);
     }
-    check_has(require_status(0, job.wait(limit)).output, {"attempt 1 of at most 1000"});
+    check_output(0, job.wait(limit), {"attempt 1 of at most 1000"});
     check_same(whole);
   }
 }
