@@ -3,6 +3,9 @@
 
 #include "apps/options/train_options.hpp"
 #include "runtime/machine/machine_profile.hpp"
+#include "tests/apps/flags.hpp"
+
+#include <fmt/format.h>
 
 #include <string>
 #include <vector>
@@ -44,16 +47,19 @@ inline runtime::MachineProfile job_profile() {
   return profile;
 }
 
+/// The flags of a line such as "--layers 4 --hidden 64".
+inline std::vector<apps::GivenFlag> given_flags(const Flags& flags) {
+  std::vector<apps::GivenFlag> all;
+  for (std::size_t i = 0; i + 1 < flags.size(); i += 2) all.push_back({flags[i].substr(2), flags[i + 1]});
+  return all;
+}
+
 /// A GPT that is planned in almost no time.
 inline std::vector<apps::GivenFlag> small_gpt_flags(int world, int node_size, int batch_size) {
-  return {{"layers", "4"},
-          {"hidden", "64"},
-          {"heads", "2"},
-          {"vocab-size", "256"},
-          {"sequence-length", "32"},
-          {"batch-size", std::to_string(batch_size)},
-          {"world", std::to_string(world)},
-          {"node-size", std::to_string(node_size)}};
+  return given_flags(
+      fmt::format("--layers 4 --hidden 64 --heads 2 --vocab-size 256 --sequence-length 32 --batch-size {} --world "
+                  "{} --node-size {}",
+                  batch_size, world, node_size));
 }
 
 }  // namespace ranvier::tests

@@ -129,8 +129,8 @@ TEST_CASE("no bound exceeds the simulated time if work varies or links are slow"
   for (const int draw : {0, 1, 2, 3}) {
     CAPTURE(draw);
     // One rank computes all the time, so that its bound is nearly its time.
-    const apps::Planner planner(with(tests::small_gpt_flags(1, 1, 2), {{"offload", "none"}, {"policy", "1f1b"}}),
-                                profile);
+    const apps::Planner planner(
+        with(tests::small_gpt_flags(1, 1, 2), tests::given_flags("--offload none --policy 1f1b")), profile);
     const actors::PredictionOptions how{.disturbances = {.seed = static_cast<std::uint64_t>(draw), .jitter = 3}};
     const Ranking all = rank_candidates(planner, actors::predict, {.best = 100, .exhaustive = true}, how);
     REQUIRE(!all.best.empty());
@@ -149,18 +149,12 @@ TEST_CASE("no bound exceeds the simulated time, so a plan's best candidates are 
     std::vector<apps::GivenFlag> more;
   };
   const std::vector<Job> jobs = {
-      {false, {{"policy", "1f1b"}, {"all-gather", "ring"}, {"reduce-scatter", "ring"}, {"all-reduce", "ring"}}},
+      {false, tests::given_flags("--policy 1f1b --all-gather ring --reduce-scatter ring --all-reduce ring")},
       {true,
-       {{"precision", "bf16"},
-        {"collectives", "plans"},
-        {"policy", "message-driven"},
-        {"clip", "0"},
-        {"microbatch-size", "1"},
-        {"all-gather", "auto"},
-        {"reduce-scatter", "auto"},
-        {"all-reduce", "auto"}}},
-      {true, {{"precision", "bf16"}, {"recompute", "off"}, {"offload", "none"}, {"microbatch-size", "2"}}},
-      {true, {{"chunks-per-rank", "2"}, {"recompute", "1"}, {"offload", "none"}, {"collectives", "plans"}}}};
+       tests::given_flags("--precision bf16 --collectives plans --policy message-driven --clip 0 --microbatch-size "
+                          "1 --all-gather auto --reduce-scatter auto --all-reduce auto")},
+      {true, tests::given_flags("--precision bf16 --recompute off --offload none --microbatch-size 2")},
+      {true, tests::given_flags("--chunks-per-rank 2 --recompute 1 --offload none --collectives plans")}};
   const auto few = jobs.begin() + tests::effort(4, 4, 1);
   int number = 0;
   std::size_t simulated = 0, simulated_all = 0;

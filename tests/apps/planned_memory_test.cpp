@@ -56,13 +56,10 @@ constexpr int words = 60, length = 16;
 
 std::unique_ptr<models::SampleSource> tokens() { return std::make_unique<tests::RandomTokens>(length, words); }
 
-std::vector<apps::GivenFlag> text_flags(std::vector<apps::GivenFlag> more) {
-  std::vector<apps::GivenFlag> flags{{"layers", "5"},
-                                     {"hidden", "24"},
-                                     {"vocab-size", std::to_string(words)},
-                                     {"sequence-length", std::to_string(length)}};
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
+std::vector<apps::GivenFlag> text_flags(const tests::Flags& more) {
+  const tests::Flags sizes =
+      fmt::format("--layers 5 --hidden 24 --vocab-size {} --sequence-length {}", words, length);
+  return tests::given_flags(join(sizes, more));
 }
 
 std::vector<Family> families() {
@@ -78,21 +75,15 @@ std::vector<Family> families() {
                                                  std::nullopt);
   };
   return {
-      {"gpt", text_flags({{"heads", "3"}, {"dropout", "0.1"}}), tokens},
-      {"gpt in tiles", text_flags({{"heads", "2"}, {"tile", "2"}}), tokens},
-      {"llama", text_flags({{"model", "llama"}, {"heads", "4"}, {"kv-heads", "2"}, {"ffn-size", "40"}}), tokens},
-      {"qwen3", text_flags({{"model", "qwen3"}, {"heads", "2"}, {"kv-heads", "1"}, {"head-size", "8"}}), tokens},
-      {"llama with adapters",
-       text_flags({{"model", "llama"}, {"heads", "2"}, {"ffn-size", "40"}, {"lora-rank", "4"}}), tokens},
-      {"bert", text_flags({{"model", "bert"}, {"heads", "2"}, {"mlm-probability", "0.3"}}), masked(0.3)},
-      {"roberta", text_flags({{"model", "roberta"}, {"heads", "2"}}), masked(0.15)},
+      {"gpt", text_flags("--heads 3 --dropout 0.1"), tokens},
+      {"gpt in tiles", text_flags("--heads 2 --tile 2"), tokens},
+      {"llama", text_flags("--model llama --heads 4 --kv-heads 2 --ffn-size 40"), tokens},
+      {"qwen3", text_flags("--model qwen3 --heads 2 --kv-heads 1 --head-size 8"), tokens},
+      {"llama with adapters", text_flags("--model llama --heads 2 --ffn-size 40 --lora-rank 4"), tokens},
+      {"bert", text_flags("--model bert --heads 2 --mlm-probability 0.3"), masked(0.3)},
+      {"roberta", text_flags("--model roberta --heads 2"), masked(0.15)},
       {"residual network",
-       {{"model", "wide-resnet"},
-        {"blocks", "1,2,1,1"},
-        {"hidden", "4"},
-        {"width", "2"},
-        {"image-size", "8"},
-        {"classes", "3"}},
+       tests::given_flags("--model wide-resnet --blocks 1,2,1,1 --hidden 4 --width 2 --image-size 8 --classes 3"),
        images}};
 }
 
@@ -117,11 +108,11 @@ std::size_t at_most(const runtime::MemoryPlan& plan, MemorySpace space) {
 /// Flags of a job of a family on nodes of `node_size` ranks; `nvme`: folder for its states, if not empty.
 std::vector<apps::GivenFlag> job_of(const Family& family, bool gpu, int world, int node_size,
                                     const std::string& nvme = {}) {
+  tests::Flags more = fmt::format("--world {} --batch-size 16 --node-size {}", world, node_size);
+  if (gpu) more.add("--precision bf16 --collectives plans");
+  if (!nvme.empty()) more.add("--offload infinity-nvme --nvme " + nvme);
   std::vector<apps::GivenFlag> flags = family.flags;
-  flags.insert(flags.end(),
-               {{"world", std::to_string(world)}, {"batch-size", "16"}, {"node-size", std::to_string(node_size)}});
-  if (gpu) flags.insert(flags.end(), {{"precision", "bf16"}, {"collectives", "plans"}});
-  if (!nvme.empty()) flags.insert(flags.end(), {{"offload", "infinity-nvme"}, {"nvme", nvme}});
+  for (apps::GivenFlag& flag : tests::given_flags(more)) flags.push_back(std::move(flag));
   return flags;
 }
 

@@ -20,12 +20,11 @@ CurrentMachines here_of(std::vector<int> nodes) {
   return {.nodes = std::move(nodes), .threads = 1, .device_bytes = {}, .host_bytes = plenty, .disk_bytes = plenty};
 }
 
-std::vector<GivenFlag> job_with(std::vector<GivenFlag> more) {
-  std::vector<GivenFlag> flags{
-      {"layers", "4"},       {"hidden", "64"},           {"heads", "2"},
-      {"vocab-size", "256"}, {"sequence-length", "32"},  {"data", "text.txt"},
-      {"plan", "auto"},      {"profile", "a100-40g-p4d"}};  // any name: the tools have their own
-  for (GivenFlag& flag : more) {
+std::vector<GivenFlag> job_with(const Flags& more) {
+  std::vector<GivenFlag> flags = given_flags(
+      "--layers 4 --hidden 64 --heads 2 --vocab-size 256 --sequence-length 32 --data text.txt --plan auto "
+      "--profile a100-40g-p4d");  // any name: the tools have their own
+  for (GivenFlag& flag : given_flags(more)) {
     std::erase_if(flags, [&](const GivenFlag& each) { return each.name == flag.name; });
     flags.push_back(std::move(flag));
   }
@@ -62,7 +61,7 @@ TEST_CASE("a run that plans itself has a grid of its ranks, and prints the flags
     const std::vector<int>& nodes = layouts[static_cast<std::size_t>(n)];
     const auto ranks = static_cast<int>(nodes.size());
     CAPTURE(ranks);
-    const auto given = job_with({{"recompute", "off"}});
+    const auto given = job_with("--recompute off");
     const StartPlan chosen = plan(given, here_of(nodes));
     const apps::TrainOptions options = as_run(given, &chosen, ranks);
     CHECK(options.trainer.grid.ranks() == ranks);
@@ -86,15 +85,9 @@ TEST_CASE("a run that plans itself has a grid of its ranks, and prints the flags
 }
 
 TEST_CASE("given flags stay, and the same ranks choose the same plan") {
-  const auto given = job_with({{"g-inter", "2"},
-                               {"microbatch-size", "2"},
-                               {"batch-size", "12"},
-                               {"shard", "zero2"},
-                               {"recompute", "1"},
-                               {"policy", "gpipe"},
-                               {"learning-rate", "0.00123456"},
-                               {"overwrite", "on"},
-                               {"precision", "fp32"}});
+  const auto given = job_with(
+      "--g-inter 2 --microbatch-size 2 --batch-size 12 --shard zero2 --recompute 1 --policy gpipe "
+      "--learning-rate 0.00123456 --overwrite on --precision fp32");
   const StartPlan chosen = plan(given, here_of({0, 0, 1, 1}));
   for (const GivenFlag& flag : given) {
     CAPTURE(flag.name);
@@ -108,7 +101,7 @@ TEST_CASE("given flags stay, and the same ranks choose the same plan") {
 }
 
 TEST_CASE("a run with several model chunks per rank plans itself around them") {
-  const auto given = job_with({{"chunks-per-rank", "2"}, {"recompute", "off"}, {"policy", "message-driven"}});
+  const auto given = job_with("--chunks-per-rank 2 --recompute off --policy message-driven");
   const StartPlan chosen = plan(given, here_of({0, 0, 0, 0}));
   CHECK(!changes(chosen, "chunks-per-rank"));
   const apps::TrainOptions options = as_run(given, &chosen, 4);
@@ -116,8 +109,7 @@ TEST_CASE("a run with several model chunks per rank plans itself around them") {
 }
 
 TEST_CASE("a run that plans itself fits the available memory, or reports what is missing") {
-  const auto given =
-      job_with({{"batch-size", "8"}, {"policy", "1f1b"}, {"recompute", "off"}, {"microbatch-size", "1"}});
+  const auto given = job_with("--batch-size 8 --policy 1f1b --recompute off --microbatch-size 1");
   const runtime::MachineProfile profile = plan_profile(false);
   const apps::Planner planner(given, profile, apps::CurrentRanks{{0, 0, 0, 0}, 1});
   const auto needs = [&](const StartPlan& chosen) {
@@ -145,8 +137,8 @@ TEST_CASE("a run that plans itself fits the available memory, or reports what is
 TEST_CASE("directories for states are used if chosen, and omitted otherwise") {
   const TemporaryFolder folder;
   const std::string disk = folder.path() / "disk";
-  const auto given = job_with(
-      {{"nvme", disk}, {"batch-size", "8"}, {"policy", "1f1b"}, {"microbatch-size", "1"}, {"recompute", "off"}});
+  const auto given =
+      job_with("--nvme " + disk + " --batch-size 8 --policy 1f1b --microbatch-size 1 --recompute off");
   const StartPlan roomy = plan(given, here_of({0, 0}));
   CHECK(as_run(given, &roomy, 2).trainer.tiers.files.directories.empty());
   check_has(roomy.text, {"and no --nvme"});
@@ -158,12 +150,8 @@ TEST_CASE("directories for states are used if chosen, and omitted otherwise") {
 }
 
 TEST_CASE("simulated ranks are planned by the profile") {
-  const auto given = job_with({{"world", "8"},
-                               {"node-size", "4"},
-                               {"dry-run", "on"},
-                               {"policy", "1f1b"},
-                               {"recompute", "off"},
-                               {"microbatch-size", "2"}});
+  const auto given =
+      job_with("--world 8 --node-size 4 --dry-run on --policy 1f1b --recompute off --microbatch-size 2");
   const StartPlan chosen = plan(given, here_of({0}));
   CHECK(as_run(given, &chosen, 1).trainer.grid.ranks() == 8);
 }
@@ -177,7 +165,7 @@ TEST_CASE("without --profile a run plans itself by the measurement for ranks lik
     asked = subject;
     return std::optional<std::string>(file);
   };
-  auto given = job_with({{"microbatch-size", "2"}, {"policy", "1f1b"}, {"offload", "none"}, {"recompute", "off"}});
+  auto given = job_with("--microbatch-size 2 --policy 1f1b --offload none --recompute off");
   const StartPlan named = plan(given, here_of({0, 0}));
   std::erase_if(given, [](const GivenFlag& flag) { return flag.name == "profile"; });
   CurrentMachines here = here_of({0, 0});
@@ -204,19 +192,18 @@ TEST_CASE("a run that cannot plan itself prints the reason, and how to create a 
   std::erase_if(without, [](const GivenFlag& flag) { return flag.name == "profile"; });
   refused(without, "--plan auto: no profile of these machines; ");
   refused(without, "mpirun -n 3 ranvier-bench profile");
-  refused(job_with({{"profile", "none"}}), "no profile of these machines (--profile none)");
-  refused(job_with({{"profile", "not-there.json"}}), "--profile is neither a file");
-  refused(job_with({{"profile", "not-there.json"}}), "ranvier-bench profile --write-profile not-there.json");
+  refused(job_with("--profile none"), "no profile of these machines (--profile none)");
+  refused(job_with("--profile not-there.json"), "--profile is neither a file");
+  refused(job_with("--profile not-there.json"), "ranvier-bench profile --write-profile not-there.json");
   refused(job_with({}), "is for GPUs, but --device is cpu", plan_profile(true));
-  refused(job_with({{"eval-only", "on"}}), "--eval-only; remove --plan");
+  refused(job_with("--eval-only on"), "--eval-only; remove --plan");
   runtime::MachineProfile profile = plan_profile(false);
   profile.links.inter_node = {};
   refused(job_with({}), "has no rates of links between nodes", profile);
-  refused(job_with({{"world", "8"}, {"node-size", "4"}}), "has no rates of links between nodes, but 8 ranks are on",
-          profile);
+  refused(job_with("--world 8 --node-size 4"), "has no rates of links between nodes, but 8 ranks are on", profile);
   profile.links.intra_node = {};
   refused(job_with({}), "has no rates of links inside a node", profile);
-  refused(job_with({{"g-inter", "2"}}), "--g-inter 2 does not divide");
-  refused(job_with({{"batch-size", "8"}, {"layers", "2"}}), "no grid of");
-  refused(job_with({{"shard", "zero2"}, {"optimizer-step", "host"}}), "none of");
+  refused(job_with("--g-inter 2"), "--g-inter 2 does not divide");
+  refused(job_with("--batch-size 8 --layers 2"), "no grid of");
+  refused(job_with("--shard zero2 --optimizer-step host"), "none of");
 }
