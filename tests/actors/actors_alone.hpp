@@ -15,7 +15,10 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <set>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace ranvier::tests {
@@ -199,6 +202,38 @@ class MadeUpGradients {
   collectives::Scope scope_;
   int rows_, group_;
   std::uint64_t seed_;
+};
+
+/// The numbers from 0 on, `count` of them.
+inline std::vector<std::size_t> numbers_of(std::size_t count) {
+  std::vector<std::size_t> all(count);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
+
+/// A part under test on each rank of a grid, made from its rank and, if it takes them, the gradients.
+template <typename Part>
+struct PartOfRanks {
+  PartOfRanks(models::Architecture model, const actors::TrainerOptions& options, std::uint64_t seed)
+      : architecture(std::move(model)), gradients(architecture, options, seed), grid(architecture, options, seed) {
+    for (std::size_t r = 0; r < grid.size(); ++r) {
+      if constexpr (std::is_constructible_v<Part, BareRank&, const MadeUpGradients&>)
+        parts.push_back(std::make_unique<Part>(grid[r], gradients));
+      else
+        parts.push_back(std::make_unique<Part>(grid[r]));
+    }
+  }
+  /// A GPT of two layers.
+  PartOfRanks(const actors::TrainerOptions& options, std::uint64_t seed)
+      : PartOfRanks(models::make_gpt(small_gpt(2)), options, seed) {}
+
+  /// The units of a rank, by number.
+  [[nodiscard]] std::vector<std::size_t> units() { return numbers_of(grid[0].units().size()); }
+
+  models::Architecture architecture;
+  MadeUpGradients gradients;
+  BareGrid grid;
+  std::vector<std::unique_ptr<Part>> parts;  ///< by rank
 };
 
 /// Test value of an element of a unit in tests of bundles.

@@ -74,31 +74,7 @@ class Row {
   bool over_ = false;
 };
 
-struct Column {
-  Column(const actors::TrainerOptions& options, std::uint64_t seed)
-      : architecture(models::make_gpt(tests::small_gpt(2))),
-        gradients(architecture, options, seed),
-        grid(architecture, options, seed) {
-    for (std::size_t r = 0; r < grid.size(); ++r) rows.push_back(std::make_unique<Row>(grid[r], gradients));
-  }
-  [[nodiscard]] const actors::ChunkSchedule& schedule() { return grid[0].plan.chunks; }
-  [[nodiscard]] std::vector<std::size_t> units() {
-    std::vector<std::size_t> all(grid[0].units().size());
-    std::iota(all.begin(), all.end(), std::size_t{0});
-    return all;
-  }
-  /// This many chunks, starting at the first one.
-  [[nodiscard]] static std::vector<std::size_t> first_chunks(std::size_t count) {
-    std::vector<std::size_t> all(count);
-    std::iota(all.begin(), all.end(), std::size_t{0});
-    return all;
-  }
-
-  models::Architecture architecture;
-  tests::MadeUpGradients gradients;
-  tests::BareGrid grid;
-  std::vector<std::unique_ptr<Row>> rows;
-};
+using Column = tests::PartOfRanks<Row>;
 
 }  // namespace
 
@@ -107,17 +83,17 @@ TEST_CASE("chunks are reduced in one order on all ranks, regardless of the order
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     Column column(options_of(seed % 2 == 0 ? "ddp" : "NNI", 1 + seed % 3), seed);
-    REQUIRE(column.schedule().chunks.size() > 1);
+    REQUIRE(column.grid[0].plan.chunks.chunks.size() > 1);
     for (int batch = 0; batch < 2; ++batch) {
-      for (const auto& row : column.rows) row->start();
-      for (const auto& row : column.rows) {
+      for (const auto& row : column.parts) row->start();
+      for (const auto& row : column.parts) {
         std::vector<std::size_t> order = column.units();
         std::shuffle(order.begin(), order.end(), random);
         for (const std::size_t unit : order) row->summed(unit);
       }
       column.grid.settle();
-      for (const auto& row : column.rows) {
-        CHECK(row->chunks() == Column::first_chunks(column.schedule().chunks.size()));
+      for (const auto& row : column.parts) {
+        CHECK(row->chunks() == tests::numbers_of(column.grid[0].plan.chunks.chunks.size()));
         CHECK(row->over());
         CHECK(row->part().waits().empty());
         CHECK(row->part().peers().size() == 1);
@@ -128,32 +104,32 @@ TEST_CASE("chunks are reduced in one order on all ranks, regardless of the order
 
 TEST_CASE("a chunk waits for all of its units on all ranks, and later chunks wait for it") {
   Column column(options_of("ddp", 2), 7);
-  const auto& chunks = column.schedule().chunks;
+  const auto& chunks = column.grid[0].plan.chunks.chunks;
   for (const std::size_t late : column.units()) {
     CAPTURE(column.grid[0].units()[late].spec->name);
     std::size_t before = 0;  // chunks before the one with this unit
     const auto has = [&](const actors::ChunkSchedule::Chunk& chunk) {
-      const auto buckets = column.schedule().buckets(chunk);
+      const auto buckets = column.grid[0].plan.chunks.buckets(chunk);
       return std::any_of(buckets.begin(), buckets.end(), [&](const auto& bucket) { return bucket.unit == late; });
     };
     while (!has(chunks[before])) ++before;
-    for (const auto& row : column.rows) row->start();
+    for (const auto& row : column.parts) row->start();
     for (const std::size_t unit : column.units()) {
-      column.rows[0]->summed(unit);
-      if (unit != late) column.rows[1]->summed(unit);
+      column.parts[0]->summed(unit);
+      if (unit != late) column.parts[1]->summed(unit);
     }
     column.grid.settle();
-    for (const auto& row : column.rows) {
-      CHECK(row->chunks() == Column::first_chunks(before));
+    for (const auto& row : column.parts) {
+      CHECK(row->chunks() == tests::numbers_of(before));
       CHECK_FALSE(row->over());
     }
-    REQUIRE_FALSE(column.rows[0]->part().waits().empty());
-    const std::string first = column.rows[0]->part().waits().front().what;
+    REQUIRE_FALSE(column.parts[0]->part().waits().empty());
+    const std::string first = column.parts[0]->part().waits().front().what;
     CHECK(first == "reduction of the gradients of " +
-                       column.grid[0].plan.states->names(column.schedule().buckets(chunks[before])));
-    CHECK(column.rows[1]->part().waits().empty());
-    column.rows[1]->summed(late);
+                       column.grid[0].plan.states->names(column.grid[0].plan.chunks.buckets(chunks[before])));
+    CHECK(column.parts[1]->part().waits().empty());
+    column.parts[1]->summed(late);
     column.grid.settle();
-    for (const auto& row : column.rows) CHECK(row->over());
+    for (const auto& row : column.parts) CHECK(row->over());
   }
 }

@@ -19,9 +19,7 @@ class Row {
       records_ = std::make_unique<actors::GradientRecords>(rank.context(), rank.plan, rank.plan.gradient_records);
     part_ = std::make_unique<actors::GradientGather>(rank.context(), rank.plan, rank.plan.optimizer.gradients,
                                                      records_.get());
-    std::vector<std::size_t> order(rank.plan.chunks.bundles.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    round_ = actors::BundleSweep(rank.plan, order);
+    round_ = actors::BundleSweep(rank.plan, tests::numbers_of(rank.plan.chunks.bundles.size()));
     there_.assign(round_.bundles.size(), false);
   }
 
@@ -82,16 +80,9 @@ class Row {
   std::vector<bool> there_;  // by bundle
 };
 
-struct Column {
-  Column(const actors::TrainerOptions& options, std::uint64_t seed)
-      : architecture(models::make_gpt(tests::small_gpt(2))), grid(architecture, options, seed) {
-    for (std::size_t r = 0; r < grid.size(); ++r) rows.push_back(std::make_unique<Row>(grid[r]));
-  }
-  [[nodiscard]] std::size_t bundles() const { return rows[0]->round().bundles.size(); }
-
-  models::Architecture architecture;
-  tests::BareGrid grid;
-  std::vector<std::unique_ptr<Row>> rows;
+struct Column : tests::PartOfRanks<Row> {
+  using PartOfRanks::PartOfRanks;
+  [[nodiscard]] std::size_t bundles() const { return parts[0]->round().bundles.size(); }
 };
 
 }  // namespace
@@ -115,19 +106,19 @@ TEST_CASE(
     options.tiers.optimizer = tier;
     Column column(options, seed);
     REQUIRE(column.bundles() > 3);
-    for (const auto& row : column.rows) {
+    for (const auto& row : column.parts) {
       CHECK(row->part().needed());
       row->reduce(column.grid);
     }
     std::size_t begun = 0, places = 0;
     for (std::size_t next = 0; next < column.bundles(); ++next) {
-      for (; begun < column.bundles() && column.rows[0]->part().has_place(); ++begun) {
-        for (const auto& row : column.rows) row->bring(begun);
+      for (; begun < column.bundles() && column.parts[0]->part().has_place(); ++begun) {
+        for (const auto& row : column.parts) row->bring(begun);
       }
       if (places == 0) places = begun;
       CHECK(begun == std::min(column.bundles(), next + places));
       column.grid.settle();
-      for (const auto& row : column.rows) {
+      for (const auto& row : column.parts) {
         REQUIRE(row->there(next));
         row->check(next);
         row->round().bundles[next].gradients.release();
@@ -135,14 +126,14 @@ TEST_CASE(
       }
     }
     CHECK(places > 1);
-    for (const auto& row : column.rows) CHECK(row->part().waits().empty());
+    for (const auto& row : column.parts) CHECK(row->part().waits().empty());
   }
 }
 
 TEST_CASE("a gather names the bundles that other ranks have not contributed yet, and its peers") {
   Column column(tests::bundled_run("NGN", 2), 3);
-  for (const auto& row : column.rows) row->reduce(column.grid);
-  Row& early = *column.rows[0];
+  for (const auto& row : column.parts) row->reduce(column.grid);
+  Row& early = *column.parts[0];
   early.bring(0);
   column.grid.settle();
   CHECK_FALSE(early.there(0));
@@ -150,17 +141,17 @@ TEST_CASE("a gather names the bundles that other ranks have not contributed yet,
   CHECK(early.part().waits()[0].what ==
         "gather of the gradients of " + column.grid[0].plan.states->names(early.round().bundles[0].buckets));
   CHECK(early.part().peers() == std::vector<int>{1});
-  column.rows[1]->bring(0);
+  column.parts[1]->bring(0);
   column.grid.settle();
-  for (const auto& row : column.rows) row->check(0);
+  for (const auto& row : column.parts) row->check(0);
   CHECK(early.there(0));
 }
 
 TEST_CASE("gradients that a rank already has in the range that it updates need no buffer") {
   for (const char* sharding : {"ddp", "zero1", "zero3", "paro-iig"}) {
     Column column(tests::bundled_run(sharding, 4), 1);
-    CHECK_FALSE(column.rows[0]->part().needed());
-    CHECK_FALSE(column.rows[0]->part().has_place());
-    CHECK(column.rows[0]->part().peers().empty());
+    CHECK_FALSE(column.parts[0]->part().needed());
+    CHECK_FALSE(column.parts[0]->part().has_place());
+    CHECK(column.parts[0]->part().peers().empty());
   }
 }

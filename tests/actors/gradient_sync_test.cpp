@@ -70,9 +70,7 @@ class Reduction {
   /// After the batch: each chunk was reported once, in order, with the exact bits.
   void check() const {
     REQUIRE(over_);
-    std::vector<std::size_t> all(rank_->plan.chunks.chunks.size());
-    std::iota(all.begin(), all.end(), std::size_t{0});
-    CHECK(chunks_ == all);
+    CHECK(chunks_ == tests::numbers_of(rank_->plan.chunks.chunks.size()));
     std::size_t buckets = 0;
     for (const auto& bundle : rank_->plan.chunks.bundles) buckets += bundle.buckets.size();
     CHECK(checked_ == buckets);
@@ -171,18 +169,16 @@ class Reduction {
   bool over_ = false;
 };
 
-struct Job {
+struct Job : tests::PartOfRanks<Reduction> {
   Job(const actors::TrainerOptions& options, std::uint64_t seed)
-      : architecture(architecture_of(options)),
-        gradients(architecture, options, seed),
-        grid(architecture, options, seed) {
-    for (std::size_t r = 0; r < grid.size(); ++r) ranks.push_back(std::make_unique<Reduction>(grid[r], gradients));
-  }
+      : PartOfRanks(architecture_of(options), options, seed) {}
 
-  models::Architecture architecture;
-  tests::MadeUpGradients gradients;
-  tests::BareGrid grid;
-  std::vector<std::unique_ptr<Reduction>> ranks;
+  void check_and_no_waits() const {
+    for (const auto& rank : parts) {
+      rank->check();
+      CHECK(rank->part().waits().empty());
+    }
+  }
 };
 
 std::set<int> peers_of(const actors::Actor& part) {
@@ -214,14 +210,14 @@ TEST_CASE("gradients are summed over microbatches in order, uses, then ranks, un
     Job job(options, seed);
     for (int batch = 0; batch < 2; ++batch) {
       const int microbatches = 1 + static_cast<int>(random() % 4);
-      for (const auto& rank : job.ranks) {
+      for (const auto& rank : job.parts) {
         rank->start(microbatches);
         rank->pass(microbatches, static_cast<int>(random() % 2));
       }
       job.grid.settle();
-      for (const auto& rank : job.ranks) rank->check();
+      for (const auto& rank : job.parts) rank->check();
     }
-    for (const auto& rank : job.ranks) {
+    for (const auto& rank : job.parts) {
       CHECK(rank->part().waits().empty());
       CHECK(peers_of(rank->part()) == rank->rank().peers);
     }
@@ -237,9 +233,9 @@ TEST_CASE("a reduction names the operations that other ranks delay, and none bef
                                          Shape{"zero2", "reduce-scatter of the gradients of layer "}}) {
     CAPTURE(std::string(sharding));
     Job job(options_of({1, 2}, sharding), 5);
-    Reduction &late = *job.ranks[0], &early = *job.ranks[1];
+    Reduction &late = *job.parts[0], &early = *job.parts[1];
     CHECK(early.part().waits().empty());
-    for (const auto& rank : job.ranks) rank->start(2);
+    for (const auto& rank : job.parts) rank->start(2);
     job.grid.settle();
     CHECK(early.part().waits().empty());  // passes belong to this rank
     const auto begin = early.rank().loop.now();
@@ -258,10 +254,7 @@ TEST_CASE("a reduction names the operations that other ranks delay, and none bef
     CHECK_FALSE(early.over());
     late.pass(2, 0);
     job.grid.settle();
-    for (const auto& rank : job.ranks) {
-      rank->check();
-      CHECK(rank->part().waits().empty());
-    }
+    job.check_and_no_waits();
   }
 }
 
@@ -270,20 +263,17 @@ TEST_CASE("a stage that has finished names the rank with the other use of a tied
     auto options = options_of({2, 1}, "ddp");
     options.tiers.gradients = tier;
     Job job(options, 9);
-    for (const auto& rank : job.ranks) rank->start(1);
-    job.ranks[1]->pass(1, 0);
+    for (const auto& rank : job.parts) rank->start(1);
+    job.parts[1]->pass(1, 0);
     job.grid.settle();
-    const std::vector<actors::Wait> waits = job.ranks[1]->part().waits();
+    const std::vector<actors::Wait> waits = job.parts[1]->part().waits();
     REQUIRE(waits.size() == 1);
     CHECK(waits[0].what == "the gradients of the other use of wte");
     CHECK(waits[0].rank == 0);
-    CHECK(job.ranks[0]->part().waits().empty());
-    job.ranks[0]->pass(1, 0);
+    CHECK(job.parts[0]->part().waits().empty());
+    job.parts[0]->pass(1, 0);
     job.grid.settle();
-    for (const auto& rank : job.ranks) {
-      rank->check();
-      CHECK(rank->part().waits().empty());
-    }
+    job.check_and_no_waits();
   }
 }
 
@@ -296,14 +286,14 @@ TEST_CASE("a reduction's peers are the ranks of its hops, and in its row the ran
     std::set<int> expected = {stage + (row(r) ^ 1), stage + (row(r) ^ 2)};
     if (stage == 0) expected.insert(8 + row(r));
     if (stage == 8) expected.insert(row(r));
-    CHECK(peers_of(job.ranks[static_cast<std::size_t>(r)]->part()) == expected);
+    CHECK(peers_of(job.parts[static_cast<std::size_t>(r)]->part()) == expected);
   }
-  CHECK(peers_of(Job(options_of({1, 1}, "ddp"), 1).ranks[0]->part()).empty());
+  CHECK(peers_of(Job(options_of({1, 1}, "ddp"), 1).parts[0]->part()).empty());
 }
 
 TEST_CASE("a reduction has no training state: every batch starts without any") {
   Job job(options_of({1, 2}, "zero2"), 3);
-  const actors::GradientSync& part = job.ranks[0]->part();
+  const actors::GradientSync& part = job.parts[0]->part();
   CHECK(std::string(part.name()) == "gradients");
   CHECK(part.scalars().empty());
 }

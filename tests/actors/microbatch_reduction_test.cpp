@@ -74,18 +74,9 @@ class Row {
   Stage::Pass pass_, writes_, completed_;
 };
 
-struct Column {
+struct Column : tests::PartOfRanks<Row> {
   Column(const actors::TrainerOptions& options, std::uint64_t seed)
-      : architecture(models::make_gpt(tests::small_gpt(blocks))),
-        gradients(architecture, options, seed),
-        grid(architecture, options, seed) {
-    for (std::size_t r = 0; r < grid.size(); ++r) rows.push_back(std::make_unique<Row>(grid[r], gradients));
-  }
-
-  models::Architecture architecture;
-  tests::MadeUpGradients gradients;
-  tests::BareGrid grid;
-  std::vector<std::unique_ptr<Row>> rows;
+      : PartOfRanks(models::make_gpt(tests::small_gpt(blocks)), options, seed) {}
 };
 
 }  // namespace
@@ -94,9 +85,9 @@ TEST_CASE("blocks have buffers for one step and the prefetched ones, until their
   for (int ahead = 0; ahead <= blocks; ++ahead) {
     CAPTURE(ahead);
     Column column(options_of(2, "zero2", ahead), 4);
-    Row& row = *column.rows[0];
+    Row& row = *column.parts[0];
     std::vector<std::uint64_t> numbers;  // steps of blocks
-    for (const auto& each : column.rows) {
+    for (const auto& each : column.parts) {
       each->part().start(1);
       REQUIRE(each->announce(false) == 0);
     }
@@ -115,12 +106,12 @@ TEST_CASE("blocks have buffers for one step and the prefetched ones, until their
       row.write(s, s, 0, false);
       column.grid.settle();
       CHECK_FALSE(heard);  // the other row has not written it
-      column.rows[1]->write(s, s, 0, false);
+      column.parts[1]->write(s, s, 0, false);
       column.grid.settle();
       CHECK(heard == waits);
       if (row.is_block(s)) ++written;
     }
-    for (const auto& each : column.rows) CHECK(each->completed() == each->writes());
+    for (const auto& each : column.parts) CHECK(each->completed() == each->writes());
   }
 }
 
@@ -129,16 +120,16 @@ TEST_CASE("steps are reported complete with the last microbatch, in the order of
     CAPTURE(seed);
     Column column(options_of(2, seed % 2 == 0 ? "zero2" : "mics", blocks), seed);
     constexpr int microbatches = 3;
-    for (const auto& row : column.rows) row->part().start(microbatches);
+    for (const auto& row : column.parts) row->part().start(microbatches);
     for (int m = 0; m < microbatches; ++m) {
-      for (const auto& row : column.rows) {
+      for (const auto& row : column.parts) {
         CHECK(row->completed().empty());
         const std::uint64_t first = row->announce(false);
         for (std::size_t s = 0; s < row->writes().size(); ++s) row->write(first + s, s, m, false);
       }
       column.grid.settle();
     }
-    for (const auto& row : column.rows) CHECK(row->completed() == row->writes());
+    for (const auto& row : column.parts) CHECK(row->completed() == row->writes());
   }
 }
 
@@ -146,7 +137,7 @@ TEST_CASE("with sums off the device, layers find them in their buffers") {
   auto options = options_of(1, "ddp", 1);
   options.tiers.gradients = TierKind::host;
   Column column(options, 6);
-  Row& row = *column.rows[0];
+  Row& row = *column.parts[0];
   row.part().start(2);
   // The second pass is announced before any buffer of the first one is released.
   const std::uint64_t first = row.announce(false), second = row.announce(true);

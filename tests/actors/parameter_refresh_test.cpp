@@ -32,9 +32,7 @@ class Row {
         std::make_unique<actors::ParameterStore>(rank.context(), rank.plan, rank.plan.parameters, records_.get());
     part_ = std::make_unique<actors::ParameterRefresh>(rank.context(), rank.plan, rank.plan.optimizer.refresh,
                                                        *store_, records_.get());
-    std::vector<std::size_t> order(rank.plan.chunks.bundles.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    round_ = actors::BundleSweep(rank.plan, order);
+    round_ = actors::BundleSweep(rank.plan, tests::numbers_of(rank.plan.chunks.bundles.size()));
     done_.assign(round_.bundles.size(), false);
     // Parameters of the next batch's forward pass.
     pass_ = models::forward_pass(rank.plan.stage->slice(0), 0).steps;
@@ -154,22 +152,14 @@ class Row {
   std::uint64_t first_use_ = 0;
 };
 
-struct Column {
-  Column(const actors::TrainerOptions& options, std::uint64_t seed)
-      : architecture(models::make_gpt(tests::small_gpt(2))), grid(architecture, options, seed) {
-    for (std::size_t r = 0; r < grid.size(); ++r) rows.push_back(std::make_unique<Row>(grid[r]));
-    grid.settle();
-  }
-  [[nodiscard]] std::size_t bundles() const { return rows[0]->round().bundles.size(); }
+struct Column : tests::PartOfRanks<Row> {
+  Column(const actors::TrainerOptions& options, std::uint64_t seed) : PartOfRanks(options, seed) { grid.settle(); }
+  [[nodiscard]] std::size_t bundles() const { return parts[0]->round().bundles.size(); }
   [[nodiscard]] bool all_done() const {
-    return std::all_of(rows.begin(), rows.end(), [](const auto& row) {
+    return std::all_of(parts.begin(), parts.end(), [](const auto& row) {
       return std::all_of(row->done().begin(), row->done().end(), [](bool done) { return done; });
     });
   }
-
-  models::Architecture architecture;
-  tests::BareGrid grid;
-  std::vector<std::unique_ptr<Row>> rows;
 };
 
 }  // namespace
@@ -181,17 +171,16 @@ TEST_CASE("every rank ends with the updates of the others, in any order of their
     std::mt19937_64 random(seed);
     Column column(tests::bundled_run(shardings[seed % 4], 4), seed);
     REQUIRE(column.bundles() > 2);
-    for (const auto& row : column.rows) {
+    for (const auto& row : column.parts) {
       CHECK_FALSE(row->part().is_local());
       row->begin();
-      std::vector<std::size_t> order(column.bundles());
-      std::iota(order.begin(), order.end(), std::size_t{0});
+      std::vector<std::size_t> order = tests::numbers_of(column.bundles());
       std::shuffle(order.begin(), order.end(), random);
       for (const std::size_t b : order) row->step(b);
     }
     column.grid.settle();
     CHECK(column.all_done());
-    for (const auto& row : column.rows) {
+    for (const auto& row : column.parts) {
       for (std::size_t b = 0; b < column.bundles(); ++b) row->check(b);
       const auto named = row->part().peers();
       CHECK(std::set<int>(named.begin(), named.end()).size() == (column.grid[0].plan.flow.refresh.size() == 2 ? 2
@@ -205,8 +194,8 @@ TEST_CASE("every rank ends with the updates of the others, in any order of their
 TEST_CASE(
     "a bundle waits for ranks that have not updated it and for earlier bundles, and passes wait for its units") {
   Column column(tests::bundled_run("zero1", 2), 5);
-  for (const auto& row : column.rows) row->begin();
-  Row &early = *column.rows[0], &late = *column.rows[1];
+  for (const auto& row : column.parts) row->begin();
+  Row &early = *column.parts[0], &late = *column.parts[1];
   early.check_uses();
   for (std::size_t b = 0; b < column.bundles(); ++b) early.step(b);
   column.grid.settle();
@@ -225,12 +214,12 @@ TEST_CASE(
   late.step(0);
   column.grid.settle();
   CHECK(column.all_done());
-  for (const auto& row : column.rows) row->check_uses();
+  for (const auto& row : column.parts) row->check_uses();
 }
 
 TEST_CASE("bundles without a gather keep their order, too, and unchanged parameters are ready immediately") {
   Column column(tests::bundled_run("ddp", 1), 6);
-  Row& row = *column.rows[0];
+  Row& row = *column.parts[0];
   CHECK(row.part().is_local());
   row.begin();
   for (std::size_t b = column.bundles(); b-- > 0;) {
@@ -242,13 +231,13 @@ TEST_CASE("bundles without a gather keep their order, too, and unchanged paramet
   row.check_uses();
 
   Column kept(tests::bundled_run("zero1", 2), 6);
-  for (const auto& each : kept.rows) {
+  for (const auto& each : kept.parts) {
     each->begin();
     CHECK_FALSE(each->all_ready());
     each->part().keep_all();
   }
   kept.grid.settle();
-  for (const auto& each : kept.rows) {
+  for (const auto& each : kept.parts) {
     CHECK(each->rank().sent == 0);
     CHECK(each->all_ready());
   }
@@ -261,21 +250,21 @@ TEST_CASE("parameters off the device pass through buffers to their tier, which a
     options.tiers.parameters = options.tiers.optimizer = TierKind::host;
     Column column(options, 7);
     REQUIRE(column.bundles() > 3);
-    for (const auto& row : column.rows) {
+    for (const auto& row : column.parts) {
       CHECK(row->part().uses_places());
       row->part().begin();
     }
     std::size_t next = 0;
     while (next < column.bundles()) {
       const std::size_t first = next;
-      for (; next < column.bundles() && column.rows[0]->part().has_place(); ++next) {
-        for (const auto& row : column.rows) row->step(next);
+      for (; next < column.bundles() && column.parts[0]->part().has_place(); ++next) {
+        for (const auto& row : column.parts) row->step(next);
       }
       CHECK(next > first);
       if (first == 0) CHECK(next == 3);
       column.grid.settle();
     }
     CHECK(column.all_done());
-    for (const auto& row : column.rows) row->check_records(column.grid);
+    for (const auto& row : column.parts) row->check_records(column.grid);
   }
 }

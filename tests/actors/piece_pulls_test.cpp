@@ -87,27 +87,15 @@ class Row {
   std::unique_ptr<PiecePulls> part_;
 };
 
-struct Column {
+struct Column : tests::PartOfRanks<Row> {
   Column(const char* sharding, int ranks, int layers, std::uint64_t seed)
-      : architecture(models::make_gpt(tests::small_gpt(layers))),
-        grid(architecture, options(sharding, ranks), seed) {
-    for (std::size_t r = 0; r < grid.size(); ++r) rows.push_back(std::make_unique<Row>(grid[r]));
-  }
+      : PartOfRanks(models::make_gpt(tests::small_gpt(layers)), options(sharding, ranks), seed) {}
   static actors::TrainerOptions options(const char* sharding, int ranks) {
     auto run = tests::small_run({1, ranks}, sharding);
     run.batch_size = 8 * ranks;
     run.group_size = ranks % 2 == 0 ? 2 : 1;
     return run;
   }
-  [[nodiscard]] std::vector<std::size_t> units() {
-    std::vector<std::size_t> all(grid[0].units().size());
-    std::iota(all.begin(), all.end(), std::size_t{0});
-    return all;
-  }
-
-  models::Architecture architecture;
-  tests::BareGrid grid;
-  std::vector<std::unique_ptr<Row>> rows;
 };
 
 }  // namespace
@@ -118,7 +106,7 @@ TEST_CASE("a rank gets the shards of all other owners, for any number of concurr
     std::mt19937_64 random(seed);
     Column column("zero3", 3, 2, seed);
     std::vector<std::vector<std::size_t>> wanted;
-    for (const auto& row : column.rows) {
+    for (const auto& row : column.parts) {
       auto& units = wanted.emplace_back(column.units());
       std::shuffle(units.begin(), units.end(), random);
       units.resize(1 + random() % units.size());
@@ -126,17 +114,17 @@ TEST_CASE("a rank gets the shards of all other owners, for any number of concurr
       CHECK(row->ask(units, random() % 2 == 0, 0) == std::vector<int>{me == 0 ? 1 : 0, me == 2 ? 1 : 2});
     }
     column.grid.settle();
-    for (std::size_t r = 0; r < column.rows.size(); ++r) {
+    for (std::size_t r = 0; r < column.parts.size(); ++r) {
       const std::vector<int> others{r == 0 ? 1 : 0, r == 2 ? 1 : 2};
-      CHECK(column.rows[r]->arrived() == others);
-      for (const std::size_t u : wanted[r]) column.rows[r]->check(u, false, 0, others);
+      CHECK(column.parts[r]->arrived() == others);
+      for (const std::size_t u : wanted[r]) column.parts[r]->check(u, false, 0, others);
     }
   }
 }
 
 TEST_CASE("a request larger than a message gets several replies, each awaited separately") {
   Column column("zero3", 2, 8, 5);
-  Row& row = *column.rows[0];
+  Row& row = *column.parts[0];
   REQUIRE(column.units().size() > 8);
   CHECK(row.ask(column.units(), false, 0) == std::vector<int>{1, 1});
   column.grid.settle();
@@ -146,7 +134,7 @@ TEST_CASE("a request larger than a message gets several replies, each awaited se
 
 TEST_CASE("an owner replies when it has all requested shards in the requested version") {
   Column column("zero3", 3, 2, 9);
-  Row& row = *column.rows[0];
+  Row& row = *column.parts[0];
   CHECK(row.ask({0, 2}, false, 1) == std::vector<int>{1, 2});
   column.grid.settle();
   CHECK(row.arrived().empty());
@@ -155,24 +143,24 @@ TEST_CASE("an owner replies when it has all requested shards in the requested ve
   column.grid.settle();
   CHECK(row.arrived() == std::vector<int>{1, 2});
   row.check(1, false, 0, {1, 2});
-  for (const std::size_t u : {0u, 2u}) column.rows[2]->refresh(u);
-  column.rows[1]->refresh(0);
-  for (const auto& each : column.rows) each->part().answer_waiting();
+  for (const std::size_t u : {0u, 2u}) column.parts[2]->refresh(u);
+  column.parts[1]->refresh(0);
+  for (const auto& each : column.parts) each->part().answer_waiting();
   column.grid.settle();
   CHECK(row.arrived() == std::vector<int>{2});
   row.check(0, false, 1, {2});
   row.check(2, false, 1, {2});
-  column.rows[1]->refresh(2);
+  column.parts[1]->refresh(2);
   column.grid.settle();
   CHECK(row.arrived().empty());  // the owner was not notified of its new shards
-  column.rows[1]->part().answer_waiting();
+  column.parts[1]->part().answer_waiting();
   column.grid.settle();
   CHECK(row.arrived() == std::vector<int>{1});
   row.check(0, false, 1, {1, 2});
   row.check(2, false, 1, {1, 2});
   // A request that was answered is not answered again.
   const std::size_t sent = column.grid[1].sent;
-  column.rows[1]->part().answer_waiting();
+  column.parts[1]->part().answer_waiting();
   column.grid.settle();
   CHECK(column.grid[1].sent == sent);
 }
@@ -180,7 +168,7 @@ TEST_CASE("an owner replies when it has all requested shards in the requested ve
 TEST_CASE(
     "backward passes request secondary shards within the group, forward passes request from the complete column") {
   Column column("zero++", 4, 2, 3);
-  Row& row = *column.rows[0];
+  Row& row = *column.parts[0];
   const auto& group = column.grid[0].plan.column->layout.team(collectives::TeamKind::group).members;
   const int mate = group[0] == 0 ? group[1] : group[0];
   CHECK(row.ask({1}, true, 0) == std::vector<int>{mate});
@@ -191,5 +179,5 @@ TEST_CASE(
   column.grid.settle();
   CHECK(row.arrived() == std::vector<int>{1, 2, 3});
   row.check(1, false, 0, {1, 2, 3});
-  CHECK(Column("ddp", 2, 2, 1).rows[0]->ask({0, 1}, false, 0).empty());
+  CHECK(Column("ddp", 2, 2, 1).parts[0]->ask({0, 1}, false, 0).empty());
 }
