@@ -2,8 +2,7 @@
 #include "actors/predict/predicted_job.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/json_text.hpp"
-#include "tests/actors/simulated_job.hpp"
-#include "tests/doubles/transports.hpp"
+#include "tests/actors/watched_ranks.hpp"
 #include "tests/doubles/virtual_time.hpp"
 #include "tests/test.hpp"
 #include "tests/words.hpp"
@@ -222,33 +221,19 @@ struct Sends {
 
 /// By rank, in a simulation with drawn or with computed delays.
 std::vector<Sends> sends_of(runtime::Simulation& cluster, const models::Architecture& architecture,
-                            const TrainerOptions& options,
-                            const std::function<std::unique_ptr<runtime::Device>(int rank)>& make_device) {
+                            const TrainerOptions& options, const WatchedRanks::MakeDevice& make_device) {
   const RandomTokens tokens(architecture.positions, 37);
-  const int ranks = options.grid.ranks();
-  std::vector<Sends> sends(static_cast<std::size_t>(ranks));
-  std::vector<WatchedTransport> transports;
-  std::vector<std::unique_ptr<runtime::Device>> devices;
-  std::vector<std::unique_ptr<Rank>> trainers;
-  for (int r = 0; r < ranks; ++r) {
-    transports.emplace_back(cluster.transport(r),
-                            [&own = sends[std::size_t(r)]](int peer, runtime::Tag tag, std::size_t bytes) {
-                              own.by_tag[{peer, tag.channel, tag.index}].push_back(bytes);
-                              if (tag.channel == Channel::activation || tag.channel == Channel::gradient)
-                                own.between_stages.emplace_back(tag.channel, tag.index);
-                            });
-  }
-  for (int r = 0; r < ranks; ++r) {
-    devices.push_back(make_device(r));
-    devices.back()->on_failure([&cluster, r](std::exception_ptr error) { cluster.loop(r).stop(error); });
-    trainers.push_back(std::make_unique<Rank>(cluster.loop(r), transports[std::size_t(r)], *devices.back(),
-                                              Rank::Samples{tokens},
-                                              plan_rank(architecture, tokens.sample_bytes(), options, r)));
-  }
-  for (int r = 0; r < ranks; ++r)
-    trainers[std::size_t(r)]->start(
-        {.step = [](const StepResult&) {}, .done = [&cluster, r] { cluster.loop(r).stop(); }});
-  cluster.run();
+  std::vector<Sends> sends(static_cast<std::size_t>(options.grid.ranks()));
+  WatchedRanks ranks(
+      cluster, architecture, tokens, options,
+      [&](int rank, int peer, runtime::Tag tag, std::size_t bytes) {
+        Sends& own = sends[std::size_t(rank)];
+        own.by_tag[{peer, tag.channel, tag.index}].push_back(bytes);
+        if (tag.channel == Channel::activation || tag.channel == Channel::gradient)
+          own.between_stages.emplace_back(tag.channel, tag.index);
+      },
+      make_device);
+  ranks.run();
   return sends;
 }
 

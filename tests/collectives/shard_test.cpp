@@ -1,6 +1,7 @@
 #include "collectives/plans/shard.hpp"
 
 #include "runtime/base/error.hpp"
+#include "tests/collectives/all_shardings.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -9,15 +10,6 @@ using namespace ranvier::collectives;
 namespace {
 
 constexpr Scope scopes[] = {Scope::none, Scope::group, Scope::global};
-
-std::vector<Sharding> all_shardings() {
-  std::vector<Sharding> all;
-  for (Scope p : scopes)
-    for (Scope g : scopes)
-      for (Scope o : scopes) all.push_back({p, g, o});
-  all.push_back(parse_sharding("zero++"));
-  return all;
-}
 
 struct Column {
   std::vector<int> node_of;
@@ -118,7 +110,7 @@ TEST_CASE("the hops of every sharding work on the pieces that their teams own") 
     for (std::size_t r = 0; r < column.node_of.size(); ++r) {
       const ShardLayout layout(column.node_of, column.group_size, static_cast<int>(r));
       const std::size_t elements = column.node_of.size() * 4;
-      for (const Sharding& sharding : all_shardings()) {
+      for (const Sharding& sharding : tests::all_shardings()) {
         const ShardFlow flow = layout.flow(sharding);
         for (const auto* hops : {&flow.gather_forward, &flow.gather_backward, &flow.reduce_microbatch,
                                  &flow.reduce_batch, &flow.gather_gradient, &flow.refresh}) {
@@ -141,7 +133,7 @@ TEST_CASE(
   for (const Column& column : columns) {
     const auto count = column.node_of.size();
     const std::size_t elements = count * 2;
-    for (const Sharding& sharding : all_shardings()) {
+    for (const Sharding& sharding : tests::all_shardings()) {
       CAPTURE(to_string(sharding));
       Ranks gradient(column, elements);
       std::vector<std::vector<double>> kept(count, std::vector<double>(elements, 0.0));

@@ -2,7 +2,7 @@
 // committed, the phase must not wait.
 #include "actors/optimizer/optimizer.hpp"
 #include "tests/actors/same_bits.hpp"
-#include "tests/doubles/transports.hpp"
+#include "tests/actors/watched_ranks.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -260,38 +260,24 @@ Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Comm
   options.tiers = cut(std::size_t{1} << 20, 1, states);
   options.tiers.commit = commit;
   runtime::Simulation simulation(2, {.seed = 3});
-  std::vector<std::unique_ptr<runtime::Device>> devices;
-  std::vector<std::unique_ptr<WatchedTransport>> transports;
-  std::vector<std::unique_ptr<actors::Rank>> trainers;
   std::vector<std::vector<std::byte>> before;
   std::size_t most = 0;
-  for (int r = 0; r < 2; ++r) {
-    transports.push_back(
-        std::make_unique<WatchedTransport>(simulation.transport(r), [&, r](int, runtime::Tag tag, std::size_t) {
-          if (r != 0 || tag.channel != runtime::Channel::collective) return;
-          std::size_t changed = 0;
-          const auto& units = trainers[0]->plan().states->all();
-          for (std::size_t u = 0; u < units.size(); ++u) {
-            if (std::memcmp(units[u].parameters.data, before[u].data(), before[u].size()) != 0) ++changed;
-          }
-          most = std::max(most, changed);
-        }));
-    devices.push_back(runtime::make_inline_device());
-    devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
-    trainers.push_back(std::make_unique<actors::Rank>(
-        simulation.loop(r), *transports.back(), *devices.back(), actors::Rank::Samples{tokens},
-        actors::plan_rank(architecture, tokens.sample_bytes(), options, r)));
-    load_initial_weights(*trainers.back(), options.seed);
-  }
-  for (const actors::UnitState& unit : trainers[0]->plan().states->all())
+  const actors::Rank* first = nullptr;
+  WatchedRanks ranks(simulation, architecture, tokens, options, [&](int rank, int, runtime::Tag tag, std::size_t) {
+    if (rank != 0 || tag.channel != runtime::Channel::collective) return;
+    std::size_t changed = 0;
+    const auto& units = first->plan().states->all();
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      if (std::memcmp(units[u].parameters.data, before[u].data(), before[u].size()) != 0) ++changed;
+    }
+    most = std::max(most, changed);
+  });
+  first = ranks.ranks[0].get();
+  ranks.load_weights(options.seed);
+  for (const actors::UnitState& unit : first->plan().states->all())
     before.emplace_back(unit.parameters.data, unit.parameters.data + unit.parameters.bytes());
-  for (int r = 0; r < 2; ++r) {
-    trainers[static_cast<std::size_t>(r)]->start({.step = [](const actors::StepResult&) {},
-                                                  .evaluation = {},
-                                                  .done = [&simulation, r] { simulation.loop(r).stop(); }});
-  }
-  simulation.run();
-  return {most, trainers[0]->answers().buckets_ahead};
+  ranks.run();
+  return {most, first->answers().buckets_ahead};
 }
 
 }  // namespace

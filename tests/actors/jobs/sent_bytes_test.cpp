@@ -1,8 +1,8 @@
 // Memory and messages of complete jobs, compared with predictions (actors/states/sharded_unit.hpp,
 // actors/predict/volume.hpp).
 #include "actors/predict/volume.hpp"
-#include "tests/actors/simulated_job.hpp"
-#include "tests/doubles/transports.hpp"
+#include "tests/actors/watched_ranks.hpp"
+#include "tests/collectives/all_shardings.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -16,17 +16,6 @@ using runtime::DType;
 
 namespace {
 
-std::vector<Sharding> all_shardings() {
-  std::vector<Sharding> all;
-  for (const char p : std::string("NIG")) {
-    for (const char g : std::string("NIG")) {
-      for (const char o : std::string("NIG")) all.push_back(parse_sharding(std::string{p, g, o}));
-    }
-  }
-  all.push_back(parse_sharding("zero++"));
-  return all;
-}
-
 struct SentBytes {
   std::uint64_t intra_node = 0, inter_node = 0;
 };
@@ -34,31 +23,16 @@ struct SentBytes {
 /// Bytes that all ranks together send in all steps.
 SentBytes sent_by_run(const models::Architecture& architecture, const TrainerOptions& options) {
   const RandomTokens tokens(architecture.positions, 37);
-  const int ranks = options.grid.ranks();
-  runtime::Simulation simulation(ranks, {.seed = 5});
   SentBytes sent;
-  std::vector<WatchedTransport> transports;
-  std::vector<std::unique_ptr<runtime::Device>> devices;
-  std::vector<std::unique_ptr<Rank>> trainers;
-  for (int r = 0; r < ranks; ++r) {
-    transports.emplace_back(simulation.transport(r), [&, r](int peer, runtime::Tag tag, std::size_t bytes) {
-      if (tag.channel != Channel::collective && tag.channel != Channel::piece) return;
-      const bool same_node = options.node_of.at(std::size_t(r)) == options.node_of.at(std::size_t(peer));
-      (same_node ? sent.intra_node : sent.inter_node) += bytes;
-    });
-  }
-  for (int r = 0; r < ranks; ++r) {
-    devices.push_back(runtime::make_inline_device());
-    devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
-    trainers.push_back(std::make_unique<Rank>(simulation.loop(r), transports[std::size_t(r)], *devices.back(),
-                                              Rank::Samples{tokens},
-                                              plan_rank(architecture, tokens.sample_bytes(), options, r)));
-    load_initial_weights(*trainers.back(), options.seed);
-    trainers.back()->start({.step = [](const StepResult&) {},
-                            .evaluation = {},
-                            .done = [&simulation, r] { simulation.loop(r).stop(); }});
-  }
-  simulation.run();
+  runtime::Simulation simulation(options.grid.ranks(), {.seed = 5});
+  WatchedRanks ranks(
+      simulation, architecture, tokens, options, [&](int rank, int peer, runtime::Tag tag, std::size_t bytes) {
+        if (tag.channel != Channel::collective && tag.channel != Channel::piece) return;
+        const bool same_node = options.node_of.at(std::size_t(rank)) == options.node_of.at(std::size_t(peer));
+        (same_node ? sent.intra_node : sent.inter_node) += bytes;
+      });
+  ranks.load_weights(options.seed);
+  ranks.run();
   return sent;
 }
 
@@ -89,6 +63,22 @@ SentBytes worked_out(const models::Architecture& architecture, const TrainerOpti
     bytes.inter_node += total.inter_node.bytes;
   }
   return bytes;
+}
+
+/// Checks that a job sends exactly the predicted bytes.
+void check_sent(const models::Architecture& architecture, const TrainerOptions& options, bool as_papers_count) {
+  const SentBytes sent = sent_by_run(architecture, options),
+                  expected = worked_out(architecture, options, as_papers_count);
+  CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
+  CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
+}
+
+/// Checks that a job sends no more than the papers count; returns what it sends.
+SentBytes check_sent_at_most(const models::Architecture& architecture, const TrainerOptions& options) {
+  const SentBytes sent = sent_by_run(architecture, options), most = worked_out(architecture, options, true);
+  CHECK(sent.intra_node <= std::uint64_t(options.steps) * most.intra_node);
+  CHECK(sent.inter_node <= std::uint64_t(options.steps) * most.inter_node);
+  return sent;
 }
 
 models::Architecture gpt_of(int layers, const models::Precision& precision, const models::Tuning& tuning = {}) {
@@ -124,9 +114,7 @@ TEST_CASE("a job sends exactly the predicted bytes, under every sharding") {
         options.precision = prefetch == 0 ? models::Precision{DType::bf16, DType::f32} : models::Precision{};
         const auto gpt = gpt_of(6, options.precision);
         INFO("g_inter ", g_inter, ", g_data ", g_data, ", sharding ", to_string(sharding), ", prefetch ", prefetch);
-        const SentBytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
-        CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
-        CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
+        check_sent(gpt, options, false);
       }
     }
   }
@@ -146,13 +134,9 @@ TEST_CASE("a job sends exactly the predicted bytes if frozen and trained units h
           options.precision = precision;
           options.sharding = parse_sharding(frozen);
           options.trained_sharding = parse_sharding(trained);
-          const SentBytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
-          CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
-          CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
+          check_sent(gpt, options, false);
           options.policy = Policy::message_driven;
-          const SentBytes driven = sent_by_run(gpt, options), most = worked_out(gpt, options, true);
-          CHECK(driven.intra_node <= std::uint64_t(options.steps) * most.intra_node);
-          CHECK(driven.inter_node <= std::uint64_t(options.steps) * most.inter_node);
+          check_sent_at_most(gpt, options);
         }
       }
     }
@@ -170,9 +154,7 @@ TEST_CASE("a job with several model chunks per rank sends exactly the predicted 
       options.policy = policy;
       options.sharding = parse_sharding(name);
       options.recompute = recompute;
-      const SentBytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
-      CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
-      CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
+      check_sent(gpt, options, false);
     }
   }
 }
@@ -190,9 +172,7 @@ TEST_CASE("a job with deferred weight gradients in a fixed order sends exactly t
         options.sharding = parse_sharding(name);
         options.recompute = recompute;
         options.deferred_limit = limit;
-        const SentBytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
-        CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
-        CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
+        check_sent(gpt, options, false);
       }
     }
   }
@@ -205,9 +185,7 @@ TEST_CASE("a message-driven pipeline sends no more than the papers count") {
   for (const char* name : {"zero1", "zero3", "mics", "paro-igg", "zero++"}) {
     CAPTURE(name);
     options.sharding = parse_sharding(name);
-    const SentBytes sent = sent_by_run(gpt, options), most = worked_out(gpt, options, true);
-    CHECK(sent.intra_node <= std::uint64_t(options.steps) * most.intra_node);
-    CHECK(sent.inter_node <= std::uint64_t(options.steps) * most.inter_node);
+    const SentBytes sent = check_sent_at_most(gpt, options);
     CHECK(sent.intra_node + sent.inter_node > 0);
   }
 }
@@ -221,8 +199,6 @@ TEST_CASE("a job without buffer reuse sends the volume that the papers count") {
     if (!share.takes()) continue;
     CAPTURE(to_string(sharding));
     options.sharding = sharding;
-    const SentBytes sent = sent_by_run(gpt, options), papers = worked_out(gpt, options, true);
-    CHECK(sent.intra_node == std::uint64_t(options.steps) * papers.intra_node);
-    CHECK(sent.inter_node == std::uint64_t(options.steps) * papers.inter_node);
+    check_sent(gpt, options, true);
   }
 }

@@ -1,5 +1,6 @@
 // Complete jobs under every sharding: the sharding must not change the training result.
 #include "tests/actors/same_bits.hpp"
+#include "tests/collectives/all_shardings.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -9,18 +10,6 @@ using collectives::Scope;
 using collectives::Sharding;
 
 namespace {
-
-std::vector<Sharding> all_shardings() {
-  constexpr Scope scopes[] = {Scope::none, Scope::group, Scope::global};
-  std::vector<Sharding> all;
-  for (Scope parameters : scopes) {
-    for (Scope gradients : scopes) {
-      for (Scope optimizer : scopes) all.push_back({parameters, gradients, optimizer});
-    }
-  }
-  all.push_back(collectives::parse_sharding("zero++"));
-  return all;
-}
 
 actors::TrainerOptions run_of(int g_inter, int g_data, std::int64_t steps) {
   auto options = small_run({g_inter, g_data});
