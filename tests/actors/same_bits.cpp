@@ -16,6 +16,14 @@ void check_same_bits(const JobResult& a, const JobResult& b) {
   CHECK(a.weights == b.weights);
 }
 
+std::vector<std::uint64_t> message_orders(int count) {
+  if (const char* const only = std::getenv("RANVIER_SEED")) return {static_cast<std::uint64_t>(std::atoll(only))};
+  const char* const wanted = std::getenv("RANVIER_SEEDS");
+  std::vector<std::uint64_t> seeds(static_cast<std::size_t>(wanted != nullptr ? std::atoi(wanted) : count));
+  std::iota(seeds.begin(), seeds.end(), std::uint64_t{0});
+  return seeds;
+}
+
 void set_precision(actors::TrainerOptions& options, runtime::DType compute) {
   options.precision = {compute, runtime::DType::f32};
   options.loss_scale = {};

@@ -5,6 +5,7 @@
 #include "tests/effort.hpp"
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +15,9 @@ namespace ranvier::tests {
 
 /// A skipped step's norm is an arbitrary result of the overflow.
 void check_same_bits(const JobResult& a, const JobResult& b);
+
+/// Seeds of `count` message orders, or as many as RANVIER_SEEDS=N requests, or the order of RANVIER_SEED=N only.
+[[nodiscard]] std::vector<std::uint64_t> message_orders(int count);
 
 /// Every name, and triples that have none.
 inline constexpr std::array shardings{"ddp",      "zero1",  "zero2", "zero3", "mics", "paro-igg", "paro-iig",

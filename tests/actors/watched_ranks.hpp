@@ -24,8 +24,9 @@ struct WatchedRanks {
       : simulation(&of) {
     for (int r = 0; r < options.grid.ranks(); ++r) {
       transports.push_back(std::make_unique<WatchedTransport>(
-          of.transport(r),
-          [sent, r](int peer, runtime::Tag tag, std::size_t bytes) { sent(r, peer, tag, bytes); }));
+          of.transport(r), [sent, r](int peer, runtime::Tag tag, std::size_t bytes) {
+            if (sent) sent(r, peer, tag, bytes);
+          }));
       devices.push_back(make_device(r));
       devices.back()->on_failure([&of, r](std::exception_ptr error) { of.loop(r).stop(error); });
       ranks.push_back(std::make_unique<actors::Rank>(

@@ -1,12 +1,10 @@
 // Cost of all work of a job: nothing is launched without a cost, and the grid does not change the matrix
 // multiplications.
-#include "models/families/bert.hpp"
-#include "models/families/llama.hpp"
-#include "models/families/resnet.hpp"
 #include "models/images/image_set.hpp"
 #include "models/images/image_source.hpp"
 #include "models/text/masked_source.hpp"
-#include "tests/actors/simulated_job.hpp"
+#include "tests/actors/small_models.hpp"
+#include "tests/actors/watched_ranks.hpp"
 #include "tests/doubles/recording_device.hpp"
 #include "tests/test.hpp"
 
@@ -28,23 +26,18 @@ struct JobCost {
 /// Trains the job on devices that refuse work without a cost.
 JobCost train(const models::Architecture& architecture, const models::SampleSource& samples,
               const actors::TrainerOptions& options) {
-  const int ranks = options.grid.ranks();
-  runtime::Simulation simulation(ranks, {.seed = 5});
-  std::vector<std::unique_ptr<tests::RecordingDevice>> devices;
-  std::vector<std::unique_ptr<actors::Rank>> all;
-  for (int r = 0; r < ranks; ++r) {
-    devices.push_back(std::make_unique<tests::RecordingDevice>());
-    devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
-    all.push_back(std::make_unique<actors::Rank>(
-        simulation.loop(r), simulation.transport(r), *devices.back(), actors::Rank::Samples{samples, nullptr},
-        actors::plan_rank(architecture, samples.sample_bytes(), options, r)));
-    tests::load_initial_weights(*all.back(), options.seed);
-    devices.back()->clear();
-    all.back()->start({.done = [&simulation, r] { simulation.loop(r).stop(); }});
-  }
-  simulation.run();
+  runtime::Simulation simulation(options.grid.ranks(), {.seed = 5});
+  std::vector<tests::RecordingDevice*> devices;
+  tests::WatchedRanks ranks(simulation, architecture, samples, options, nullptr, [&](int) {
+    auto device = std::make_unique<tests::RecordingDevice>();
+    devices.push_back(device.get());
+    return device;
+  });
+  ranks.load_weights(options.seed);
+  for (tests::RecordingDevice* const device : devices) device->clear();
+  ranks.run();
   JobCost cost;
-  for (const auto& device : devices) {
+  for (const tests::RecordingDevice* const device : devices) {
     for (const auto& work : device->work()) {
       cost.bytes[static_cast<std::size_t>(work.cost.kind)] += work.cost.bytes;
       cost.flops += work.cost.flops;
@@ -138,15 +131,8 @@ TEST_CASE("all work of training a GPT has a cost, and the grid does not change i
 }
 
 TEST_CASE("all work of training a LLaMA has a cost, and the grid does not change its matrix multiplications") {
-  models::LlamaOptions llama;
-  llama.layers = 3;
-  llama.hidden = 16;
-  llama.heads = 4;
-  llama.key_heads = 2;
+  models::LlamaOptions llama = tests::small_llama();
   llama.window = 5;
-  llama.inner = 24;
-  llama.vocab_size = 37;
-  llama.sequence_length = 8;
   llama.qkv_bias = llama.qk_norm = true;
   check_family(
       [&](const models::Precision& precision) {
@@ -157,14 +143,7 @@ TEST_CASE("all work of training a LLaMA has a cost, and the grid does not change
 }
 
 TEST_CASE("all work of training a BERT has a cost, and the grid does not change its matrix multiplications") {
-  models::BertOptions bert{.layers = 3,
-                           .hidden = 16,
-                           .heads = 2,
-                           .inner = 24,
-                           .vocab_size = 37,
-                           .sequence_length = 8,
-                           .dropout = 0.1f,
-                           .targets = 2};
+  models::BertOptions bert = tests::small_bert();
   check_family(
       [&](const models::Precision& precision) {
         bert.precision = precision;
@@ -176,7 +155,7 @@ TEST_CASE("all work of training a BERT has a cost, and the grid does not change 
 
 TEST_CASE(
     "all work of training a residual network has a cost, and the grid does not change its matrix multiplications") {
-  models::ResnetOptions resnet{.blocks = {1, 1, 1, 1}, .channels = 4, .width = 1, .image_size = 8, .classes = 3};
+  models::ResnetOptions resnet = tests::small_resnet;
   const auto set = std::make_shared<const models::SyntheticSet>(resnet.image_size, resnet.classes);
   check_family(
       [&](const models::Precision& precision) {

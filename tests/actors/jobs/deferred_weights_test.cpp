@@ -1,12 +1,10 @@
 // Complete jobs with deferred weight gradients: they give the bits of a job that computes them in backward passes, and
 // take exactly the memory of the limit.
 #include "actors/rank/rank_plan.hpp"
-#include "models/core/lora.hpp"
-#include "models/families/llama.hpp"
-#include "models/families/resnet.hpp"
 #include "models/images/image_set.hpp"
 #include "models/images/image_source.hpp"
 #include "tests/actors/same_bits.hpp"
+#include "tests/actors/small_models.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -27,34 +25,21 @@ struct Model {
 Model make_model(int which, const models::Precision& precision, bool documents) {
   auto gpt = in_precision(small_gpt(5), precision);
   gpt.dropout = 0.1f;
-  models::LlamaOptions llama;
-  llama.layers = 3;
-  llama.hidden = 16;
-  llama.heads = 4;
-  llama.key_heads = 2;
-  llama.inner = 24;
-  llama.vocab_size = 37;
-  llama.sequence_length = 8;
+  models::LlamaOptions llama = small_llama(precision);
   llama.tied = true;
-  llama.precision = precision;
   const auto tokens = [&](int vocabulary) {
     return std::make_unique<RandomTokens>(8, vocabulary, 1 << 20, documents);
   };
   switch (which) {
     case 0: {
-      models::ResnetOptions resnet{
-          .blocks = {1, 1, 1, 1}, .channels = 4, .width = 1, .image_size = 8, .classes = 3};
+      models::ResnetOptions resnet = small_resnet;
       resnet.precision = precision;
       const auto set = std::make_shared<const models::SyntheticSet>(resnet.image_size, resnet.classes);
       return {"images", models::make_resnet(resnet),
               std::make_unique<models::ImageSource>(set, 0, 1000, std::nullopt)};
     }
-    case 1: {
-      models::Tuning tuning;
-      tuning.lora = std::make_shared<const models::LoraOptions>(
-          models::LoraOptions{.rank = 2, .targets = {"q_proj", "v_proj", "down_proj"}});
-      return {"adapters", models::make_llama(llama, tuning), tokens(37)};
-    }
+    case 1:
+      return {"adapters", models::make_llama(llama, adapters({"q_proj", "v_proj", "down_proj"})), tokens(37)};
     case 2:
       return {"a part", models::make_llama(llama, models::make_tuning("layers.1|q_proj|model.norm", "")),
               tokens(37)};

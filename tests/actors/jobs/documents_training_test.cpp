@@ -3,7 +3,7 @@
 // have one.
 #include "models/families/gpt.hpp"
 #include "tests/actors/same_bits.hpp"
-#include "tests/actors/small_llama.hpp"
+#include "tests/actors/small_models.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;

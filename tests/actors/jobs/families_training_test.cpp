@@ -1,12 +1,10 @@
 // Complete jobs of all families: like GPT's, they train the same bits on every grid, with and without sharding, with
 // states in any memory. A family adds a row to families().
-#include "models/families/bert.hpp"
-#include "models/families/resnet.hpp"
 #include "models/images/image_set.hpp"
 #include "models/images/image_source.hpp"
 #include "models/text/masked_source.hpp"
 #include "tests/actors/same_bits.hpp"
-#include "tests/actors/small_llama.hpp"
+#include "tests/actors/small_models.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -19,18 +17,8 @@ namespace {
 
 JobResult train_bert(bool roberta, const TrainerOptions& options, std::uint64_t seed,
                      Devices devices = Devices::inline_, int tile = 1, bool documents = false) {
-  const models::BertOptions bert{.layers = 3,
-                                 .hidden = 16,
-                                 .heads = 2,
-                                 .inner = 24,
-                                 .vocab_size = 37,
-                                 .sequence_length = 8,
-                                 .roberta = roberta,
-                                 .padding_token = roberta ? 1 : 0,
-                                 .dropout = roberta ? 0.0f : 0.1f,
-                                 .tile = tile,
-                                 .targets = roberta ? 0 : 2,
-                                 .precision = options.precision};
+  models::BertOptions bert = small_bert(roberta, options.precision);
+  bert.tile = tile;
   const models::MaskedSource masked(
       std::make_unique<RandomTokens>(bert.sequence_length, bert.vocab_size - 1, 1 << 20, documents),
       {.probability = 0.3, .mask_token = 36, .tokens = 36, .seed = options.seed});
@@ -50,9 +38,6 @@ JobResult train_llama(bool tied, const TrainerOptions& options, std::uint64_t se
   return run_simulated(models::make_llama(llama), RandomTokens(llama.sequence_length, words), options, seed, {},
                        devices);
 }
-
-constexpr models::ResnetOptions small_resnet{
-    .blocks = {1, 1, 1, 1}, .channels = 4, .width = 1, .image_size = 8, .classes = 3};
 
 JobResult train_resnet(const TrainerOptions& options, std::uint64_t seed, Devices devices = Devices::inline_) {
   models::ResnetOptions resnet = small_resnet;
@@ -96,11 +81,6 @@ std::vector<Family> families() {
           {"residual network", {"ddp", "mics", "zero3"}, {}, resnet, nullptr, Policy::one_f_one_b}};
 }
 
-TrainerOptions run_with(const char* sharding) {
-  TrainerOptions options = small_run({1, 2}, sharding);
-  return options;
-}
-
 /// On `g_inter` stages, with states on the device and then in host memory.
 void check_stages(const Family& family, const Train& train, const JobResult& reference, TrainerOptions options,
                   int g_inter, int tile) {
@@ -135,7 +115,7 @@ TEST_CASE("every family trains the same bits on every grid, sharded or not, with
   for (const Family& family : families()) {
     for (const char* const name : family.shardings) {
       INFO("family.name ", family.name, ", name ", name);
-      const TrainerOptions options = run_with(name);
+      const TrainerOptions options = small_run({1, 2}, name);
       const JobResult reference = family.train(options, 1, Devices::inline_, 1);
       for (const int g_inter : {1, 3}) check_stages(family, family.train, reference, options, g_inter, 1);
     }
@@ -150,7 +130,7 @@ TEST_CASE(
     const Train& train = family.train_for_tiles ? family.train_for_tiles : family.train;
     for (const char* const name : family.tiled_shardings) {
       INFO("family.name ", family.name, ", name ", name);
-      const TrainerOptions options = run_with(name);
+      const TrainerOptions options = small_run({1, 2}, name);
       const JobResult reference = train(options, 1, Devices::inline_, 4),
                       whole = train(options, 1, Devices::inline_, 1);
       for (std::size_t step = 0; step < whole.steps.size(); ++step)

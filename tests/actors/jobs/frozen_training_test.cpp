@@ -1,11 +1,10 @@
 // Complete jobs that train a part of a model: the same bits on every grid, and only parameters, but no states, of
 // frozen units.
 #include "models/core/initialize.hpp"
-#include "models/core/lora.hpp"
 #include "models/families/gpt.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
-#include "tests/actors/small_llama.hpp"
+#include "tests/actors/small_models.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -30,14 +29,6 @@ tests::JobResult run(const models::Architecture& architecture, const actors::Tra
   const auto llama = tied_llama();
   return run_simulated(architecture, tests::RandomTokens(llama.sequence_length, llama.vocab_size), options, seed,
                        {}, devices);
-}
-
-/// Adapters of `targets` for a model with the vocabulary and positions of tied_llama().
-models::Tuning adapters(std::vector<std::string> targets) {
-  models::Tuning tuning;
-  tuning.lora = std::make_shared<const models::LoraOptions>(
-      models::LoraOptions{.rank = 2, .dropout = 0.2f, .targets = std::move(targets)});
-  return tuning;
 }
 
 /// Checks that frozen units keep their initial values, and trained ones do not.
@@ -207,7 +198,7 @@ TEST_CASE("adapters give the same bits on every grid, sharded, with states and t
     auto options = tests::small_run();
     options.precision = {dtype, runtime::DType::f32};
     const models::Architecture architecture =
-        models::make_llama(tied_llama(options.precision), adapters({"q_proj", "v_proj", "down_proj"}));
+        models::make_llama(tied_llama(options.precision), tests::adapters({"q_proj", "v_proj", "down_proj"}, 0.2f));
     options.grid = {1, 2};
     for (const char* const name : {"ddp", "GNN", "zero3"}) {
       CAPTURE(name);
@@ -242,7 +233,8 @@ TEST_CASE("adapters of a GPT, with and without tiles, give the same bits on ever
                                  .sequence_length = 8,
                                  .dropout = 0.1f,
                                  .tile = tile};
-    const models::Architecture architecture = models::make_gpt(gpt, adapters({"c_attn", "mlp.c_proj"}));
+    const models::Architecture architecture =
+        models::make_gpt(gpt, tests::adapters({"c_attn", "mlp.c_proj"}, 0.2f));
     options.grid = {1, 2};
     options.sharding = collectives::parse_sharding(tile == 1 ? "ddp" : "zero3");
     const auto reference = run(architecture, options, 1);

@@ -258,9 +258,6 @@ TEST_CASE("every algorithm works with sharding") {
 }
 
 TEST_CASE("pulls, collectives and stages give the same bits under any order of messages") {
-  const char* const only = std::getenv("RANVIER_SEED");
-  const char* const count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : effort(180, 1200, 12);
   struct Case {
     const char* sharding;
     runtime::GridShape grid;
@@ -281,8 +278,7 @@ TEST_CASE("pulls, collectives and stages give the same bits under any order of m
                         {"zero2", {5, 2}, 2, Policy::message_driven, 0, 0, 0},
                         {"zero++", {1, 4}, 2, Policy::gpipe, 2, 0, 2}};
   std::map<std::string, JobResult> references;
-  for (int i = 0; i < seeds; ++i) {
-    const auto seed = static_cast<std::uint64_t>(only != nullptr ? std::atoll(only) : i);
+  for (const std::uint64_t seed : message_orders(effort(180, 1200, 12))) {
     const Case& one = cases[seed % std::size(cases)];
     INFO("seed ", seed, ", sharding ", one.sharding);
     auto options = run_of(1, one.grid.g_data, 2);
@@ -342,12 +338,8 @@ TEST_CASE("late work on streams does not change any bit, under every sharding") 
 }
 
 TEST_CASE("any randomly drawn job ends with the bits of one stage") {
-  const char* const only = std::getenv("RANVIER_SEED");
-  const char* const count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : effort(90, 300, 9);
   const auto shardings = all_shardings();
-  for (int i = 0; i < seeds; ++i) {
-    const auto seed = static_cast<std::uint64_t>(only != nullptr ? std::atoll(only) : i);
+  for (const std::uint64_t seed : message_orders(effort(90, 300, 9))) {
     std::mt19937_64 random(seed);
     const auto draw = [&](int least, int most) {
       return least + static_cast<int>(random() % static_cast<std::uint64_t>(most - least + 1));

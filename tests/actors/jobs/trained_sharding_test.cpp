@@ -1,8 +1,7 @@
 // Complete jobs whose frozen base and trained part have different shardings (PaRO §3.2, Ψ ≫ Ψ′).
-#include "models/core/lora.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
-#include "tests/actors/small_llama.hpp"
+#include "tests/actors/small_models.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -22,10 +21,7 @@ models::LlamaOptions tied_llama(runtime::DType dtype) {
 }
 
 models::Architecture with_adapters(runtime::DType dtype) {
-  models::Tuning tuning;
-  tuning.lora = std::make_shared<const models::LoraOptions>(
-      models::LoraOptions{.rank = 2, .targets = {"q_proj", "v_proj", "down_proj"}});
-  return models::make_llama(tied_llama(dtype), tuning);
+  return models::make_llama(tied_llama(dtype), tests::adapters({"q_proj", "v_proj", "down_proj"}));
 }
 
 /// Trained are a front block, a part of the others, and not the table that two stages have.

@@ -175,9 +175,6 @@ TEST_CASE("clipping bounds the step but not the reported norm") {
 
 // Replay one seed with RANVIER_SEED=n; RANVIER_SEEDS=n sets their number.
 TEST_CASE("no order of messages blocks the job or changes a bit") {
-  const char* only = std::getenv("RANVIER_SEED");
-  const char* count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : effort(240, 1200, 40);
   struct Case {
     runtime::GridShape grid;
     Policy policy;
@@ -189,8 +186,7 @@ TEST_CASE("no order of messages blocks the job or changes a bit") {
                         {{3, 2}, Policy::gpipe, 3, 2},          {{2, 3}, Policy::message_driven, 1, 0},
                         {{4, 1}, Policy::one_f_one_b, 3, 1},    {{1, 4}, Policy::message_driven, 0, 0}};
   std::map<int, JobResult> references;  // by g_data
-  for (int i = 0; i < seeds; ++i) {
-    const auto seed = static_cast<std::uint64_t>(only != nullptr ? std::atoll(only) : i);
+  for (const std::uint64_t seed : message_orders(effort(240, 1200, 40))) {
     const Case& one = cases[seed % std::size(cases)];
     CAPTURE(seed);
     auto options = small_run({1, one.grid.g_data});
