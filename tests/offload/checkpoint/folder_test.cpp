@@ -22,6 +22,14 @@ std::vector<std::string> names_in(const CheckpointStorage& storage, const fs::pa
   return names;
 }
 
+/// A folder in memory that job aaaa writes to.
+struct LockedFolder {
+  LockedFolder() { folder.lock("aaaa"); }
+
+  MemoryStorage storage;
+  CheckpointFolder folder{"/run", storage};
+};
+
 void save_steps(const CheckpointStorage& storage, CheckpointFolder& folder,
                 const std::vector<std::int64_t>& steps) {
   for (const std::int64_t step : steps) REQUIRE(SmallCheckpoint(step).save(storage, folder, "aaaa").empty());
@@ -116,10 +124,8 @@ TEST_CASE("leftovers of dead jobs are removed, other files stay") {
                                                               "step-5.part", "steps.x.part"});
 }
 
-TEST_CASE("an unfinished checkpoint is removed when the job gives up, or by its next attempt") {
-  MemoryStorage storage;
-  CheckpointFolder folder("/run", storage);
-  folder.lock("aaaa");
+TEST_CASE_FIXTURE(LockedFolder,
+                  "an unfinished checkpoint is removed when the job gives up, or by its next attempt") {
   for (const bool gives_up : {true, false}) {
     const fs::path part = folder.prepare(500, "aaaa");
     CHECK(part == folder.part_of(500, "aaaa"));
@@ -151,9 +157,8 @@ TEST_CASE(
 
 TEST_CASE("an incomplete checkpoint is skipped, and the reason is reported") {
   const auto check = [](auto&& harm, const char* why) {
-    MemoryStorage storage;
-    CheckpointFolder folder("/run", storage);
-    folder.lock("aaaa");
+    LockedFolder in_memory;
+    auto& [storage, folder] = in_memory;
     save_steps(storage, folder, {500, 600});
     harm(storage);
     std::vector<CheckpointEntry> passed_over;
@@ -203,10 +208,7 @@ TEST_CASE("an incomplete checkpoint is skipped, and the reason is reported") {
       "Input/output error");
 }
 
-TEST_CASE("names in another format are not checkpoint steps") {
-  MemoryStorage storage;
-  CheckpointFolder folder("/run", storage);
-  folder.lock("aaaa");
+TEST_CASE_FIXTURE(LockedFolder, "names in another format are not checkpoint steps") {
   for (const char* name : {"step-5", "step-000000005", "step-00000005.1", "step-00000005.x", "step-00000005.",
                            "step-", "step-99999999999999999999", "Step-00000005", "step-00000005.left"})
     REQUIRE(storage.make_folder(fs::path("/run") / name) == 0);
@@ -223,9 +225,8 @@ TEST_CASE("the newest checkpoints and the archived ones stay") {
   };
   for (const Case& each : {Case{1, 0, {400, 300, 200, 100}}, Case{2, 200, {300, 100}}, Case{9, 0, {}},
                            Case{3, 300, {200, 100}}, Case{1, 1, {}}}) {
-    MemoryStorage storage;
-    CheckpointFolder folder("/run", storage);
-    folder.lock("aaaa");
+    LockedFolder in_memory;
+    auto& [storage, folder] = in_memory;
     save_steps(storage, folder, {100, 200, 300, 400, 500});
     CHECK(folder.prune(each.keep, each.archive_every) == each.removed);
     CHECK(folder.list().size() == 5 - each.removed.size());
@@ -248,10 +249,7 @@ TEST_CASE("incomplete checkpoints do not count among those to keep") {
   CHECK(folder.newest_whole()->step == 400);
 }
 
-TEST_CASE("a run that resumes from an older checkpoint sets the later ones aside") {
-  MemoryStorage storage;
-  CheckpointFolder folder("/run", storage);
-  folder.lock("aaaa");
+TEST_CASE_FIXTURE(LockedFolder, "a run that resumes from an older checkpoint sets the later ones aside") {
   for (int line = 0; line < 3; ++line) {
     save_steps(storage, folder, {600, 700});
     save_steps(storage, folder, {650});
@@ -275,9 +273,8 @@ TEST_CASE("a run that resumes from an older checkpoint sets the later ones aside
 TEST_CASE("insist() asks its callback whether to retry a commit that the disk refuses") {
   for (const char* refused : {"make_folder", "open", "write", "sync"}) {
     CAPTURE(refused);
-    MemoryStorage storage;
-    CheckpointFolder folder("/run", storage);
-    folder.lock("aaaa");
+    LockedFolder in_memory;
+    auto& [storage, folder] = in_memory;
     int tries = 0;
     storage.refuse = [&](const std::string& call, const std::filesystem::path& path) {
       const bool is_new = call == "make_folder" || path.filename() == Manifest::file_name;
@@ -293,10 +290,7 @@ TEST_CASE("insist() asks its callback whether to retry a commit that the disk re
   }
 }
 
-TEST_CASE("a checkpoint that does not match its manifest is never committed") {
-  MemoryStorage storage;
-  CheckpointFolder folder("/run", storage);
-  folder.lock("aaaa");
+TEST_CASE_FIXTURE(LockedFolder, "a checkpoint that does not match its manifest is never committed") {
   const SmallCheckpoint checkpoint(500);
   const fs::path part = folder.prepare(500, "aaaa");
   CHECK(
