@@ -91,6 +91,11 @@ inline actors::TrainerOptions small_run(runtime::GridShape grid = {}, std::strin
   return options;
 }
 
+/// A gradient of that rank overflows in that step.
+inline actors::TrainerOptions::Fault overflow(int rank, std::int64_t step) {
+  return {.rank = rank, .step = step, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+}
+
 /// Gives a rank the initial weights of a run with this seed.
 void load_initial_weights(actors::Rank& rank, std::uint64_t seed);
 

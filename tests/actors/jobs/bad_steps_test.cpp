@@ -136,7 +136,7 @@ TEST_CASE("an overflow of fp16 is not a bad step, unless the loss scale is at it
   auto options = small_run();
   options.precision = gpt.precision = {runtime::DType::f16, runtime::DType::f32};
   options.bad_steps = {.action = Action::skip, .limit = 1};
-  options.fault = Fault{0, 2, Fault::Kind::overflow};
+  options.fault = overflow(0, 2);
   for (const double scale : {1024.0, 1.0}) {
     CAPTURE(scale);
     options.loss_scale = {.scale = scale, .dynamic = true};

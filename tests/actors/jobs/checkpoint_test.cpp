@@ -179,8 +179,7 @@ TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to
     place_at_random(options, random);
     const double clip = options.clip;
     const auto gpt = gpt_with_dropout(options);
-    if (options.loss_scale.dynamic)
-      options.fault = {.rank = 0, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+    if (options.loss_scale.dynamic) options.fault = overflow(0, 2);
     const auto whole =
         run_checkpointed(gpt, options, {.every = 1}, seed, random() % 2 == 0 ? Devices::inline_ : Devices::delayed);
     REQUIRE(whole.states.size() > 1);

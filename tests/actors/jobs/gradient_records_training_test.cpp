@@ -49,8 +49,7 @@ TEST_CASE("gradients in host memory are clipped, and dropped after an overflow, 
       options.clip = clip;
       options.loss_scale = {.scale = 1024, .dynamic = true};
       options.group_size = 2;
-      options.fault = actors::TrainerOptions::Fault{
-          .rank = 1, .step = 3, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+      options.fault = overflow(1, 3);
       const auto on_device = run_simulated(gpt, options, 1);
       CHECK(on_device.steps[2].skipped);
       for (const std::size_t bucket : {33, 700, 1 << 20}) {
@@ -74,10 +73,7 @@ TEST_CASE("updates on the host of gradients in host memory give the bits of the 
         options.clip = clip;
         options.group_size = 2;
         options.loss_scale = {.scale = 1024, .dynamic = clip > 0};
-        if (clip > 0) {
-          options.fault = actors::TrainerOptions::Fault{
-              .rank = 1, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::overflow};
-        }
+        if (clip > 0) options.fault = overflow(1, 2);
         const auto on_device = run_simulated(gpt, options, 1);
         CHECK(on_device.steps[1].skipped == (clip > 0));
         for (const std::size_t bucket : {200, 1 << 20}) {

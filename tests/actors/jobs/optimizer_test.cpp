@@ -210,8 +210,7 @@ TEST_CASE("a step that overflows in its last bucket changes no state and paramet
   auto options = run_of(gpt, 2, 2);
   options.steps = 5;
   options.loss_scale = {.scale = 1024, .dynamic = true};
-  options.fault =
-      actors::TrainerOptions::Fault{.rank = 1, .step = 3, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+  options.fault = overflow(1, 3);
   for (const char* name : {"ddp", "paro-iig", "IGN"}) {
     CAPTURE(std::string(name));
     options.sharding = collectives::parse_sharding(name);
@@ -300,8 +299,7 @@ TEST_CASE("gradients that are not finite end the job if every step is committed"
   auto options = run_of(gpt_of(), 1, 2);
   options.clip = 0;
   options.tiers = cut(512, 1);
-  options.fault =
-      actors::TrainerOptions::Fault{.rank = 1, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+  options.fault = overflow(1, 2);
   CHECK_THROWS_WITH_AS(run_simulated(gpt_of(), options, 1), doctest::Contains("step 2: gradient norm is"), Error);
 }
 

@@ -188,8 +188,7 @@ TEST_CASE("an overflow on one rank skips the step on all ranks, under every shar
     options.precision = gpt.precision;
     options.group_size = 2;
     options.loss_scale = {.scale = 1024, .dynamic = true};
-    options.fault = actors::TrainerOptions::Fault{
-        .rank = g_data - 1, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+    options.fault = overflow(g_data - 1, 2);
     for (const Sharding& sharding : all_shardings()) {
       if (!share.takes()) continue;
       CAPTURE(to_string(sharding));
@@ -317,8 +316,7 @@ TEST_CASE("late work on streams does not change any bit, under every sharding") 
       options.eval_samples = 2 * options.batch_size;
       if (compute == runtime::DType::f16) {
         options.loss_scale = {.scale = 1024, .dynamic = true};
-        options.fault = actors::TrainerOptions::Fault{
-            .rank = g_data - 1, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+        options.fault = overflow(g_data - 1, 2);
       }
       for (const Sharding& sharding : all_shardings()) {
         INFO("sharding ", to_string(sharding), ", g_inter ", g_inter);
@@ -363,8 +361,7 @@ TEST_CASE("any randomly drawn job ends with the bits of one stage") {
     options.eval_samples = draw(1, 2 * options.batch_size);
     if (compute == runtime::DType::f16) {
       options.loss_scale = {.scale = 1024, .dynamic = true};
-      options.fault = actors::TrainerOptions::Fault{
-          .rank = draw(0, g_data - 1), .step = 1, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+      options.fault = overflow(draw(0, g_data - 1), 1);
     }
     CAPTURE(seed);
     const auto reference = run_simulated(gpt, options, 1);

@@ -114,7 +114,7 @@ TEST_CASE("an fp16 overflow on one rank makes all ranks skip the step and halve 
     const auto good = run_simulated(gpt, options, 1);
     REQUIRE(!good.steps[1].skipped);
     CHECK(good.steps[2].loss_scale == 2048);  // doubled after two good steps
-    options.fault = actors::TrainerOptions::Fault{faulty, 2, actors::TrainerOptions::Fault::Kind::overflow};
+    options.fault = overflow(faulty, 2);
     // run_simulated checks that all ranks agree.
     const auto result = run_simulated(gpt, options, 1);
     CHECK(!result.steps[0].skipped);
@@ -152,13 +152,13 @@ TEST_CASE("an fp16 overflow at the smallest loss scale ends the run") {
   auto options = small_run();
   options.precision = gpt.precision;
   options.loss_scale = {.scale = 1, .dynamic = true};
-  options.fault = actors::TrainerOptions::Fault{0, 2, actors::TrainerOptions::Fault::Kind::overflow};
+  options.fault = overflow(0, 2);
   CHECK_THROWS_WITH_AS(run_simulated(gpt, options, 1), doctest::Contains("step 2: gradient norm is "), Error);
 }
 
 TEST_CASE("gradients that are not finite end a run without a loss scale") {
   auto options = small_run();
-  options.fault = actors::TrainerOptions::Fault{0, 2, actors::TrainerOptions::Fault::Kind::overflow};
+  options.fault = overflow(0, 2);
   CHECK_THROWS_WITH_AS(run_simulated(small_gpt(), options, 1), doctest::Contains("step 2: gradient norm is "),
                        Error);
 }
