@@ -1,28 +1,13 @@
-#include "collectives/communicators/executor.hpp"
-#include "runtime/loop/asio_loop.hpp"
-#include "runtime/transport/mpi_transport.hpp"
+#include "tests/collectives/mpi_rank.hpp"
 #include "tests/collectives/reference.hpp"
-#include "tests/mpi_session.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::runtime;
 using namespace ranvier::test;
+using Rank = MpiRank;
 
 namespace {
-
-/// One rank of a job in this process: additions on a stream with its own thread.
-struct Rank {
-  AsioLoop loop;  // outlives the threads that post to it
-  std::unique_ptr<Device> device = make_cpu_device({});
-  std::unique_ptr<Stream> stream = device->make_stream("add", StreamWidth::one);
-  MpiTransport transport{mpi_session(), loop};
-  Executor executor{loop, transport, *stream};
-
-  Rank() {
-    device->on_failure([this](std::exception_ptr error) { loop.stop(error); });
-  }
-};
 
 /// Runs the case `operations` times concurrently. All ranks draw the same numbers.
 template <typename T>

@@ -99,6 +99,16 @@ std::string name_of(Collective collective, std::size_t number) {
   return std::string(all[number % all.size()].name);
 }
 
+/// A program of two places whose choices are the algorithms of that number.
+Program program_of(const Topology& topology, std::size_t number, std::size_t chunk_bytes) {
+  return {.topology = topology,
+          .choice = {.all_gather = name_of(Collective::all_gather, number),
+                     .reduce_scatter = name_of(Collective::reduce_scatter, number),
+                     .all_reduce = name_of(Collective::all_reduce, number),
+                     .chunk_bytes = chunk_bytes},
+          .places = 2};
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -138,12 +148,7 @@ TEST_CASE("every algorithm supports several parts, odd ones and empty ones, on a
       for (std::size_t number = 0; number < 5; ++number)
         for (const std::size_t chunk_bytes : {12, 1000}) {
           if (!share.takes()) continue;
-          Program program{.topology = topology,
-                          .choice = {.all_gather = name_of(Collective::all_gather, number),
-                                     .reduce_scatter = name_of(Collective::reduce_scatter, number),
-                                     .all_reduce = name_of(Collective::all_reduce, number),
-                                     .chunk_bytes = chunk_bytes},
-                          .places = 2};
+          Program program = program_of(topology, number, chunk_bytes);
           for (const Collective collective : collectives_of_all) {
             program.calls.push_back({collective, {1, 0, 7, 33}});
             program.calls.push_back({collective, {0}});
@@ -160,12 +165,7 @@ TEST_CASE("long ranges, which are separate messages, and short ones between them
   for (const std::uint64_t seed : seeds(sanitized ? 1 : 10))
     for (std::size_t number = 0; number < 5; ++number)
       for (const std::size_t chunk_bytes : {12u << 10, 1u << 20}) {
-        Program program{.topology = Topology::regular(2, 2),
-                        .choice = {.all_gather = name_of(Collective::all_gather, number),
-                                   .reduce_scatter = name_of(Collective::reduce_scatter, number),
-                                   .all_reduce = name_of(Collective::all_reduce, number),
-                                   .chunk_bytes = chunk_bytes},
-                        .places = 2};
+        Program program = program_of(Topology::regular(2, 2), number, chunk_bytes);
         for (const Collective collective : collectives_of_all) {
           program.calls.push_back({collective, {2049, 1, 2047, 2048, 50}});
           program.calls.push_back({collective, {6147, 2, 4096}, {{2049, 100}, {1, 1}, {4096, 9}}});
