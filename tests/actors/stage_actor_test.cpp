@@ -168,6 +168,26 @@ class Middle {
                   *loader_, std::vector<actors::StageActor::Resources>{list});
   }
 
+  /// Both neighbors exchange the messages of a microbatch with the stage, at any time.
+  void exchange(int m, int samples) {
+    loop(0).after(later(), [this, m, samples] { left_sends(m, samples); });
+    takes(0, runtime::Channel::gradient, m, samples, [] {});
+    takes(2, runtime::Channel::activation, m, samples,
+          [this, m, samples] { loop(2).after(later(), [this, m, samples] { right_sends(m, samples); }); });
+  }
+  /// Runs a batch to its end.
+  void train(int samples) {
+    bool done = false;
+    loop(1).post([&] {
+      actor->run({.samples = samples}, [&](double) {
+        done = true;
+        CHECK(actor->waits().empty());
+        stop();
+      });
+    });
+    run();
+    CHECK(done);
+  }
   /// A neighbor's message to the stage under test, and its reply in return.
   void left_sends(int m, int samples) { send(0, runtime::Channel::activation, m, samples); }
   void right_sends(int m, int samples) { send(2, runtime::Channel::gradient, m, samples); }
@@ -322,6 +342,9 @@ std::vector<std::string> calls_of(const Stage& stage, const std::vector<std::pai
   return calls;
 }
 
+/// GPipe's order of five microbatches with one, two and three slots.
+constexpr std::array gpipe{"F0B0F1B1F2B2F3B3F4B4", "F0F1B0B1F2F3B2B3F4B4", "F0F1F2B0B1B2F3F4B3B4"};
+
 std::string text_of(const std::vector<std::pair<char, int>>& passes) {
   std::string text;
   for (const auto& [direction, m] : passes) text += fmt::format("{}{}", direction, m);
@@ -336,30 +359,12 @@ TEST_CASE("a stage runs every pass once, in an order of its schedule, with early
     const Policy policy = std::array{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}[seed % 3];
     const int slots = 1 + static_cast<int>(seed / 3 % 3), recompute = static_cast<int>(seed / 9 % 3);
     const int microbatches = 5, samples = 9;  // the last microbatch is shorter
-    const auto samples_of = [](int m) {
-      return m + 1 < microbatches ? microbatch_size : samples % microbatch_size;
-    };
     Middle job(seed, policy, slots, recompute);
     std::vector<int> order(microbatches);
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), job.random());
-    for (const int m : order) {
-      job.loop(0).after(job.later(), [&job, m, samples_of] { job.left_sends(m, samples_of(m)); });
-      job.takes(0, runtime::Channel::gradient, m, samples_of(m), [] {});
-      job.takes(2, runtime::Channel::activation, m, samples_of(m), [&job, m, samples_of] {
-        job.loop(2).after(job.later(), [&job, m, samples_of] { job.right_sends(m, samples_of(m)); });
-      });
-    }
-    bool done = false;
-    job.loop(1).post([&] {
-      job.actor->run({.samples = samples}, [&](double) {
-        done = true;
-        CHECK(job.actor->waits().empty());
-        job.stop();
-      });
-    });
-    job.run();
-    CHECK(done);
+    for (const int m : order) job.exchange(m, m + 1 < microbatches ? microbatch_size : samples % microbatch_size);
+    job.train(samples);
     const auto& passes = job.resources.front()->passes;
     CAPTURE(text_of(passes));
     for (const auto& resource : job.resources) {
@@ -378,7 +383,6 @@ TEST_CASE("a stage runs every pass once, in an order of its schedule, with early
     CHECK(backwards == microbatches);
     if (policy == Policy::message_driven) continue;
     const std::array one_f_one_b{"F0B0F1B1F2B2F3B3F4B4", "F0F1B0F2B1F3B2F4B3B4", "F0F1B0F2B1F3B2F4B3B4"};
-    const std::array gpipe{"F0B0F1B1F2B2F3B3F4B4", "F0F1B0B1F2F3B2B3F4B4", "F0F1F2B0B1B2F3F4B3B4"};
     CHECK(text_of(passes) == (policy == Policy::gpipe ? gpipe : one_f_one_b)[std::size_t(slots - 1)]);
   }
 }
@@ -395,7 +399,6 @@ TEST_CASE("a single stage queues the next pass after the running one, and none a
     Single job(seed, policy, slots, recompute);
     CHECK(job.run(microbatches, training) == losses);
     CAPTURE(text_of(job.passes));
-    const std::array gpipe{"F0B0F1B1F2B2F3B3F4B4", "F0F1B0B1F2F3B2B3F4B4", "F0F1F2B0B1B2F3F4B3B4"};
     CHECK(text_of(job.passes) == (!training                 ? "F0F1F2F3F4"
                                   : policy == Policy::gpipe ? gpipe[std::size_t(slots - 1)]
                                                             : gpipe[0]));
@@ -422,22 +425,8 @@ TEST_CASE("deferred weight gradients run once, in order and within their limits,
     Middle job(seed, policy, slots, recompute, wanted_places);
     const int places = job.stage().deferred_slots();
     CHECK(places == std::min(wanted_places, slots));
-    for (int m = 0; m < microbatches; ++m) {
-      job.loop(0).after(job.later(), [&job, m] { job.left_sends(m, microbatch_size); });
-      job.takes(0, runtime::Channel::gradient, m, microbatch_size, [] {});
-      job.takes(2, runtime::Channel::activation, m, microbatch_size,
-                [&job, m] { job.loop(2).after(job.later(), [&job, m] { job.right_sends(m, microbatch_size); }); });
-    }
-    bool done = false;
-    job.loop(1).post([&] {
-      job.actor->run({.samples = microbatches * microbatch_size}, [&](double) {
-        done = true;
-        CHECK(job.actor->waits().empty());
-        job.stop();
-      });
-    });
-    job.run();
-    CHECK(done);
+    for (int m = 0; m < microbatches; ++m) job.exchange(m, microbatch_size);
+    job.train(microbatches * microbatch_size);
     for (const auto& resource : job.resources) CHECK(resource->over());
     const auto weights = weights_pass(job.stage());
     std::vector<std::string> expected;

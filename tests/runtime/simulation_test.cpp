@@ -9,6 +9,7 @@
 using namespace ranvier::runtime;
 using ranvier::tests::check_has;
 using ranvier::tests::check_lacks;
+using ranvier::tests::error_of;
 using namespace std::chrono_literals;
 
 namespace {
@@ -47,15 +48,6 @@ std::vector<int> order_of_arrival(std::uint64_t seed) {
   CHECK(same_tag == numbers);
   CHECK(own_tag == numbers);
   return arrived;
-}
-
-std::string message_of(auto&& function) {
-  try {
-    function();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace
@@ -153,7 +145,7 @@ TEST_CASE("a message whose length differs from its receive's names both lengths,
   std::array<std::byte, 8> from{}, to{};
   simulation.transport(0).send(1, tag(9), from, nothing);
   simulation.transport(1).receive(0, tag(9), Bytes(to).first(4), nothing);
-  const auto message = message_of([&] { simulation.run(); });
+  const std::string message = error_of([&] { simulation.run(); }).what();
   check_has(message, {"rank 1", "from rank 0", "user 9", "8 bytes instead of 4"});
 }
 
@@ -166,7 +158,7 @@ TEST_CASE("a deadlock lists which rank waits for which, even if timers continue"
     simulation.loop(2).stop();
     std::function<void()> tick = [&] { simulation.loop(1).after(1s, tick); };
     if (timers) tick();
-    const auto message = message_of([&] { simulation.run(); });
+    const std::string message = error_of([&] { simulation.run(); }).what();
     check_has(message, {"rank 0: receive from rank 1, user 4, 4 bytes", "rank 1: no operation is pending"});
     check_lacks(message, {"rank 2:"});
   }
@@ -175,15 +167,15 @@ TEST_CASE("a deadlock lists which rank waits for which, even if timers continue"
 TEST_CASE("exceptions of handlers and the error passed to stop propagate out of run") {
   Simulation simulation(2, {});
   simulation.loop(0).post([] { throw std::runtime_error("thrown"); });
-  CHECK(message_of([&] { simulation.run(); }) == "thrown");
+  CHECK_THROWS_WITH(simulation.run(), "thrown");
   simulation.loop(1).post([&] { simulation.loop(1).stop(std::make_exception_ptr(std::runtime_error("stopped"))); });
-  CHECK(message_of([&] { simulation.run(); }) == "stopped");
+  CHECK_THROWS_WITH(simulation.run(), "stopped");
 }
 
 TEST_CASE("a simulation refuses other threads and poll sources") {
   Simulation simulation(1, {});
   std::string message;
-  std::jthread([&] { message = message_of([&] { simulation.loop(0).post(nothing); }); }).join();
+  std::jthread([&] { message = error_of([&] { simulation.loop(0).post(nothing); }).what(); }).join();
   check_has(message, {"another thread"});
   struct : PollSource {
     bool poll() override { return false; }

@@ -32,6 +32,11 @@ struct NcclOfJob {
     plan.column->source = columns.back().get();
     return columns.back().get();
   }
+  Attach by(collectives::NcclMode way) {
+    return [this, way](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
+      return attach(simulation, rank, plan, way);
+    };
+  }
 };
 
 JobResult run_by_nccl(const actors::TrainerOptions& options, collectives::NcclMode way, std::uint64_t seed,
@@ -40,9 +45,7 @@ JobResult run_by_nccl(const actors::TrainerOptions& options, collectives::NcclMo
   const auto gpt = small_gpt();
   const auto result =
       run_simulated(models::make_gpt(gpt, tuning), RandomTokens(gpt.sequence_length, gpt.vocab_size), options, seed,
-                    {}, Devices::inline_, [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
-                      return nccl.attach(simulation, rank, plan, way);
-                    });
+                    {}, Devices::inline_, nccl.by(way));
   if (groups != nullptr) *groups = nccl.world.groups;
   return result;
 }
@@ -130,10 +133,8 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
     const auto near = run_simulated(architecture, tokens, options, 1);
     options.gpu = {{.scratch_bytes = 0, .staged = true}};
     NcclOfJob nccl(1);
-    const auto far = run_simulated(architecture, tokens, options, 2, {}, Devices::far,
-                                   [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
-                                     return nccl.attach(simulation, rank, plan, collectives::NcclMode::plan);
-                                   });
+    const auto far =
+        run_simulated(architecture, tokens, options, 2, {}, Devices::far, nccl.by(collectives::NcclMode::plan));
     check_same_bits(near, far);
   }
 }
@@ -177,11 +178,8 @@ TEST_CASE("tied replicas stay equal to the bit even if NCCL rounds differently i
         NcclOfJob nccl(5);
         nccl.world.sums_alike = false;
         // Throws if replicas of a unit differ.
-        const auto result =
-            run_simulated(models::make_gpt(small_gpt()), RandomTokens(8, 37), options, 5, {}, Devices::far,
-                          [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
-                            return nccl.attach(simulation, rank, plan, way);
-                          });
+        const auto result = run_simulated(models::make_gpt(small_gpt()), RandomTokens(8, 37), options, 5, {},
+                                          Devices::far, nccl.by(way));
         options.gpu.reset();
         const auto by_plan = run_simulated(small_gpt(), options, 5);
         CHECK(result.steps.back().loss == doctest::Approx(by_plan.steps.back().loss).epsilon(1e-5));
