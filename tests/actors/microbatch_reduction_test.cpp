@@ -6,7 +6,6 @@
 
 using namespace ranvier;
 using actors::TierKind;
-using actors::UnitState;
 using models::Stage;
 
 namespace {

@@ -8,7 +8,6 @@ using namespace ranvier;
 using actors::TierKind;
 using actors::UnitState;
 using models::Stage;
-using runtime::DType;
 
 namespace {
 

@@ -6,7 +6,6 @@
 
 using namespace ranvier;
 using actors::PiecePulls;
-using actors::UnitState;
 using actors::UnitView;
 
 namespace {

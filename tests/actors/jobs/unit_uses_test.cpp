@@ -13,21 +13,38 @@ using models::LayerCall;
 
 namespace {
 
-/// output[B, T, C] = input[B, T, C] + Σ weight of a unit [C], in fp32; a unit counts as often as it is named.
-class Shift final : public models::Layer {
+/// From and to C channels, with weights [C] of the named units, which are drawn with this deviation.
+class ChannelLayer : public models::Layer {
  public:
-  Shift(std::string name, std::size_t channels, const std::vector<std::string>& units)
-      : name_(std::move(name)), channels_(channels) {
+  ChannelLayer(std::string name, std::size_t channels, const std::vector<std::string>& units, float deviation)
+      : channels_(channels), name_(std::move(name)) {
     for (const std::string& unit : units)
-      units_.push_back({unit, {{unit + ".weight", {channels}, {models::Initializer::Kind::normal, 0.1f}}}});
+      units_.push_back({unit, {{unit + ".weight", {channels}, {models::Initializer::Kind::normal, deviation}}}});
   }
 
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const models::UnitSpec> units() const noexcept override { return units_; }
-  double flops_per_sample(int positions) const override { return 1e4 * positions; }
-  std::size_t output_elements(int positions) const override {
-    return static_cast<std::size_t>(positions) * channels_;
+  const std::string& name() const noexcept final { return name_; }
+  std::span<const models::UnitSpec> units() const noexcept final { return units_; }
+  double flops_per_sample(int positions) const final { return 1e4 * positions; }
+  std::size_t output_elements(int positions) const final { return static_cast<std::size_t>(positions) * channels_; }
+
+ protected:
+  static std::size_t rows(models::MicrobatchShape shape) {
+    return static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
   }
+
+  std::size_t channels_;
+
+ private:
+  std::string name_;
+  std::vector<models::UnitSpec> units_;
+};
+
+/// output[B, T, C] = input[B, T, C] + Σ weight of a unit [C], in fp32; a unit counts as often as it is named.
+class Shift final : public ChannelLayer {
+ public:
+  Shift(std::string name, std::size_t channels, const std::vector<std::string>& units)
+      : ChannelLayer(std::move(name), channels, units, 0.1f) {}
+
   models::LayerMemory memory(models::MicrobatchShape shape) const override {
     return {.saved = 0, .deferred = rows(shape) * channels_ * sizeof(float), .workspace = 0};
   }
@@ -58,25 +75,14 @@ class Shift final : public models::Layer {
                           rows(call.shape), channels_, call.accumulate);
     }
   }
-
- private:
-  static std::size_t rows(models::MicrobatchShape shape) {
-    return static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
-  }
-
-  std::string name_;
-  std::size_t channels_;
-  std::vector<models::UnitSpec> units_;
 };
 
 /// output[B, T, C] = input[B, T, C] · Σ (u + 1) weight of unit u [C], in fp32: at once, or in phases with other units
 /// in each call.
-class Scale final : public models::Layer {
+class Scale final : public ChannelLayer {
  public:
   Scale(std::string name, std::size_t channels, const std::vector<std::string>& units, bool in_parts)
-      : name_(std::move(name)), channels_(channels) {
-    const models::Initializer around_zero{models::Initializer::Kind::normal, 0.5f};
-    for (const std::string& unit : units) units_.push_back({unit, {{unit + ".weight", {channels}, around_zero}}});
+      : ChannelLayer(std::move(name), channels, units, 0.5f) {
     if (!in_parts) {
       parts_ = Layer::parts();
       return;
@@ -89,13 +95,7 @@ class Scale final : public models::Layer {
               .backward_weight = {{all.back()}, {}, {all.begin(), back}}};
   }
 
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const models::UnitSpec> units() const noexcept override { return units_; }
   models::LayerPhases parts() const override { return parts_; }
-  double flops_per_sample(int positions) const override { return 1e4 * positions; }
-  std::size_t output_elements(int positions) const override {
-    return static_cast<std::size_t>(positions) * channels_;
-  }
   models::LayerMemory memory(models::MicrobatchShape shape) const override {
     return {.saved = 0, .deferred = elements(shape) * sizeof(float), .workspace = elements(shape) * sizeof(float)};
   }
@@ -126,9 +126,7 @@ class Scale final : public models::Layer {
   static const float* floats(const std::byte* bytes) { return reinterpret_cast<const float*>(bytes); }
   static float* floats(std::byte* bytes) { return reinterpret_cast<float*>(bytes); }
 
-  std::size_t elements(models::MicrobatchShape shape) const {
-    return static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions) * channels_;
-  }
+  std::size_t elements(models::MicrobatchShape shape) const { return rows(shape) * channels_; }
 
   template <class Pointers>
   static void check_units(const Pointers& pointers, const std::vector<std::size_t>& units) {
@@ -160,9 +158,6 @@ class Scale final : public models::Layer {
     }
   }
 
-  std::string name_;
-  std::size_t channels_;
-  std::vector<models::UnitSpec> units_;
   models::LayerPhases parts_;
 };
 
