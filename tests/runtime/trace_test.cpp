@@ -24,6 +24,12 @@ struct Times {
   [[nodiscard]] Duration at(std::chrono::microseconds time) const { return zero + time; }
 };
 
+/// A trace of rank 0, and times in it.
+struct Recording {
+  Trace trace{0, real_time};
+  const Times times;
+};
+
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
@@ -32,9 +38,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("a trace records spans and sums the seconds of each kind") {
-  Trace trace(0, real_time);
-  const Times times;
+TEST_CASE_FIXTURE(Recording, "a trace records spans and sums the seconds of each kind") {
   trace.add(SpanKind::forward, Lane::compute, times.at(10us), times.at(30us), 4);
   trace.add(SpanKind::forward, Lane::compute, times.at(30us), times.at(60us), 5);
   trace.add(SpanKind::send, Lane::communicate, times.at(30us), times.at(31us));
@@ -77,9 +81,7 @@ TEST_CASE("files that are waited for are those under way while nothing is comput
   CHECK(alone() == 0);
 }
 
-TEST_CASE("overlapping time of spans of one kind counts once") {
-  Trace trace(0, real_time);
-  const Times times;
+TEST_CASE_FIXTURE(Recording, "overlapping time of spans of one kind counts once") {
   trace.add(SpanKind::reduce, Lane::communicate, times.at(10us), times.at(30us));
   trace.add(SpanKind::reduce, Lane::communicate, times.at(20us), times.at(40us));
   trace.add(SpanKind::reduce, Lane::communicate, times.at(25us), times.at(35us));
@@ -167,9 +169,7 @@ TEST_CASE("Chrome events name process, lanes and spans, with times in microsecon
   CHECK(events.back() == '}');
 }
 
-TEST_CASE("Chrome events can be limited to the newest spans") {
-  Trace trace(0, real_time);
-  const Times times;
+TEST_CASE_FIXTURE(Recording, "Chrome events can be limited to the newest spans") {
   for (int i = 0; i < 5; ++i)
     trace.add(SpanKind::forward, Lane::compute, times.at(i * 10us), times.at(i * 10us + 5us), i);
   const std::string events = trace.chrome_events(2);
@@ -177,9 +177,8 @@ TEST_CASE("Chrome events can be limited to the newest spans") {
   for (const char* name : {"forward 3", "forward 4"}) CHECK(count(events, name) == 1);
 }
 
-TEST_CASE("spans distinguish training, validation and sampling, and the steps that they belong to") {
-  Trace trace(0, real_time);
-  const Times times;
+TEST_CASE_FIXTURE(Recording,
+                  "spans distinguish training, validation and sampling, and the steps that they belong to") {
   const auto pass = [&](SpanKind activity, std::int64_t step, std::chrono::microseconds begin) {
     trace.set_activity(activity, step);
     trace.add(SpanKind::forward, Lane::compute, times.at(begin), times.at(begin + 5us), 0);
@@ -202,9 +201,7 @@ TEST_CASE("spans distinguish training, validation and sampling, and the steps th
   CHECK(trace.seconds(SpanKind::forward) == doctest::Approx(20e-6));
 }
 
-TEST_CASE("overlapping spans of a lane are drawn in separate rows") {
-  Trace trace(0, real_time);
-  const Times times;
+TEST_CASE_FIXTURE(Recording, "overlapping spans of a lane are drawn in separate rows") {
   trace.add(SpanKind::send, Lane::communicate, times.at(0us), times.at(10us), 0);
   trace.add(SpanKind::receive, Lane::communicate, times.at(5us), times.at(12us), 0);
   trace.add(SpanKind::send, Lane::communicate, times.at(10us), times.at(20us), 1);
