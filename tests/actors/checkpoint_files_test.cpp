@@ -197,7 +197,7 @@ TEST_CASE("the files of all ranks of a grid are one complete checkpoint, and dam
   for (int r = 0; r < options.grid.ranks(); ++r) {
     runtime::AsioLoop other_loop;
     runtime::AsioLoop& loop = r == 0 ? first_loop : other_loop;
-    const auto plan = actors::plan_rank(architecture, tests::RandomTokens(8, 37).sample_bytes(), options, r);
+    const auto plan = tests::plan_of(architecture, options, r);
     auto files = std::make_unique<actors::CheckpointFiles>(
         loop, plan, folder, actors::CheckpointFiles::Options{.job = "cafe", .about = nullptr});
     if (r == 0) files->prepare(7);

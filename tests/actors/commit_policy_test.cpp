@@ -37,7 +37,7 @@ class Alone {
  public:
   explicit Alone(Commits commits)
       : architecture_(models::make_gpt(tests::in_precision(tests::small_gpt(1), precision))),
-        plan_(actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), run_of(commits), 0)),
+        plan_(tests::plan_of(architecture_, run_of(commits), 0)),
         simulation_(1, {}),
         device_(runtime::make_inline_device()),
         resources_(simulation_.loop(0), simulation_.transport(0), *device_, plan_.memory, plan_.tiers) {

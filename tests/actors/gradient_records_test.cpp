@@ -28,7 +28,7 @@ class Batches {
           std::uint64_t seed)
       : random_(seed),
         architecture_(models::make_gpt(tests::in_precision(tests::small_gpt(2), options.precision))),
-        plan_(actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), options, 1)) {
+        plan_(tests::plan_of(architecture_, options, 1)) {
     actors::PlanContext planner{plan_, options.tiers, memory_plan_, tier_plan_};
     const GradientRecords::Plan plan = GradientRecords::plan(planner);
     tier_plan_.finish(options.tiers.files, memory_plan_);

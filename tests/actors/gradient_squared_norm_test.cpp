@@ -18,7 +18,7 @@ constexpr int rows = 6;
 /// Σ gradient² of row 1 by unit, with gradients drawn from `seed`.
 std::vector<double> squares_of(const models::Architecture& architecture, const actors::TrainerOptions& options,
                                bool compact, std::uint64_t seed) {
-  actors::RankPlan plan = actors::plan_rank(architecture, tests::RandomTokens(8, 37).sample_bytes(), options, 1);
+  actors::RankPlan plan = tests::plan_of(architecture, options, 1);
   runtime::Simulation simulation(1, {});
   const auto device = runtime::make_inline_device();
   actors::RankResources rank(simulation.loop(0), simulation.transport(0), *device, plan.memory, plan.tiers);

@@ -24,7 +24,7 @@ class Driven {
     options.group_size = 2;
     options.prefetch = prefetch;
     options.tiers = {.parameters = kind, .bucket_elements = 1100};
-    plan_ = actors::plan_rank(architecture_, RandomTokens(8, 37).sample_bytes(), options, 1);
+    plan_ = plan_of(architecture_, options, 1);
     REQUIRE((plan_.parameter_records.answers.slots > 0) == (kind == TierKind::nvme));
     resources_.emplace(loop_, simulation_.transport(1), *device_, plan_.memory, plan_.tiers,
                        offload::FileOptions{.directories = {folder_.path()}});
@@ -206,7 +206,6 @@ TEST_CASE("offloaded parameters fetch and lend what was stored last, in any orde
 TEST_CASE("unsharded parameters off the device take only the device memory of a few layers' buffers") {
   auto gpt = small_gpt(12);
   gpt.vocab_size = 11;  // the blocks are the largest units
-  const RandomTokens tokens(8, 11);
   using runtime::MemoryKind;
   using runtime::MemorySpace;
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
@@ -217,9 +216,9 @@ TEST_CASE("unsharded parameters off the device take only the device memory of a 
         auto options = small_run();
         options.precision = {dtype, runtime::DType::f32};
         options.prefetch = prefetch;
-        const auto on_device = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+        const auto on_device = plan_of(architecture, options, 0);
         options.tiers.parameters = kind;
-        const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+        const auto plan = plan_of(architecture, options, 0);
         CHECK(plan.memory.bytes(MemorySpace::device, MemoryKind::parameters) == 0);
         const std::size_t parameters = on_device.memory.bytes(MemorySpace::device, MemoryKind::parameters);
         const auto tier = plan.tiers.bytes(kind);

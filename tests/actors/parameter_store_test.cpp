@@ -32,7 +32,7 @@ class Row {
       const actors::TrainerOptions& options, int rank, std::uint64_t seed)
       : loop_(&simulation.loop(rank)),
         device_(*loop_, seed + static_cast<std::uint64_t>(rank)),
-        plan_(actors::plan_rank(architecture, tests::RandomTokens(8, 37).sample_bytes(), options, rank)),
+        plan_(tests::plan_of(architecture, options, rank)),
         resources_(*loop_, simulation.transport(rank), device_, plan_.memory, plan_.tiers),
         own_(seed + static_cast<std::uint64_t>(rank)),
         // Collectives need the same passes on all rows, pulls do not.

@@ -96,6 +96,12 @@ inline actors::TrainerOptions::Fault overflow(int rank, std::int64_t step) {
   return {.rank = rank, .step = step, .kind = actors::TrainerOptions::Fault::Kind::overflow};
 }
 
+/// The plan of a rank whose samples are eight tokens long.
+inline actors::RankPlan plan_of(const models::Architecture& architecture, const actors::TrainerOptions& options,
+                                int rank) {
+  return actors::plan_rank(architecture, RandomTokens(8, 37).sample_bytes(), options, rank);
+}
+
 /// Gives a rank the initial weights of a run with this seed.
 void load_initial_weights(actors::Rank& rank, std::uint64_t seed);
 

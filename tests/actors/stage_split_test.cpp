@@ -172,7 +172,6 @@ TEST_CASE("layers are timed on request, and once") {
   TrainerOptions options = tests::small_run({.g_inter = 2, .g_data = 2});
   CHECK_FALSE(measured(gpt, options, {}).advice);
   options.rebalance_steps = 5;
-  const tests::RandomTokens tokens(8, 37);
   options.steps = 8;
   auto result = tests::run_simulated(gpt, options, 3);
   for (const StepResult& step : result.steps) CHECK(step.split.has_value() == (step.step == 6));

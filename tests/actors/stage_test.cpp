@@ -37,11 +37,10 @@ TEST_CASE("the automatic interval is the factor of the number of layers with the
 TEST_CASE("all activations are saved if they fit, and take more memory than few") {
   using models::SavedActivations;
   const auto architecture = models::make_gpt(tests::small_gpt(4));
-  const tests::RandomTokens tokens(8, 37);
   auto options = tests::small_run({2, 1});
   const auto planned = [&](int recompute) {
     options.recompute = recompute;
-    return actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+    return tests::plan_of(architecture, options, 0);
   };
   for (const int recompute : {0, 1}) {
     CAPTURE(recompute);
@@ -65,10 +64,9 @@ TEST_CASE("all activations are saved if they fit, and take more memory than few"
 
 TEST_CASE("a stage knows its ends and its units") {
   const auto architecture = models::make_gpt(tests::small_gpt(4));
-  const tests::RandomTokens tokens(8, 37);
   auto options = tests::small_run({2, 1});
-  const auto front = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
-  const auto back = actors::plan_rank(architecture, tokens.sample_bytes(), options, 1);
+  const auto front = tests::plan_of(architecture, options, 0);
+  const auto back = tests::plan_of(architecture, options, 1);
   CHECK(front.stage->first());
   CHECK(!front.stage->last());
   CHECK(back.stage->last());
@@ -84,17 +82,15 @@ TEST_CASE(
   models::GptOptions gpt = tests::small_gpt(4);
   gpt.precision = {runtime::DType::f32, runtime::DType::f32};
   const auto architecture = models::make_gpt(gpt);
-  const tests::RandomTokens tokens(8, 37);
   auto options = tests::small_run();
   options.precision = {runtime::DType::bf16, runtime::DType::f32};
-  CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
+  CHECK_THROWS_WITH_AS((void)tests::plan_of(architecture, options, 0),
                        doctest::Contains("compute in fp32 with gradients in fp32, but the plan has bf16"), Error);
 }
 
 TEST_CASE("a batch that is not divisible by the rows is refused") {
   const auto architecture = models::make_gpt(tests::small_gpt(4));
-  const tests::RandomTokens tokens(8, 37);
   auto options = tests::small_run({1, 3});
-  CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
+  CHECK_THROWS_WITH_AS((void)tests::plan_of(architecture, options, 0),
                        doctest::Contains("`batch_size` 8 is not divisible by `g_data` 3"), Error);
 }

@@ -24,7 +24,7 @@ class WrittenAndRead {
                  std::uint64_t seed)
       : random_(seed),
         architecture_(models::make_gpt(tests::in_precision(tests::small_gpt(2), options.precision))),
-        plan_(actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), options, 1)),
+        plan_(tests::plan_of(architecture_, options, 1)),
         rank_(loop, messages_.transport(0), device, plan_.memory, plan_.tiers, options.tiers.files) {
     plan_.states->bind(rank_.context().arena);
     records_ = std::make_unique<StateRecords>(rank_.context(), plan_, plan_.optimizer.states);

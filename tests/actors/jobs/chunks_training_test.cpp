@@ -189,11 +189,10 @@ TEST_CASE("chunks have their own slots, and share memory that holds nothing betw
 }
 
 TEST_CASE("unsupported combinations with chunks are refused with a remedy") {
-  const RandomTokens tokens(8, 37);
   const auto architecture = models::make_gpt(small_gpt(6));
   const auto problem = [&](const actors::TrainerOptions& options) -> std::string {
     try {
-      (void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+      (void)plan_of(architecture, options, 0);
     } catch (const Error& error) {
       CHECK(error.code() == ErrorCode::usage);
       return error.what();
@@ -226,7 +225,7 @@ TEST_CASE("unsupported combinations with chunks are refused with a remedy") {
   says(options, "one number per chunk");
   options.layers_per_stage = {2, 2, 3, 1};
   CHECK(problem(options) == "none");
-  const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 1);
+  const auto plan = plan_of(architecture, options, 1);
   CHECK(plan.layers[0].begin == 2);
   CHECK(plan.layers[1].begin == 7);
 }

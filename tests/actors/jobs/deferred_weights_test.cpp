@@ -61,9 +61,7 @@ actors::TrainerOptions piped(int g_inter, Policy policy) {
 /// Device memory of a stage's activations.
 std::size_t activations(const models::Architecture& architecture, const actors::TrainerOptions& options,
                         int stage) {
-  const RandomTokens tokens(8, 37);
-  return actors::plan_rank(architecture, tokens.sample_bytes(), options, stage)
-      .memory.bytes(MemorySpace::device, runtime::MemoryKind::activations);
+  return plan_of(architecture, options, stage).memory.bytes(MemorySpace::device, runtime::MemoryKind::activations);
 }
 
 }  // namespace
@@ -124,8 +122,7 @@ TEST_CASE("a deferred microbatch takes exactly the bytes that its weight gradien
         options.pipeline_limit = 4;
         options.recompute = recompute;
         options.tiers.activations = tier;
-        const RandomTokens tokens(8, 37);
-        const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 1);
+        const auto plan = plan_of(architecture, options, 1);
         // Arrays as layers declare them, each at an aligned offset.
         const auto aligned = [](std::size_t bytes) {
           constexpr std::size_t alignment = runtime::MemoryPlan::alignment;
@@ -158,22 +155,18 @@ TEST_CASE("a deferred microbatch takes exactly the bytes that its weight gradien
 
 TEST_CASE("by default as many microbatches are deferred as under ZB-H1, and only one with full recomputation") {
   const auto architecture = models::make_gpt(small_gpt(8));
-  const RandomTokens tokens(8, 37);
   for (const Policy policy : {Policy::zero_bubble, Policy::zb_h1}) {
     auto options = piped(4, policy);
     for (int stage = 0; stage < 4; ++stage)
-      CHECK(
-          actors::plan_rank(architecture, tokens.sample_bytes(), options, stage).stage->slice(0).deferred_slots() ==
-          stage + 1);
+      CHECK(plan_of(architecture, options, stage).stage->slice(0).deferred_slots() == stage + 1);
     options.recompute = 1;
-    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 3).stage->slice(0).deferred_slots() == 1);
+    CHECK(plan_of(architecture, options, 3).stage->slice(0).deferred_slots() == 1);
     options.steps = 0;
-    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 3).stage->slice(0).deferred_slots() == 0);
+    CHECK(plan_of(architecture, options, 3).stage->slice(0).deferred_slots() == 0);
   }
 }
 
 TEST_CASE("with a limit of 0, or without trained parameters, weight gradients take their usual memory") {
-  const RandomTokens tokens(8, 37);
   const auto architecture = models::make_gpt(small_gpt(8));
   auto never = piped(3, Policy::zero_bubble);
   never.deferred_limit = 0;
@@ -183,8 +176,8 @@ TEST_CASE("with a limit of 0, or without trained parameters, weight gradients ta
   const auto front = models::make_gpt(small_gpt(8), models::make_tuning("h.0", ""));
   CHECK(activations(front, piped(3, Policy::zero_bubble), 1) ==
         activations(front, piped(3, Policy::one_f_one_b), 1));
-  CHECK(actors::plan_rank(front, tokens.sample_bytes(), piped(3, Policy::zero_bubble), 0).stage->defers());
-  CHECK_FALSE(actors::plan_rank(front, tokens.sample_bytes(), piped(3, Policy::zero_bubble), 2).stage->defers());
+  CHECK(plan_of(front, piped(3, Policy::zero_bubble), 0).stage->defers());
+  CHECK_FALSE(plan_of(front, piped(3, Policy::zero_bubble), 2).stage->defers());
 }
 
 TEST_CASE("weight gradients of a fixed order of passes cannot be deferred by flag") {

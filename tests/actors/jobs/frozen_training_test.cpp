@@ -137,9 +137,8 @@ TEST_CASE("frozen units have only parameters in the plan of any rank") {
         auto options = tests::small_run({2, 4}, name);
         options.precision = precision;
         options.group_size = 2;
-        const tests::RandomTokens tokens(8, 37);
         for (int rank = 0; rank < options.grid.ranks(); ++rank) {
-          const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, rank);
+          const auto plan = tests::plan_of(architecture, options, rank);
           const auto expected = actors::state_bytes(actors::sharded_units(architecture, plan.layers, 4),
                                                     options.sharding, 4, 2, precision);
           using runtime::MemoryKind;

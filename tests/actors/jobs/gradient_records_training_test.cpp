@@ -93,7 +93,6 @@ TEST_CASE("updates on the host of gradients in host memory give the bits of the 
 
 TEST_CASE("an update on the host needs no memory for gradients in host memory, unless they are gathered") {
   const auto architecture = models::make_gpt(small_gpt());
-  const RandomTokens tokens(8, 37);
   auto options = small_run({2, 2});
   options.group_size = 1;
   options.tiers = {.gradients = TierKind::host, .optimizer = TierKind::host, .step = actors::StepLocation::host};
@@ -101,7 +100,7 @@ TEST_CASE("an update on the host needs no memory for gradients in host memory, u
     CAPTURE(std::string(name));
     options.sharding = collectives::parse_sharding(name);
     const bool gathers = std::string(name) == "NGI";
-    const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+    const auto plan = plan_of(architecture, options, 0);
     CHECK(plan.flow.gather_gradient.empty() == !gathers);
     std::size_t items = 0;
     for (const runtime::MemoryItem& item : plan.memory.items()) {
@@ -115,11 +114,10 @@ TEST_CASE("an update on the host needs no memory for gradients in host memory, u
 
 TEST_CASE("with gradients in a tier the sums are planned there, and the device has one chunk and a few buffers") {
   const auto architecture = models::make_gpt(small_gpt(12));
-  const RandomTokens tokens(8, 37);
   auto options = small_run();
-  const auto on_device = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+  const auto on_device = plan_of(architecture, options, 0);
   options.tiers.gradients = TierKind::host;
-  const auto in_tier = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+  const auto in_tier = plan_of(architecture, options, 0);
   std::size_t sums = 0, largest_chunk = 0;
   for (const actors::UnitState& unit : on_device.states->all())
     sums += unit.gradients.size() * unit.gradients[0].bytes();

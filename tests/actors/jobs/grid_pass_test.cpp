@@ -188,14 +188,12 @@ TEST_CASE_FIXTURE(Fixture, "a stop request also ends answers and texts") {
 TEST_CASE_FIXTURE(Fixture, "memory for outputs of the last layer is planned there and nowhere else") {
   options.grid = {2, 2};
   const auto architecture = models::make_gpt(small_gpt());
-  const RandomTokens tokens(8, 37);
   auto silent = options;
   silent.questions = nullptr;
   silent.sample.every = 0;
   for (const int rank : {0, 2}) {
     const auto bytes = [&](const actors::TrainerOptions& of) {
-      return actors::plan_rank(architecture, tokens.sample_bytes(), of, rank)
-          .memory.bytes(runtime::MemorySpace::pinned);
+      return plan_of(architecture, of, rank).memory.bytes(runtime::MemorySpace::pinned);
     };
     const std::size_t losses = 4 * 8 * sizeof(double), logits = (37 * sizeof(float) + 63) / 64 * 64;
     CHECK(bytes(options) == bytes(silent) + (rank == 2 ? losses + logits : 0));

@@ -314,13 +314,12 @@ TEST_CASE("a job that commits every step ends at a stop request, on all ranks af
 }
 
 TEST_CASE("with states off the device a rank keeps only buckets of them, and the tier the bytes of the table") {
-  const RandomTokens tokens(8, 129);
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const auto architecture = models::make_gpt(gpt_of(dtype));
     auto options = run_of(gpt_of(dtype), 1, 2);
     options.tiers = cut(1024, 2, TierKind::host);
     const std::size_t bytes = dtype == DType::f32 ? 8 : 12;  // the moments, and master weights if they are separate
-    const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+    const auto plan = plan_of(architecture, options, 0);
     using runtime::MemoryKind;
     using runtime::MemorySpace;
     CHECK(plan.memory.bytes(MemorySpace::device, MemoryKind::optimizer) == 3 * 1024 * bytes);
@@ -330,11 +329,10 @@ TEST_CASE("with states off the device a rank keeps only buckets of them, and the
     CHECK(plan.tiers.bytes(TierKind::host) < elements * bytes + plan.states->all().size() * 4096);
     if (dtype == DType::f32) continue;
     options.tiers.commit = actors::Commit::flip;
-    const auto flips = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+    const auto flips = plan_of(architecture, options, 0);
     CHECK(flips.tiers.bytes(TierKind::host) == 2 * plan.tiers.bytes(TierKind::host));
     CHECK(flips.memory.bytes(MemorySpace::device) == plan.memory.bytes(MemorySpace::device));
     options.clip = 0;  // every step is committed
-    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 0).tiers.bytes(TierKind::host) ==
-          plan.tiers.bytes(TierKind::host));
+    CHECK(plan_of(architecture, options, 0).tiers.bytes(TierKind::host) == plan.tiers.bytes(TierKind::host));
   }
 }

@@ -383,7 +383,6 @@ TEST_CASE("any randomly drawn job ends with the bits of one stage") {
 }
 
 TEST_CASE("a rank holds exactly the bytes of its scopes") {
-  const RandomTokens tokens(8, 37);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();
     gpt.precision = {dtype, runtime::DType::f32};
@@ -395,7 +394,7 @@ TEST_CASE("a rank holds exactly the bytes of its scopes") {
       options.precision = gpt.precision;
       for (const int rank : {0, 4, 6, 11}) {
         CAPTURE(to_string(sharding));
-        const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, rank);
+        const auto plan = plan_of(architecture, options, rank);
         const auto expected = actors::state_bytes(actors::sharded_units(architecture, plan.layers, 6), sharding, 6,
                                                   3, options.precision);
         CHECK(plan.memory.bytes(runtime::MemoryKind::parameters) == expected.parameters);

@@ -79,7 +79,6 @@ TEST_CASE(
 }
 
 TEST_CASE("a rank holds frozen units as their sharding defines, and trained units as the other one does") {
-  const tests::RandomTokens tokens(8, 37);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     const auto architecture = with_adapters(dtype);
     for (const std::string frozen : frozen_ways) {
@@ -88,7 +87,7 @@ TEST_CASE("a rank holds frozen units as their sharding defines, and trained unit
         auto options = run_of(architecture, frozen, trained);
         options.grid.g_inter = 2;
         for (const int rank : {0, 3, 5}) {
-          const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, rank);
+          const auto plan = tests::plan_of(architecture, options, rank);
           const auto expected = actors::state_bytes(actors::sharded_units(architecture, plan.layers, rows),
                                                     options.shardings(), rows, 2, options.precision);
           CHECK(plan.memory.bytes(MemoryKind::parameters) == expected.parameters);
@@ -102,7 +101,6 @@ TEST_CASE("a rank holds frozen units as their sharding defines, and trained unit
 
 TEST_CASE("a base in host memory or in files takes no device memory, while its adapters do") {
   using runtime::MemorySpace;
-  const tests::RandomTokens tokens(8, 37);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     const auto architecture = with_adapters(dtype);
     for (const TierKind kind : {TierKind::host, TierKind::nvme}) {
@@ -113,25 +111,23 @@ TEST_CASE("a base in host memory or in files takes no device memory, while its a
                               options.shardings(), rows, 2, options.precision);
       options.tiers.parameters = kind;
       options.tiers.trained_parameters = TierKind::device;
-      const auto far = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+      const auto far = tests::plan_of(architecture, options, 0);
       CHECK(far.memory.bytes(MemorySpace::device, MemoryKind::parameters) == near.parameters - near.frozen);
       CHECK(far.memory.bytes(MemorySpace::device, MemoryKind::optimizer) == near.optimizer);
       CHECK(far.tiers.bytes(kind) >= near.frozen);
       CHECK(far.tiers.bytes(kind) < near.frozen + far.states->all().size() * 4096);
       options.tiers.parameters = TierKind::device;
       options.tiers.trained_parameters = kind;
-      const auto turned = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+      const auto turned = tests::plan_of(architecture, options, 0);
       CHECK(turned.memory.bytes(MemorySpace::device, MemoryKind::parameters) == near.frozen);
     }
   }
 }
 
 TEST_CASE("adapters that every row holds completely are read in place: only the base takes buffers") {
-  const tests::RandomTokens tokens(8, 37);
   const auto architecture = with_adapters(runtime::DType::bf16);
   const auto places_of = [&](const char* frozen, const char* trained) {
-    const auto plan =
-        actors::plan_rank(architecture, tokens.sample_bytes(), run_of(architecture, frozen, trained), 0);
+    const auto plan = tests::plan_of(architecture, run_of(architecture, frozen, trained), 0);
     std::array<std::size_t, 2> places{};  // frozen units, trained units
     const auto& units = plan.states->all();
     for (std::size_t u = 0; u < units.size() && !plan.parameters.classes.of_unit.empty(); ++u) {
