@@ -5,10 +5,7 @@
 
 #include "models/core/architecture.hpp"
 #include "models/core/unit.hpp"
-#include "models/families/bert.hpp"
-#include "models/families/gpt.hpp"
-#include "models/families/llama.hpp"
-#include "models/families/resnet.hpp"
+#include "models/families/model.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/reference_model.hpp"
 #include "tests/test.hpp"
@@ -56,18 +53,10 @@ class ModelRun {
  public:
   /// Owns the device: its only full-width stream is the run's. `samples`: size of the largest microbatch. Parameters
   /// have a large spread, so that every gradient matters.
-  ModelRun(std::unique_ptr<runtime::Device> device, const GptOptions& options, int samples,
+  template <typename Options>
+  ModelRun(std::unique_ptr<runtime::Device> device, const Options& options, int samples,
            SavedActivations saved = SavedActivations::few)
-      : ModelRun(std::move(device), make_gpt(options), make_gpt(whole(options)), samples, saved) {}
-  ModelRun(std::unique_ptr<runtime::Device> device, const LlamaOptions& options, int samples,
-           SavedActivations saved = SavedActivations::few)
-      : ModelRun(std::move(device), make_llama(options), make_llama(whole(options)), samples, saved) {}
-  ModelRun(std::unique_ptr<runtime::Device> device, const BertOptions& options, int samples,
-           SavedActivations saved = SavedActivations::few)
-      : ModelRun(std::move(device), make_bert(options), make_bert(whole(options)), samples, saved) {}
-  ModelRun(std::unique_ptr<runtime::Device> device, const ResnetOptions& options, int samples,
-           SavedActivations saved = SavedActivations::few)
-      : ModelRun(std::move(device), make_resnet(options), make_resnet(options), samples, saved) {}
+      : ModelRun(std::move(device), make_model(options), make_model(whole(options)), samples, saved) {}
 
   /// `whole`: the same model without tiles, which determines the initial parameters.
   ModelRun(std::unique_ptr<runtime::Device> device, Architecture model, const Architecture& whole, int samples,
@@ -224,7 +213,7 @@ class ModelRun {
  private:
   template <typename Options>
   static Options whole(Options options) {
-    options.tile = 1;
+    if constexpr (requires { options.tile; }) options.tile = 1;
     return options;
   }
 

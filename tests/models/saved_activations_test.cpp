@@ -16,11 +16,6 @@ constexpr int samples = 3;
 constexpr std::pair<Precision, int> variants[] = {
     {Precision{}, 1}, {Precision{}, 2}, {Precision{DType::bf16, DType::f32}, 1}};  // and tiles
 
-Architecture make(const GptOptions& options, const Tuning& tuning) { return make_gpt(options, tuning); }
-Architecture make(const LlamaOptions& options, const Tuning& tuning) { return make_llama(options, tuning); }
-Architecture make(const BertOptions& options, const Tuning& tuning) { return make_bert(options, tuning); }
-Architecture make(const ResnetOptions& options, const Tuning& tuning) { return make_resnet(options, tuning); }
-
 Tuning adapters(const LoraOptions& options) {
   return {.train = {}, .freeze = {}, .lora = std::make_shared<const LoraOptions>(options)};
 }
@@ -35,7 +30,7 @@ template <typename Options>
 void check_modes(const Options& options, const Options& whole, const ReferenceSamples& batch,
                  const Tuning& tuning = {}) {
   const auto run_of = [&](SavedActivations saved) {
-    return ModelRun(device_of(2, true), make(options, tuning), make(whole, tuning), samples, saved);
+    return ModelRun(device_of(2, true), make_model(options, tuning), make_model(whole, tuning), samples, saved);
   };
   ModelRun few = run_of(SavedActivations::few), all = run_of(SavedActivations::all);
   for (const bool accumulate : {false, true}) {
@@ -47,7 +42,7 @@ void check_modes(const Options& options, const Options& whole, const ReferenceSa
     CAPTURE(few.gradients()[unit].first.name);
     CHECK(same_bits(few.gradients()[unit].second, all.gradients()[unit].second));
   }
-  const Architecture model = make(options, tuning);
+  const Architecture model = make_model(options, tuning);
   CHECK(saved_bytes(model, SavedActivations::all) > saved_bytes(model, SavedActivations::few));
 }
 

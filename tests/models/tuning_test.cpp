@@ -1,9 +1,5 @@
 #include "models/core/tuning.hpp"
 
-#include "models/families/bert.hpp"
-#include "models/families/gpt.hpp"
-#include "models/families/llama.hpp"
-#include "models/families/model.hpp"
 #include "tests/models/bert_family.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
@@ -23,11 +19,11 @@ std::set<std::string> names_of(const Architecture& model, bool trained) {
 }
 
 /// Compares the gradients of a partly trained model with the same gradients of `whole`.
-template <typename Options, typename Make>
-void check_gradients(const Options& options, const Tuning& tuning, Make make) {
+template <typename Options>
+void check_gradients(const Options& options, const Tuning& tuning) {
   const auto samples = made_up_samples(options, 40, 3);
-  ModelRun whole(device_of(2, true), make(options, Tuning()), make(options, Tuning()), 3);
-  ModelRun part(device_of(2, true), make(options, tuning), make(options, Tuning()), 3);
+  ModelRun whole(device_of(2, true), make_model(options, Tuning()), make_model(options, Tuning()), 3);
+  ModelRun part(device_of(2, true), make_model(options, tuning), make_model(options, Tuning()), 3);
   part.set_parameters(whole.reference_parameters());
   const double loss = whole.forward(samples, 1.0 / 100);
   CHECK(part.forward(samples, 1.0 / 100) == doctest::Approx(loss).epsilon(1e-6));
@@ -42,7 +38,7 @@ void check_gradients(const Options& options, const Tuning& tuning, Make make) {
     names.insert(tensor);
     check_close(gradient, expected.at(tensor), 1e-5);
   }
-  CHECK(names == names_of(make(options, tuning), true));
+  CHECK(names == names_of(make_model(options, tuning), true));
 }
 
 Error refusal_of(const ModelSizes& sizes, const Tuning& tuning) {
@@ -114,7 +110,6 @@ TEST_CASE("a selection that trains nothing, or only a part of a unit, is refused
 
 TEST_CASE("trained parameters have the gradients that they have if everything is trained") {
   tests::Share share(on_gpu_here() ? 4 : 2, 5), tiled_share(2, 4);  // an emulated GPU is slow
-  const auto llama = [](const LlamaOptions& options, const Tuning& tuning) { return make_llama(options, tuning); };
   for (const auto& [name, options] : family()) {
     CAPTURE(name);
     for (const auto& [train, freeze] : {std::pair{"k_proj|up_proj|model.norm", ""},
@@ -125,14 +120,13 @@ TEST_CASE("trained parameters have the gradients that they have if everything is
       const Tuning tuning = make_tuning(train, freeze);
       if (make_llama(options, tuning).trained_parameters() == 0 || !share.takes()) continue;
       CAPTURE_ALL(train, freeze);
-      check_gradients(options, tuning, llama);
+      check_gradients(options, tuning);
       if (!tiled_share.takes()) continue;
       LlamaOptions tiled = options;
       tiled.tile = 4;
-      check_gradients(tiled, tuning, llama);
+      check_gradients(tiled, tuning);
     }
   }
-  const auto bert = [](const BertOptions& options, const Tuning& tuning) { return make_bert(options, tuning); };
   for (const auto& [name, member] : bert_family()) {
     CAPTURE(name);
     BertOptions options = member;
@@ -143,14 +137,13 @@ TEST_CASE("trained parameters have the gradients that they have if everything is
                                         {"", "embeddings|dense.weight"}}) {
       CAPTURE_ALL(train, freeze);
       if (!share.takes()) continue;
-      check_gradients(options, make_tuning(train, freeze), bert);
+      check_gradients(options, make_tuning(train, freeze));
       if (!tiled_share.takes()) continue;
       BertOptions tiled = options;
       tiled.tile = 2;
-      check_gradients(tiled, make_tuning(train, freeze), bert);
+      check_gradients(tiled, make_tuning(train, freeze));
     }
   }
-  const auto gpt = [](const GptOptions& options, const Tuning& tuning) { return make_gpt(options, tuning); };
   for (const int tile : {1, 2})
     for (const char* train : {"^h.1|ln_f.weight", "wpe", "wte|ln_f.bias", "c_attn.weight|mlp.c_proj.bias",
                               "ln_1.bias|c_fc|attn.c_proj"}) {
@@ -162,6 +155,6 @@ TEST_CASE("trained parameters have the gradients that they have if everything is
                                  .sequence_length = 8,
                                  .dropout = 0.1f,
                                  .tile = tile},
-                      make_tuning(train, ""), gpt);
+                      make_tuning(train, ""));
     }
 }
