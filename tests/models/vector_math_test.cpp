@@ -5,34 +5,28 @@
 using namespace ranvier;
 using namespace ranvier::models;
 
-TEST_CASE("the vectorized exponential is within two units in the last place over its whole range") {
+namespace {
+
+/// The worst relative error at first, first + step, …, last.
+template <typename Vectorized, typename Exact>
+double worst_error(double first, double last, double step, Vectorized vectorized, Exact exact) {
   double worst = 0;
-  for (double at = -86.89; at < 88.72; at += 1.7e-4) {
+  for (double at = first; at <= last; at += step) {
     const auto x = static_cast<float>(at);
-    const double exact = std::exp(static_cast<double>(x));
-    worst = worse(worst, std::abs(static_cast<double>(simd::exp(simd::broadcast(x))[0]) - exact) / exact);
+    const double expected = exact(static_cast<double>(x));
+    worst = worse(worst, std::abs(static_cast<double>(vectorized(simd::broadcast(x))[0]) - expected) / expected);
   }
-  CHECK(worst < 2 * 0x1p-24);
+  return worst;
 }
 
-TEST_CASE("the vectorized power of two is within two units in the last place") {
-  double worst = 0;
-  for (double at = -125; at <= 125; at += 3.1e-4) {
-    const auto x = static_cast<float>(at);
-    const double exact = std::exp2(static_cast<double>(x));
-    worst = worse(worst, std::abs(static_cast<double>(simd::exp2(simd::broadcast(x))[0]) - exact) / exact);
-  }
-  CHECK(worst < 2 * 0x1p-24);
-}
+}  // namespace
 
-TEST_CASE("the power of two for half precision is accurate enough to be rounded to it") {
-  double worst = 0;
-  for (double at = -125; at <= 125; at += 3.1e-4) {
-    const auto x = static_cast<float>(at);
-    const double exact = std::exp2(static_cast<double>(x));
-    worst = worse(worst, std::abs(static_cast<double>(simd::exp2_for_half(simd::broadcast(x))[0]) - exact) / exact);
-  }
-  CHECK(worst < 4e-6);
+TEST_CASE("vectorized exponentials and powers of two are within two units, and for half precision within 4e-6") {
+  const auto exp = [](double x) { return std::exp(x); };
+  const auto exp2 = [](double x) { return std::exp2(x); };
+  CHECK(worst_error(-86.89, 88.72, 1.7e-4, [](auto x) { return simd::exp(x); }, exp) < 2 * 0x1p-24);
+  CHECK(worst_error(-125, 125, 3.1e-4, [](auto x) { return simd::exp2(x); }, exp2) < 2 * 0x1p-24);
+  CHECK(worst_error(-125, 125, 3.1e-4, [](auto x) { return simd::exp2_for_half(x); }, exp2) < 4e-6);
 }
 
 TEST_CASE("the power of two for half precision reaches almost zero and NaN") {
