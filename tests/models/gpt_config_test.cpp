@@ -6,9 +6,9 @@
 using namespace ranvier;
 using namespace ranvier::models;
 using ranvier::tests::error_of;
-using ranvier::tests::SafetensorsWriter;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
+using ranvier::tests::write_tensors;
 
 namespace {
 
@@ -35,16 +35,23 @@ std::string with(const std::string& key, const std::string& value) {
 
 struct Fixture {
   Fixture() {
-    std::vector<TensorToStore> tensors{{"transformer.wte.weight", runtime::DType::f32, {70, 12}},
-                                       {"transformer.wpe.weight", runtime::DType::f32, {9, 12}},
-                                       {"transformer.h.0.ln_1.weight", runtime::DType::f32, {12}},
-                                       {"transformer.h.1.ln_1.weight", runtime::DType::f32, {12}}};
-    const std::vector<float> zeros(70 * 12 + 9 * 12 + 24);
-    SafetensorsWriter writer(file(), tensors);
-    writer.append(zeros.data(), zeros.size());
-    writer.commit();
+    write("model.safetensors", {{"transformer.wte.weight", {70, 12}},
+                                {"transformer.wpe.weight", {9, 12}},
+                                {"transformer.h.0.ln_1.weight", {12}},
+                                {"transformer.h.1.ln_1.weight", {12}}});
   }
 
+  /// Zeros; returns the path.
+  std::filesystem::path write(const char* name,
+                              const std::vector<std::pair<std::string, std::vector<std::size_t>>>& shapes) const {
+    std::vector<TensorToStore> tensors;
+    std::size_t elements = 0;
+    for (const auto& [tensor, shape] : shapes) {
+      tensors.push_back({tensor, runtime::DType::f32, shape});
+      elements += tensors.back().elements();
+    }
+    return write_tensors(folder.path() / name, tensors, std::vector<float>(elements));
+  }
   [[nodiscard]] std::filesystem::path file() const { return folder.path() / "model.safetensors"; }
   [[nodiscard]] Error config_error(const std::string& json) const {
     folder.write("config.json", json);
@@ -171,35 +178,21 @@ TEST_CASE_FIXTURE(Fixture, "blocks beyond the number in config.json are named, a
 }
 
 TEST_CASE_FIXTURE(Fixture, "a block that is missing between others is named") {
-  const auto path = folder.path() / "gap.safetensors";
-  SafetensorsWriter writer(path, {{"wte.weight", runtime::DType::f32, {1, 1}},
-                                  {"wpe.weight", runtime::DType::f32, {1, 1}},
-                                  {"h.0.ln_1.weight", runtime::DType::f32, {1}},
-                                  {"h.2147483647.ln_1.weight", runtime::DType::f32, {1}}});
-  const std::vector<float> zeros(4);
-  writer.append(zeros.data(), zeros.size());
-  writer.commit();
+  const auto path = write("gap.safetensors", {{"wte.weight", {1, 1}},
+                                              {"wpe.weight", {1, 1}},
+                                              {"h.0.ln_1.weight", {1}},
+                                              {"h.2147483647.ln_1.weight", {1}}});
   CHECK(says_all(error_of([&] { static_cast<void>(stored_model(Safetensors(path), 1)); }),
                  {"tensor 'h.1.ln_1.weight' is missing, but 'h.2147483647.ln_1.weight'"}));
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights of no known family are left to the program that defines it") {
-  const auto path = folder.path() / "other.safetensors";
-  SafetensorsWriter writer(path, {{"linear.weight", runtime::DType::f32, {1}}});
-  const float value = 0;
-  writer.append(&value, 1);
-  writer.commit();
-  CHECK_FALSE(stored_model(Safetensors(path), 1));
+  CHECK_FALSE(stored_model(Safetensors(write("other.safetensors", {{"linear.weight", {1}}})), 1));
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "GPT-2's embedding before blocks of another kind is left to the program that defines them") {
-  const auto path = folder.path() / "own.safetensors";
-  SafetensorsWriter writer(path, {{"wte.weight", runtime::DType::f32, {1, 1}},
-                                  {"wpe.weight", runtime::DType::f32, {1, 1}},
-                                  {"shift.0.now", runtime::DType::f32, {1}}});
-  const std::vector<float> zeros(3);
-  writer.append(zeros.data(), zeros.size());
-  writer.commit();
+  const auto path =
+      write("own.safetensors", {{"wte.weight", {1, 1}}, {"wpe.weight", {1, 1}}, {"shift.0.now", {1}}});
   CHECK_FALSE(stored_model(Safetensors(path), std::nullopt));
 }
