@@ -43,8 +43,7 @@ TEST_CASE(
     "a BERT in tiles equals the reference in double precision, and the model without tiles but for rounding") {
   int tile = 4;
   for (const auto& [name, plain] : bert_family()) {
-    CAPTURE(name);
-    CAPTURE(tile);
+    CAPTURE_ALL(name, tile);
     BertOptions options = plain;
     options.vocab_size = 150;  // enough for several tiles of the words' table
     options.tile = std::exchange(tile, 6 - tile);
@@ -65,8 +64,7 @@ TEST_CASE("a BERT in half precision follows fp32 within its rounding, with fp32 
   tests::Share share(2, 6);
   for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::bf16, DType::bf16},
                                     Precision{DType::f16, DType::f16}}) {
-    CAPTURE(to_string(precision.compute));
-    CAPTURE(to_string(precision.gradient));
+    CAPTURE_ALL(to_string(precision.compute), to_string(precision.gradient));
     const auto kin = bert_family(precision);
     const auto exact_kin = bert_family();
     const double error = precision.compute == DType::bf16 ? 0.12 : 0.015;

@@ -91,9 +91,7 @@ TEST_CASE("attention to a cache equals attention to all positions, for any numbe
         for (std::size_t i = 0; i < expected.size(); ++i)
           error =
               worse(error, std::abs(at_once[i] - expected[i]) / (4e-6 + half_unit(dtype) * std::abs(expected[i])));
-        CAPTURE(heads);
-        CAPTURE(channels);
-        CAPTURE(window);
+        CAPTURE_ALL(heads, channels, window);
         CHECK(error <= 1.01);
         CHECK(same_bits(cached(stream, qkv, roomy, std::vector<int>(n, 1)), at_once));
         CHECK(same_bits(cached(stream, qkv, shape, {5, 1, 12, n - 18}), at_once));

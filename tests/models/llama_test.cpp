@@ -36,8 +36,7 @@ TEST_CASE(
     "a LLaMA in tiles equals the reference in double precision, and the model without tiles but for rounding") {
   int tile = 4;
   for (const auto& [name, plain] : family()) {
-    CAPTURE(name);
-    CAPTURE(tile);
+    CAPTURE_ALL(name, tile);
     const LlamaOptions options = in_tiles(plain, std::exchange(tile, 6 - tile));
     ModelRun run(device_of(2, true), options, 3);
     check_reference(run, options, made_up_samples(options, 40, 3),
@@ -55,8 +54,7 @@ TEST_CASE(
   tests::Share complete(on_gpu_here() ? 4 : 2, 3), tiled(on_gpu_here() ? 6 : 3, 6);
   for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::bf16, DType::bf16},
                                     Precision{DType::f16, DType::f16}}) {
-    CAPTURE(to_string(precision.compute));
-    CAPTURE(to_string(precision.gradient));
+    CAPTURE_ALL(to_string(precision.compute), to_string(precision.gradient));
     const auto kin = family(precision);
     const auto exact_kin = family();
     const double error = precision.compute == DType::bf16 ? 0.12 : 0.015;

@@ -152,8 +152,7 @@ TEST_CASE("a model with adapters equals the one with merged weights, and its gra
   for (const auto& [name, options] : family()) {
     for (const int tile : {1, 4}) {
       if (!share.takes()) continue;
-      CAPTURE(name);
-      CAPTURE(tile);
+      CAPTURE_ALL(name, tile);
       const LoraOptions& adapters = options.fused ? everywhere_in_phi : everywhere;
       check_adapted(in_tiles(options, tile), made_up_samples(in_tiles(options, tile), 40, 3), adapters,
                     adapters.targets.size() * static_cast<std::size_t>(options.layers));
@@ -162,8 +161,7 @@ TEST_CASE("a model with adapters equals the one with merged weights, and its gra
   for (const float dropout : {0.0f, 0.2f}) {
     for (const int tile : {1, 4}) {
       if (!share.takes()) continue;
-      CAPTURE(dropout);
-      CAPTURE(tile);
+      CAPTURE_ALL(dropout, tile);
       const GptOptions options = in_tiles(small_gpt(dropout), tile);
       check_adapted(options, made_up_samples(options, 40, 3), everywhere_in_gpt, 8);
     }
@@ -171,8 +169,7 @@ TEST_CASE("a model with adapters equals the one with merged weights, and its gra
   for (const auto& [name, options] : bert_family()) {
     for (const int tile : {1, 4}) {
       if (!share.takes()) continue;
-      CAPTURE(name);
-      CAPTURE(tile);
+      CAPTURE_ALL(name, tile);
       const BertOptions bert = in_tiles(options, tile);
       check_adapted(bert, masked_samples(bert, 40, 3), everywhere_in_bert,
                     6 * static_cast<std::size_t>(options.layers) + 1);
@@ -205,8 +202,7 @@ TEST_CASE("adapters of tiles have the dropout of undivided matrices, and follow 
   for (const auto& [precision, error] :
        {std::pair{Precision{}, 1e-5}, {Precision{runtime::DType::bf16, runtime::DType::f32}, 0.15}}) {
     for (const int tile : {2, 4}) {
-      CAPTURE(to_string(precision.compute));
-      CAPTURE(tile);
+      CAPTURE_ALL(to_string(precision.compute), tile);
       const auto [tiled_loss, tiled_gradients] = run(precision, tile);
       CHECK(tiled_loss == doctest::Approx(loss).epsilon(error / 10));
       for (const auto& [tensor, gradient] : gradients) {

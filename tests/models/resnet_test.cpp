@@ -164,8 +164,7 @@ TEST_CASE(
     "a residual network in half precision follows fp32 within its rounding, with fp32 and with half gradients") {
   for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::bf16, DType::bf16},
                                     Precision{DType::f16, DType::f16}}) {
-    CAPTURE(to_string(precision.compute));
-    CAPTURE(to_string(precision.gradient));
+    CAPTURE_ALL(to_string(precision.compute), to_string(precision.gradient));
     const double error = precision.compute == DType::bf16 ? 0.5 : 0.1;
     const auto kin = resnet_family(precision);
     const auto exact = resnet_family();
