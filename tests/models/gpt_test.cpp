@@ -30,6 +30,21 @@ GptOptions small_options(float dropout = 0, Precision precision = {}) {
           .precision = precision};
 }
 
+/// Checks that rows of a unit after `rows` affect neither the loss nor gradients.
+void check_padding(const GptOptions& options, const std::string& name, std::size_t rows) {
+  const auto samples = made_up_samples(options, 0, 3);
+  const std::size_t used = rows * static_cast<std::size_t>(options.hidden);
+  ModelRun plain(device_of(2, true), options, 3), spoilt(device_of(2, true), options, 3);
+  TypedArray& table = spoilt.parameters(name);
+  for (std::size_t i = used; i < table.size(); ++i) table.set(i, 3);
+  CHECK(plain.forward(samples, 1.0) == spoilt.forward(samples, 1.0));
+  spoilt.backward(false);
+  for (const auto& [unit, gradient] : spoilt.gradients()) {
+    if (unit.name != name) continue;
+    for (std::size_t i = used; i < gradient.size(); ++i) CHECK(gradient[i] == 0);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a GPT's loss, activations and gradients equal the reference in double precision, tiled or not") {
@@ -65,16 +80,7 @@ TEST_CASE("a table has at most as many tiles as its rows fill, and the last one'
   REQUIRE(table.size() == 4);  // 64, 64 and 22 rows, and the positions
   CHECK(table[2].parameters[0].shape == std::vector<std::size_t>{22, 12});
   CHECK(table[2].elements() == 64 * 12);
-  const auto samples = made_up_samples(tiled_options(1), 0, 3);
-  ModelRun plain(device_of(2, true), tiled_options(3), 3), spoilt(device_of(2, true), tiled_options(3), 3);
-  TypedArray& last = spoilt.parameters("wte.2");
-  for (std::size_t i = 22 * 12; i < last.size(); ++i) last.set(i, 3);
-  CHECK(plain.forward(samples, 1.0) == spoilt.forward(samples, 1.0));
-  spoilt.backward(false);
-  for (const auto& [unit, gradient] : spoilt.gradients()) {
-    if (unit.name != "wte.2") continue;
-    for (std::size_t i = 22 * 12; i < gradient.size(); ++i) CHECK(gradient[i] == 0);
-  }
+  check_padding(tiled_options(3), "wte.2", 22);
 }
 
 TEST_CASE("half precision follows fp32 within its rounding, with fp32 and with half gradients, tiled or not") {
@@ -172,17 +178,7 @@ TEST_CASE("the loss scale multiplies gradients and does not change the loss") {
 }
 
 TEST_CASE("padded rows of the token table affect neither the loss nor gradients") {
-  const GptOptions options = small_options();
-  const auto samples = made_up_samples(options, 0, 3);
-  ModelRun plain(device_of(2, true), options, 3), spoilt(device_of(2, true), options, 3);
-  TypedArray& table = spoilt.parameters("wte");
-  for (std::size_t i = 13 * 12; i < table.size(); ++i) table.set(i, 3);
-  CHECK(plain.forward(samples, 1.0) == spoilt.forward(samples, 1.0));
-  spoilt.backward(false);
-  for (const auto& [unit, gradient] : spoilt.gradients()) {
-    if (unit.name != "wte") continue;
-    for (std::size_t i = 13 * 12; i < gradient.size(); ++i) CHECK(gradient[i] == 0);
-  }
+  check_padding(small_options(), "wte", 13);
 }
 
 TEST_CASE("memory planned for fewer threads than the device has is an error, not an overrun") {
