@@ -163,22 +163,8 @@ TEST_CASE("a head saves and computes less with fewer targets, and refuses too ma
 }
 
 TEST_CASE("units and tensors of BERT and RoBERTa have the names, shapes and decay of the checkpoints") {
-  using Shape = std::vector<std::size_t>;
-  const auto tensors_of = [](const Architecture& model) {
-    std::map<std::string, ParameterSpec> tensors;
-    for (const UnitSpec& unit : model.units())
-      for (const ParameterSpec& parameter : unit.parameters) tensors.emplace(parameter.name, parameter);
-    return tensors;
-  };
-  const auto check = [&](const Architecture& model, const std::map<std::string, Shape>& expected) {
-    const auto tensors = tensors_of(model);
-    for (const auto& [name, shape] : expected) {
-      CAPTURE(name);
-      REQUIRE(tensors.contains(name));
-      CHECK(tensors.at(name).shape == shape);
-      CHECK(tensors.at(name).decays == (shape.size() > 1));
-    }
-    CHECK(tensors.size() == 2 * 16 + 10);
+  const auto check = [](const Architecture& model, const std::map<std::string, std::vector<std::size_t>>& shapes) {
+    CHECK(check_tensors(model, shapes).size() == 2 * 16 + 10);
   };
   BertOptions options = small_bert();
   check(make_bert(options), {{"bert.embeddings.word_embeddings.weight", {13, 12}},

@@ -107,37 +107,26 @@ TEST_CASE("a LLaMA's units and tensors have the names, shapes and decay of the c
   options.qkv_bias = options.qk_norm = true;
   const Architecture llama = make_llama(options);
   std::vector<std::string> units;
-  std::map<std::string, ParameterSpec> tensors;
-  for (const UnitSpec& unit : llama.units()) {
-    units.push_back(unit.name);
-    for (const ParameterSpec& parameter : unit.parameters) tensors.emplace(parameter.name, parameter);
-  }
+  for (const UnitSpec& unit : llama.units()) units.push_back(unit.name);
   CHECK(units == std::vector<std::string>{"model.embed_tokens", "model.layers.0", "model.layers.1", "lm_head",
                                           "model.norm"});
-  using Shape = std::vector<std::size_t>;
-  for (const auto& [name, shape] :
-       std::map<std::string, Shape>{{"model.embed_tokens.weight", {13, 12}},
-                                    {"model.layers.1.input_layernorm.weight", {12}},
-                                    {"model.layers.1.self_attn.q_proj.weight", {24, 12}},
-                                    {"model.layers.1.self_attn.k_proj.weight", {8, 12}},
-                                    {"model.layers.1.self_attn.v_proj.weight", {8, 12}},
-                                    {"model.layers.1.self_attn.q_proj.bias", {24}},
-                                    {"model.layers.1.self_attn.k_proj.bias", {8}},
-                                    {"model.layers.1.self_attn.v_proj.bias", {8}},
-                                    {"model.layers.1.self_attn.q_norm.weight", {4}},
-                                    {"model.layers.1.self_attn.k_norm.weight", {4}},
-                                    {"model.layers.1.self_attn.o_proj.weight", {12, 24}},
-                                    {"model.layers.1.post_attention_layernorm.weight", {12}},
-                                    {"model.layers.1.mlp.gate_proj.weight", {20, 12}},
-                                    {"model.layers.1.mlp.up_proj.weight", {20, 12}},
-                                    {"model.layers.1.mlp.down_proj.weight", {12, 20}},
-                                    {"model.norm.weight", {12}},
-                                    {"lm_head.weight", {13, 12}}}) {
-    CAPTURE(name);
-    REQUIRE(tensors.contains(name));
-    CHECK(tensors.at(name).shape == shape);
-    CHECK(tensors.at(name).decays == (shape.size() > 1));
-  }
+  const auto tensors = check_tensors(llama, {{"model.embed_tokens.weight", {13, 12}},
+                                             {"model.layers.1.input_layernorm.weight", {12}},
+                                             {"model.layers.1.self_attn.q_proj.weight", {24, 12}},
+                                             {"model.layers.1.self_attn.k_proj.weight", {8, 12}},
+                                             {"model.layers.1.self_attn.v_proj.weight", {8, 12}},
+                                             {"model.layers.1.self_attn.q_proj.bias", {24}},
+                                             {"model.layers.1.self_attn.k_proj.bias", {8}},
+                                             {"model.layers.1.self_attn.v_proj.bias", {8}},
+                                             {"model.layers.1.self_attn.q_norm.weight", {4}},
+                                             {"model.layers.1.self_attn.k_norm.weight", {4}},
+                                             {"model.layers.1.self_attn.o_proj.weight", {12, 24}},
+                                             {"model.layers.1.post_attention_layernorm.weight", {12}},
+                                             {"model.layers.1.mlp.gate_proj.weight", {20, 12}},
+                                             {"model.layers.1.mlp.up_proj.weight", {20, 12}},
+                                             {"model.layers.1.mlp.down_proj.weight", {12, 20}},
+                                             {"model.norm.weight", {12}},
+                                             {"lm_head.weight", {13, 12}}});
   CHECK(tensors.size() == 3 + 2 * 14);
 
   options.tied = true;

@@ -75,6 +75,21 @@ void check_reference(ModelRun& run, const Options& options, const ReferenceSampl
   for (const auto& [unit, gradient] : run.gradients()) CHECK(gaps_untouched(unit, gradient));
 }
 
+/// Checks shapes of some of a model's tensors, and that matrices decay. Returns all tensors.
+inline std::map<std::string, ParameterSpec> check_tensors(
+    const Architecture& model, const std::map<std::string, std::vector<std::size_t>>& shapes) {
+  std::map<std::string, ParameterSpec> tensors;
+  for (const UnitSpec& unit : model.units())
+    for (const ParameterSpec& parameter : unit.parameters) tensors.emplace(parameter.name, parameter);
+  for (const auto& [name, shape] : shapes) {
+    CAPTURE(name);
+    REQUIRE(tensors.contains(name));
+    CHECK(tensors.at(name).shape == shape);
+    CHECK(tensors.at(name).decays == (shape.size() > 1));
+  }
+  return tensors;
+}
+
 /// Tensors whose gradients are only rounding; null: there are none.
 using Skips = std::function<bool(const std::string& tensor)>;
 

@@ -196,32 +196,21 @@ TEST_CASE("the number of threads and the kind of device do not change any bit of
 }
 
 TEST_CASE("units and tensors of a residual network have the names, shapes and decay of torchvision's weights") {
-  using Shape = std::vector<std::size_t>;
   ResnetOptions options;  // wide_resnet50_2
   const Architecture model = make_resnet(options);
-  std::map<std::string, ParameterSpec> tensors;
   std::map<std::string, UnitSpec> units;
-  for (const UnitSpec& unit : model.units()) {
-    units.emplace(unit.name, unit);
-    for (const ParameterSpec& parameter : unit.parameters) tensors.emplace(parameter.name, parameter);
-  }
-  const std::map<std::string, Shape> expected{{"conv1.weight", {64, 3, 7, 7}},
-                                              {"bn1.running_mean", {64}},
-                                              {"layer1.0.conv1.weight", {128, 64, 1, 1}},
-                                              {"layer1.0.conv2.weight", {128, 128, 3, 3}},
-                                              {"layer1.0.conv3.weight", {256, 128, 1, 1}},
-                                              {"layer1.0.downsample.0.weight", {256, 64, 1, 1}},
-                                              {"layer1.0.downsample.1.running_var", {256}},
-                                              {"layer4.2.conv2.weight", {1024, 1024, 3, 3}},
-                                              {"layer4.2.bn3.bias", {2048}},
-                                              {"fc.weight", {1000, 2048}},
-                                              {"fc.bias", {1000}}};
-  for (const auto& [name, shape] : expected) {
-    CAPTURE(name);
-    REQUIRE(tensors.contains(name));
-    CHECK(tensors.at(name).shape == shape);
-    CHECK(tensors.at(name).decays == (shape.size() > 1));
-  }
+  for (const UnitSpec& unit : model.units()) units.emplace(unit.name, unit);
+  const auto tensors = check_tensors(model, {{"conv1.weight", {64, 3, 7, 7}},
+                                             {"bn1.running_mean", {64}},
+                                             {"layer1.0.conv1.weight", {128, 64, 1, 1}},
+                                             {"layer1.0.conv2.weight", {128, 128, 3, 3}},
+                                             {"layer1.0.conv3.weight", {256, 128, 1, 1}},
+                                             {"layer1.0.downsample.0.weight", {256, 64, 1, 1}},
+                                             {"layer1.0.downsample.1.running_var", {256}},
+                                             {"layer4.2.conv2.weight", {1024, 1024, 3, 3}},
+                                             {"layer4.2.bn3.bias", {2048}},
+                                             {"fc.weight", {1000, 2048}},
+                                             {"fc.bias", {1000}}});
   // 53 convolutions, as many norms of four tensors, and the last product.
   CHECK(tensors.size() == 53 + 4 * 53 + 2);
   CHECK_FALSE(tensors.contains("layer1.1.downsample.0.weight"));
