@@ -29,6 +29,12 @@ struct Results {
   TypedArray out, logsumexp, d_qkv;
 };
 
+void check_same_bits(const Results& a, const Results& b) {
+  CHECK(same_bits(a.out, b.out));
+  CHECK(same_bits(a.logsumexp, b.logsumexp));
+  CHECK(same_bits(a.d_qkv, b.d_qkv));
+}
+
 Results run(const AttentionShape& shape, DType dtype, const TypedArray& qkv, const TypedArray& d_out,
             const Dropout& dropout, int threads, AttentionArithmetic arithmetic = AttentionArithmetic::quickest,
             const HostBounds& bounds = {}) {
@@ -37,35 +43,27 @@ Results run(const AttentionShape& shape, DType dtype, const TypedArray& qkv, con
                   TypedArray(dtype, qkv.size())};
   // The contents of the workspace must not matter.
   std::vector<std::byte> workspace(attention_workspace_bytes(shape, dtype, threads), std::byte{0xff});
-  if (on_gpu_here()) {
-    on_one_device([&](runtime::StreamView stream) {
-      DeviceCopies at(stream);
-      const AttentionArrays arrays{.qkv = at(qkv),
-                                   .out = at(results.out),
-                                   .logsumexp = at.floats(results.logsumexp),
-                                   .d_out = at(d_out),
-                                   .d_qkv = at(results.d_qkv),
-                                   .dropout = dropout,
-                                   .workspace = at(workspace),
-                                   .bounds = bounds.at(at)};
+  on_one_device([&](runtime::StreamView stream) {
+    DeviceCopies at(stream);  // on a CPU these are the host's arrays
+    const AttentionArrays arrays{.qkv = at(qkv),
+                                 .out = at(results.out),
+                                 .logsumexp = at.floats(results.logsumexp),
+                                 .d_out = at(d_out),
+                                 .d_qkv = at(results.d_qkv),
+                                 .dropout = dropout,
+                                 .workspace = at(workspace),
+                                 .bounds = bounds.at(at)};
+    if (on_gpu_here()) {
       attention_forward(stream, shape, dtype, arrays);
       attention_backward(stream, shape, dtype, arrays);
       at.fetch();
-    });
-    return results;
-  }
-  runtime::ComputePool pool(threads);
-  const AttentionArrays arrays{.qkv = qkv.data(),
-                               .out = results.out.data(),
-                               .logsumexp = reinterpret_cast<float*>(results.logsumexp.data()),
-                               .d_out = d_out.data(),
-                               .d_qkv = results.d_qkv.data(),
-                               .dropout = dropout,
-                               .workspace = workspace.data(),
-                               .bounds = bounds.view()};
-  attention_forward_cpu(pool, shape, dtype, arrays, arithmetic);
-  std::fill(workspace.begin(), workspace.end(), std::byte{0xff});
-  attention_backward_cpu(pool, shape, dtype, arrays, arithmetic);
+    } else {
+      runtime::ComputePool pool(threads);
+      attention_forward_cpu(pool, shape, dtype, arrays, arithmetic);
+      std::fill(workspace.begin(), workspace.end(), std::byte{0xff});
+      attention_backward_cpu(pool, shape, dtype, arrays, arithmetic);
+    }
+  });
   return results;
 }
 
@@ -218,14 +216,9 @@ TEST_CASE("attention with bounds and windows that hide nothing has the bits of a
         same.window = window;
         return run(same, dtype, inputs.qkv, inputs.d_out, {}, 2, AttentionArithmetic::quickest, bounds);
       };
-      const auto check = [&](const Results& a, const Results& b) {
-        CHECK(same_bits(a.out, b.out));
-        CHECK(same_bits(a.logsumexp, b.logsumexp));
-        CHECK(same_bits(a.d_qkv, b.d_qkv));
-      };
       const Results without = of(0, {});
-      check(of(0, documents(shape, positions, true)), without);
-      if (causal) check(of(positions, {}), without);
+      check_same_bits(of(0, documents(shape, positions, true)), without);
+      if (causal) check_same_bits(of(positions, {}), without);
     }
   }
 }
@@ -267,9 +260,7 @@ TEST_CASE("attention has the same bits for any number of threads") {
       const Results one = run(shape, dtype, inputs.qkv, inputs.d_out, some_dropout(rate), 1);
       for (const int threads : {2, 3}) {
         const Results more = run(shape, dtype, inputs.qkv, inputs.d_out, some_dropout(rate), threads);
-        CHECK(same_bits(one.out, more.out));
-        CHECK(same_bits(one.logsumexp, more.logsumexp));
-        CHECK(same_bits(one.d_qkv, more.d_qkv));
+        check_same_bits(one, more);
       }
     }
 }

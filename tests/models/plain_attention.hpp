@@ -25,9 +25,6 @@ struct HostBounds {
   [[nodiscard]] AttentionBounds at(DeviceCopies& copies) const {
     return {first_key.empty() ? nullptr : copies(first_key), end_key.empty() ? nullptr : copies(end_key)};
   }
-  [[nodiscard]] AttentionBounds view() const {
-    return {first_key.empty() ? nullptr : first_key.data(), end_key.empty() ? nullptr : end_key.data()};
-  }
 };
 
 /// Attention by its definition, in double.
