@@ -167,6 +167,17 @@ class BitsOfFirst {
   std::vector<TypedArray> gradients_;
 };
 
+/// Any number of threads and any kind of device give a family's model the same bits.
+template <typename Options>
+void check_bits(const Options& options, const ReferenceSamples& samples) {
+  BitsOfFirst bits;
+  for (const auto& [threads, at_once] : {std::pair{1, true}, {2, false}, {3, true}}) {
+    if (repeats(threads, at_once)) continue;
+    CAPTURE_ALL(threads, at_once);
+    bits.check(ModelRun(device_of(threads, at_once), options, 3), samples);
+  }
+}
+
 /// Microbatches of two samples, the last perhaps of one, have the loss and the gradients of all `count` at once.
 /// `samples(first, count)` returns the samples of a microbatch.
 template <typename Options, typename Samples>

@@ -185,12 +185,7 @@ TEST_CASE("the number of threads and the kind of device do not change any bit of
   for (const Precision precision : {Precision{}, Precision{DType::bf16, DType::f32}}) {
     for (const auto& [name, options] : resnet_family(precision)) {
       CAPTURE(name);
-      BitsOfFirst bits;
-      for (const auto& [threads, at_once] : {std::pair{1, true}, {2, false}, {3, true}}) {
-        if (repeats(threads, at_once)) continue;
-        bits.check(ModelRun(device_of(threads, at_once), make_resnet(options), make_resnet(options), 3),
-                   made_up_images(options, 3));
-      }
+      check_bits(options, made_up_images(options, 3));
     }
   }
 }
