@@ -234,30 +234,24 @@ TEST_CASE("adapters start like PEFT's, are the only trained parameters, and are 
   CHECK(model.trained_parameters() == static_cast<std::size_t>(options.layers) * 2 * 2 *
                                           static_cast<std::size_t>(options.hidden + options.hidden));
   CHECK(model.first_trained_layer() == 1);
-  const auto error = ranvier::tests::error_of(
-      [&] { static_cast<void>(make_model(options, lora({.targets = {"q_proj", "c_attn"}}))); });
-  CHECK(error.code() == ErrorCode::usage);
-  CHECK(ranvier::tests::says(error, "`lora_targets` c_attn"));
-  CHECK(ranvier::tests::says(error, "use one of down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj"));
-  for (const auto& [origin, words] :
-       {std::pair{"", "`lora_rank`: models of the family wide-resnet do not support adapters"},
-        {"a/adapter_config.json", "a/adapter_config.json: models of the family"}}) {
-    const auto none = ranvier::tests::error_of(
-        [&] { static_cast<void>(make_model(ResnetOptions{}, lora({.targets = {"q_proj"}, .origin = origin}))); });
-    CHECK(ranvier::tests::says(none, words));
-  }
-  const auto of_bert = ranvier::tests::error_of(
-      [&] { static_cast<void>(make_model(small_bert(), lora({.targets = {"q_proj", "dense"}}))); });
-  CHECK(ranvier::tests::says(of_bert, "`lora_targets` q_proj"));
-  CHECK(ranvier::tests::says(of_bert, "use one of dense, key, query, value"));
-  const auto of_gpt = ranvier::tests::error_of(
-      [&] { static_cast<void>(make_model(small_gpt(), lora({.targets = {"c_attn", "q_proj"}}))); });
-  CHECK(ranvier::tests::says(of_gpt, "`lora_targets` q_proj"));
-  CHECK(ranvier::tests::says(of_gpt, "use one of c_attn, c_fc, c_proj"));
-  const auto other = ranvier::tests::error_of(
-      [&] { static_cast<void>(make_model(options, lora({.targets = {"c_attn"}, .origin = "a.json"}))); });
-  CHECK(ranvier::tests::says(other, "a.json: llama"));
-  CHECK(ranvier::tests::says(other, "has no matrix 'c_attn' for adapters"));
+  const auto refused = [](const ModelSizes& sizes, const LoraOptions& adapted, auto... words) {
+    CAPTURE_ALL(words...);
+    const Error error = tests::error_of([&] { static_cast<void>(make_model(sizes, lora(adapted))); });
+    CHECK(tests::says(error, words...));
+    return error.code();
+  };
+  CHECK(refused(options, {.targets = {"q_proj", "c_attn"}}, "`lora_targets` c_attn",
+                "use one of down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj") == ErrorCode::usage);
+  refused(ResnetOptions{}, {.targets = {"q_proj"}},
+          "`lora_rank`: models of the family wide-resnet do not support adapters");
+  refused(ResnetOptions{}, {.targets = {"q_proj"}, .origin = "a/adapter_config.json"},
+          "a/adapter_config.json: models of the family");
+  refused(small_bert(), {.targets = {"q_proj", "dense"}}, "`lora_targets` q_proj",
+          "use one of dense, key, query, value");
+  refused(small_gpt(), {.targets = {"c_attn", "q_proj"}}, "`lora_targets` q_proj",
+          "use one of c_attn, c_fc, c_proj");
+  refused(options, {.targets = {"c_attn"}, .origin = "a.json"}, "a.json: llama",
+          "has no matrix 'c_attn' for adapters");
 }
 
 TEST_CASE("an adapter's configuration reads back as written, and unsupported entries are refused by key") {
@@ -367,10 +361,9 @@ TEST_CASE("an adapter of another base model is refused, with the first tensor th
     const tests::TemporaryFolder folder;
     std::vector<UnitSpec> named = adapters(stored);
     std::transform(named.begin(), named.end(), named.begin(), in_peft_names);
-    tests::SafetensorsWriter writer(folder.path() / adapter_weights_name, tensors_of(named));
-    for (const TensorToStore& tensor : tensors_of(named))
-      writer.append(std::vector<float>(tensor.elements()).data(), tensor.elements());
-    writer.commit();
+    std::size_t elements = 0;
+    for (const TensorToStore& tensor : tensors_of(named)) elements += tensor.elements();
+    tests::write_tensors(folder.path() / adapter_weights_name, tensors_of(named), std::vector<float>(elements));
     return tests::error_of([&] { static_cast<void>(open_adapter(folder.path(), adapters(model))); });
   };
   const std::string last = "model.layers." + std::to_string(shallow.layers) + ".self_attn.q_proj.lora_A.weight";
