@@ -175,8 +175,7 @@ namespace {
 Safetensors counted(const TemporaryFolder& folder, const std::vector<TensorToStore>& tensors,
                     const std::string& ignored = {}) {
   std::size_t count = 0;
-  for (const auto& tensor : tensors)
-    count += std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::size_t{1}, std::multiplies<>());
+  for (const auto& tensor : tensors) count += tensor.elements();
   return Safetensors(write_tensors(folder.path() / "counted.safetensors", tensors, counted_values(count)), ignored);
 }
 
