@@ -45,12 +45,8 @@ struct Fixture {
   std::filesystem::path write(const char* name,
                               const std::vector<std::pair<std::string, std::vector<std::size_t>>>& shapes) const {
     std::vector<TensorToStore> tensors;
-    std::size_t elements = 0;
-    for (const auto& [tensor, shape] : shapes) {
-      tensors.push_back({tensor, runtime::DType::f32, shape});
-      elements += tensors.back().elements();
-    }
-    return write_tensors(folder.path() / name, tensors, std::vector<float>(elements));
+    for (const auto& [tensor, shape] : shapes) tensors.push_back({tensor, runtime::DType::f32, shape});
+    return write_tensors(folder.path() / name, tensors, std::vector<float>(tests::elements_of(tensors)));
   }
   [[nodiscard]] std::filesystem::path file() const { return folder.path() / "model.safetensors"; }
   [[nodiscard]] Error config_error(const std::string& json) const {

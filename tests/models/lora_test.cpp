@@ -361,9 +361,9 @@ TEST_CASE("an adapter of another base model is refused, with the first tensor th
     const tests::TemporaryFolder folder;
     std::vector<UnitSpec> named = adapters(stored);
     std::transform(named.begin(), named.end(), named.begin(), in_peft_names);
-    std::size_t elements = 0;
-    for (const TensorToStore& tensor : tensors_of(named)) elements += tensor.elements();
-    tests::write_tensors(folder.path() / adapter_weights_name, tensors_of(named), std::vector<float>(elements));
+    const std::vector<TensorToStore> tensors = tensors_of(named);
+    tests::write_tensors(folder.path() / adapter_weights_name, tensors,
+                         std::vector<float>(tests::elements_of(tensors)));
     return tests::error_of([&] { static_cast<void>(open_adapter(folder.path(), adapters(model))); });
   };
   const std::string last = "model.layers." + std::to_string(shallow.layers) + ".self_attn.q_proj.lora_A.weight";

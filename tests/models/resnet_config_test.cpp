@@ -34,9 +34,7 @@ void write_weights(const std::filesystem::path& path, const ResnetOptions& optio
     for (const ParameterSpec& parameter : unit.parameters)
       tensors.push_back({parameter.name, runtime::DType::f32, parameter.shape});
   tensors.push_back({"bn1.num_batches_tracked", runtime::DType::f32, {1}});
-  std::size_t elements = 0;
-  for (const TensorToStore& tensor : tensors) elements += tensor.elements();
-  tests::write_tensors(path, tensors, std::vector<float>(elements, 0.5f));
+  tests::write_tensors(path, tensors, std::vector<float>(tests::elements_of(tensors), 0.5f));
 }
 
 }  // namespace

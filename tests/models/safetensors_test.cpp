@@ -221,9 +221,7 @@ struct Shards {
   }
 
   void write(const std::string& name, const std::vector<TensorToStore>& tensors, float first) const {
-    std::size_t count = 0;
-    for (const auto& tensor : tensors) count += tensor.shape[0];
-    write_tensors(folder.path() / name, tensors, counted_values(count, first));
+    write_tensors(folder.path() / name, tensors, counted_values(elements_of(tensors), first));
   }
 
   [[nodiscard]] std::filesystem::path index(const std::string& map) const {

@@ -58,6 +58,13 @@ inline std::filesystem::path write_tensors(const std::filesystem::path& path,
   return path;
 }
 
+/// Elements of all tensors.
+inline std::size_t elements_of(const std::vector<models::TensorToStore>& tensors) {
+  std::size_t elements = 0;
+  for (const auto& tensor : tensors) elements += tensor.elements();
+  return elements;
+}
+
 /// `count` values from `first` on: first, first + 1, …
 inline std::vector<float> counted_values(std::size_t count, float first = 1) {
   std::vector<float> values(count);

@@ -174,9 +174,8 @@ namespace {
 /// A file whose values count up from 1, tensor after tensor.
 Safetensors counted(const TemporaryFolder& folder, const std::vector<TensorToStore>& tensors,
                     const std::string& ignored = {}) {
-  std::size_t count = 0;
-  for (const auto& tensor : tensors) count += tensor.elements();
-  return Safetensors(write_tensors(folder.path() / "counted.safetensors", tensors, counted_values(count)), ignored);
+  return Safetensors(
+      write_tensors(folder.path() / "counted.safetensors", tensors, counted_values(elements_of(tensors))), ignored);
 }
 
 }  // namespace
