@@ -23,9 +23,9 @@ constexpr std::int32_t none = no_target, end = '\n';
 
 }  // namespace
 
-TEST_CASE_FIXTURE(
-    InFolder,
+TEST_CASE(
     "completions are packed without splitting, have losses up to their ends, and attend only to their prompts") {
+  const TemporaryFolder folder;
   // With 4, 3, 2, 6 and 1 positions; a line without a completion is skipped.
   const auto path = folder.write("a.jsonl", line("xy", "AB") + line("z", "CD") + line("", "EF") + line("p", "") +
                                                 line("uvw", "GHI") + line("", "J"));
@@ -67,8 +67,8 @@ TEST_CASE_FIXTURE(InFolder, "examples longer than a sample are truncated, and sk
   CHECK(says(refusal_of(split), "`validation_split` 0.1 of 2 samples"));
 }
 
-TEST_CASE_FIXTURE(
-    InFolder, "a prompt may have several fields, and rows without a completion or with unread text are counted") {
+TEST_CASE("a prompt may have several fields, and rows without a completion or with unread text are counted") {
+  const TemporaryFolder folder;
   const auto path = folder.write("a.jsonl", R"({"q": "ab", "input": "c", "a": "X"})"
                                             "\n"
                                             R"({"q": "d", "input": "", "a": "Y"})"
@@ -88,8 +88,8 @@ TEST_CASE_FIXTURE(
   CHECK(targets(*data.training, 0, 1) == Tokens{none, none, none, 'X', end, 'Y', end, none});
 }
 
-TEST_CASE_FIXTURE(
-    InFolder, "epochs have each sample once, losses are counted by targets, and a split keeps the last samples") {
+TEST_CASE("epochs have each sample once, losses are counted by targets, and a split keeps the last samples") {
+  const TemporaryFolder folder;
   std::string lines;
   for (int i = 0; i < 200; ++i)
     lines += line(std::string("qqq").substr(static_cast<std::size_t>(i % 4)),
@@ -115,8 +115,8 @@ TEST_CASE_FIXTURE(
   CHECK(data.training->losses(3, 20) == with_loss(some));
 }
 
-TEST_CASE_FIXTURE(
-    InFolder, "prompt and completion are encoded separately, and the tokenizer's end of text ends the completion") {
+TEST_CASE("prompt and completion are encoded separately, and the tokenizer's end of text ends the completion") {
+  const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   auto options = options_of(folder.write("a.jsonl", line("in th", "e world") + line("the", " end")), 30);
   options.tokenizer = folder.write("tokenizer.json", small.tokenizer_json());

@@ -28,8 +28,8 @@ constexpr const char* lines = R"({"text": "abc", "kind": "loud"}
 
 }  // namespace
 
-TEST_CASE_FIXTURE(InFolder,
-                  "labelled texts are a sample each, truncated and padded, with the number of their class") {
+TEST_CASE("labelled texts are a sample each, truncated and padded, with the number of their class") {
+  const TemporaryFolder folder;
   const auto path = folder.write("texts.jsonl", lines);
   const TextReading reading{.label_field = "kind"};
   const std::vector<std::string> labels = labels_in(path, reading, 9);

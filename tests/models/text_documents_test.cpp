@@ -9,8 +9,8 @@ using namespace ranvier;
 using namespace ranvier::models;
 using namespace ranvier::tests;
 
-TEST_CASE_FIXTURE(InFolder,
-                  "positions store the first one of their document, and no target crosses a document's end") {
+TEST_CASE("positions store the first one of their document, and no target crosses a document's end") {
+  const TemporaryFolder folder;
   const std::string lines = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n{\"text\": \"defg\"}\n";
   TextDataOptions options{.path = folder.write("a.jsonl", lines), .sequence_length = 4};
   const auto joined = open_text_data(options);
@@ -63,8 +63,8 @@ TEST_CASE_FIXTURE(InFolder, "losses are counted by targets, with any order, weig
   CHECK(starts(kept, 5, 2) == starts(*data.training, 9, 2));
 }
 
-TEST_CASE_FIXTURE(InFolder,
-                  "in token files without an index documents end with a token, which must be given and exist") {
+TEST_CASE("in token files without an index documents end with a token, which must be given and exist") {
+  const TemporaryFolder folder;
   folder.write("tokens/a.bin", shorts({1, 2, 9, 3, 4}));
   folder.write("tokens/b.bin", shorts({5, 9, 9, 6, 9}));
   TextDataOptions options{.path = folder.path() / "tokens",
@@ -99,9 +99,8 @@ TEST_CASE_FIXTURE(InFolder, "tokenized text ends with the end of text, which bel
   CHECK(targets(*data.training, 0, 1)[static_cast<std::size_t>(a)] == no_target);
 }
 
-TEST_CASE_FIXTURE(
-    InFolder,
-    "text gets the special tokens that it spells and the template's tokens, unless disabled by an option") {
+TEST_CASE("text gets the special tokens that it spells and the template's tokens, unless disabled by an option") {
+  const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   const auto tokenizer = folder.path() / "tokenizer.json";
   folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");

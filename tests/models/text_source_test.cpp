@@ -85,8 +85,8 @@ TEST_CASE_FIXTURE(InFolder, "a range too short for a sequence is refused") {
   CHECK(says(error, ErrorCode::data, "short.txt: 8 tokens are too few for `sequence_length` 8, which needs 9"));
 }
 
-TEST_CASE_FIXTURE(InFolder,
-                  "the validation split is the end of the data, in file order, and disjoint from training") {
+TEST_CASE("the validation split is the end of the data, in file order, and disjoint from training") {
+  const TemporaryFolder folder;
   const auto data = open_text_data(
       {.path = folder.write("a", counting(100)), .sequence_length = 4, .shuffle_seed = 1, .validation_split = 0.2});
   CHECK(data.tokens == 100);
@@ -99,8 +99,8 @@ TEST_CASE_FIXTURE(InFolder,
   for (const auto token : targets(*data.validation, 0, 100)) CHECK(token >= 80);
 }
 
-TEST_CASE_FIXTURE(
-    InFolder, "data that cannot be split, or whose tokens do not fit the model, are refused when they are opened") {
+TEST_CASE("data that cannot be split, or whose tokens do not fit the model, are refused when they are opened") {
+  const TemporaryFolder folder;
   const auto path = folder.write("a.txt", counting(100));
   CHECK(says(refusal_of({.path = path, .sequence_length = 30, .validation_split = 0.2}), "`validation_split` 0.2"));
   CHECK(says(refusal_of({.path = path, .vocab_size = 99}), "token 99 at offset 99"));
@@ -177,8 +177,8 @@ TEST_CASE_FIXTURE(InFolder, "the end of each file of a mixture is kept for valid
   for (const auto token : targets(*data.training, 0, 200)) CHECK(token < 80);
 }
 
-TEST_CASE_FIXTURE(InFolder,
-                  "text for GPT-2's tokenizer is encoded when it is opened, with the end of text between files") {
+TEST_CASE("text for GPT-2's tokenizer is encoded when it is opened, with the end of text between files") {
+  const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   const auto tokenizer = folder.write("tokenizer.json", small.tokenizer_json());
   folder.write("texts/a.txt", "the world");
@@ -201,8 +201,8 @@ TEST_CASE_FIXTURE(InFolder,
   CHECK(says(refusal_of(options), "is outside `vocab_size`"));
 }
 
-TEST_CASE_FIXTURE(
-    InFolder, "each of JSON lines is a document: with the end of text between them, or as bytes with newlines") {
+TEST_CASE("each of JSON lines is a document: with the end of text between them, or as bytes with newlines") {
+  const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   const auto tokenizer = folder.write("tokenizer.json", small.tokenizer_json());
   const std::string lines = "{\"text\": \"the world\"}\n{\"text\": \"in\\nthe end\"}\n";
@@ -237,9 +237,9 @@ TEST_CASE_FIXTURE(
 }
 
 // This amount of text takes half a minute with a sanitizer.
-TEST_CASE_FIXTURE(InFolder,
-                  "compressed text beyond the memory limit of a rank is refused before it is completely read" *
-                      doctest::skip(test::sanitized)) {
+TEST_CASE("compressed text beyond the memory limit of a rank is refused before it is completely read" *
+          doctest::skip(test::sanitized)) {
+  const TemporaryFolder folder;
   // 300 MiB: members of a gzip file may follow each other.
   const std::string member = tests::gzipped(std::string(std::size_t{25} << 20, 'x'));
   std::string bomb;
@@ -251,8 +251,8 @@ TEST_CASE_FIXTURE(InFolder,
              "ranvier-tokenize"));
 }
 
-TEST_CASE_FIXTURE(InFolder,
-                  "invalid UTF-8 bytes are reported with their number and first offset, compressed or not") {
+TEST_CASE("invalid UTF-8 bytes are reported with their number and first offset, compressed or not") {
+  const TemporaryFolder folder;
   const std::string text = std::string(100, 'a') + "\xe4" + std::string(100, 'b') + "\xf6";
   for (const auto& path : {folder.write("a.txt", text), folder.write("a.txt.gz", tests::gzipped(text))}) {
     const auto data = open_text_data({.path = path, .sequence_length = 4});
@@ -273,8 +273,8 @@ TEST_CASE_FIXTURE(InFolder, "all data can be used for validation") {
   CHECK(data.training->samples() == 24);
 }
 
-TEST_CASE_FIXTURE(InFolder,
-                  "bytes per token are computed from the validated tokens, and an end of text has no byte") {
+TEST_CASE("bytes per token are computed from the validated tokens, and an end of text has no byte") {
+  const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   const auto path = folder.write("tokenizer.json", small.tokenizer_json());
   const Tokenizer tokenizer = read_tokenizer(path);

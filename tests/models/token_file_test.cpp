@@ -136,9 +136,8 @@ TEST_CASE_FIXTURE(InFolder, "files that are missing, empty or of another kind ar
   CHECK(says(refusal(folder.write("text.txt", std::string(2000, 'a')), TokenFormat::llmc), "magic"));
 }
 
-TEST_CASE_FIXTURE(
-    InFolder,
-    "every truncation of an llm.c file is refused, and a flipped bit of its header causes no wrong result") {
+TEST_CASE("every truncation of an llm.c file is refused, and a flipped bit of its header causes no wrong result") {
+  const TemporaryFolder folder;
   const std::vector<std::uint16_t> tokens = {1, 2, 3, 4, 5};
   const std::string whole = llmc_file(tokens);
   const auto path = folder.write("damaged.bin", whole);
@@ -181,8 +180,8 @@ TEST_CASE_FIXTURE(InFolder, "a token outside the vocabulary is named with file, 
   CHECK(says(error_of([&] { text.check_vocabulary(0, 7, 128); }), "token 195 at offset 6"));
 }
 
-TEST_CASE_FIXTURE(
-    InFolder, "a folder is read as its text files in the order of their paths, without hidden and binary ones") {
+TEST_CASE("a folder is read as its text files in the order of their paths, without hidden and binary ones") {
+  const TemporaryFolder folder;
   folder.write("b.txt", "B");
   folder.write("a/2.md", "2");
   folder.write("a/10.md", "10");
@@ -279,8 +278,8 @@ TEST_CASE_FIXTURE(InFolder, "negative tokens are refused with any vocabulary") {
   CHECK(says(error_of([&] { file.check_vocabulary(2, 1, 2147483647); }), "token 1099511627776 at offset 16"));
 }
 
-TEST_CASE_FIXTURE(InFolder,
-                  "an index that is damaged, or of floating-point numbers, is refused with file and offset") {
+TEST_CASE("an index that is damaged, or of floating-point numbers, is refused with file and offset") {
+  const TemporaryFolder folder;
   folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3}));
   const Index whole{8, {2, 1}, {0, 4}, {0, 1, 2}};
   const auto refused = [&](const std::string& bytes) {

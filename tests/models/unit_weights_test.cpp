@@ -56,8 +56,8 @@ std::vector<float> read_in_pieces(const Safetensors& file, const UnitSpec& unit,
 
 }  // namespace
 
-TEST_CASE_FIXTURE(InFolder,
-                  "a unit saved in pieces of any size reads back in pieces of any size, without gaps and padding") {
+TEST_CASE("a unit saved in pieces of any size reads back in pieces of any size, without gaps and padding") {
+  const TemporaryFolder folder;
   const auto path = folder.path() / "model.safetensors";
   const std::vector<UnitSpec> units = {padded_unit(), other_unit};
   for (const std::size_t piece : {1u, 7u, 32u, 1000u}) {
@@ -125,8 +125,8 @@ TEST_CASE_FIXTURE(InFolder, "frozen tensors keep type and bits through a half-pr
   CHECK(others == std::vector<float>(units[2].elements(), 0.5f));
 }
 
-TEST_CASE_FIXTURE(
-    InFolder, "tiles of a tensor are saved like the undivided tensor, in any order, and read back with any split") {
+TEST_CASE("tiles of a tensor are saved like the undivided tensor, in any order, and read back with any split") {
+  const TemporaryFolder folder;
   const auto path = folder.path() / "model.safetensors";
   const UnitSpec whole{"w", {{.name = "w.weight", .shape = {6, 10}}}};
   const auto tile = [](std::size_t rows, std::size_t columns, std::size_t row, std::size_t column) {
@@ -180,8 +180,8 @@ Safetensors counted(const TemporaryFolder& folder, const std::vector<TensorToSto
 
 }  // namespace
 
-TEST_CASE_FIXTURE(InFolder,
-                  "attention masks and a head that equals the embedding need no unit, with or without a prefix") {
+TEST_CASE("attention masks and a head that equals the embedding need no unit, with or without a prefix") {
+  const TemporaryFolder folder;
   const std::vector<UnitSpec> units = {other_unit, {"wte", {{.name = "wte.weight", .shape = {1}}}}};
   const Safetensors file(write_tensors(folder.path() / "model.safetensors",
                                        {{"transformer.h.0.attn.bias", DType::f32, {2}},
@@ -212,8 +212,8 @@ TEST_CASE_FIXTURE(InFolder, "tensors that the model does not use are refused by 
   CHECK(says(several, "tensor 'a' and 1 more are not part of this model"));
 }
 
-TEST_CASE_FIXTURE(InFolder,
-                  "other heads of a BERT checkpoint need no unit, and older names of its norms are read") {
+TEST_CASE("other heads of a BERT checkpoint need no unit, and older names of its norms are read") {
+  const TemporaryFolder folder;
   const std::vector<UnitSpec> units = {
       {"words", {{.name = "bert.embeddings.word_embeddings.weight", .shape = {1, 2}}}},
       {"positions", {{.name = "bert.embeddings.position_embeddings.weight", .shape = {1, 2}}}},
