@@ -36,18 +36,6 @@ void both_ways(Body body) {
   });
 }
 
-/// Calls body(stream, at_once, dtype, m, n, k) for every dtype and size.
-template <typename Body>
-void for_each_size(Body body) {
-  both_ways([&](runtime::StreamView stream, bool at_once) {
-    for (const DType dtype : float_types)
-      for (const auto& [m, n, k] : all_sizes) {
-        CAPTURE_ALL(to_string(dtype), n, at_once);
-        body(stream, at_once, dtype, m, n, k);
-      }
-  });
-}
-
 /// Makes products like this one use the fused epilogue from now on; overwrites the contents of `arrays`. Returns false
 /// if that is not supported.
 bool choose([[maybe_unused]] runtime::StreamView stream, [[maybe_unused]] const MatmulShape& shape,
@@ -68,8 +56,10 @@ void say(const char* what, const MatmulShape& shape, DType dtype, bool possible)
 }  // namespace
 
 TEST_CASE("a product with GELU equals both operations, in every dtype") {
-  for_each_size(
-      [](runtime::StreamView stream, bool at_once, DType dtype, std::size_t m, std::size_t n, std::size_t k) {
+  both_ways([](runtime::StreamView stream, bool at_once) {
+    for (const DType dtype : float_types)
+      for (const auto& [m, n, k] : all_sizes) {
+        CAPTURE_ALL(to_string(dtype), n, at_once);
         const MatmulShape shape{m, n, k};
         const TypedArray a(dtype, m * k, 1), b(dtype, k * n, 2, 0.2), bias(dtype, n, 3);
         TypedArray c(dtype, m * n), y(dtype, m * n), again(dtype, m * n);
@@ -96,12 +86,15 @@ TEST_CASE("a product with GELU equals both operations, in every dtype") {
           most = worse(most, std::abs(y[i] - value) / allowed);
         }
         CHECK(most <= 1);
-      });
+      }
+  });
 }
 
 TEST_CASE("a product with an addend equals both operations, in every dtype") {
-  for_each_size(
-      [](runtime::StreamView stream, bool at_once, DType dtype, std::size_t m, std::size_t n, std::size_t k) {
+  both_ways([](runtime::StreamView stream, bool at_once) {
+    for (const DType dtype : float_types)
+      for (const auto& [m, n, k] : all_sizes) {
+        CAPTURE_ALL(to_string(dtype), n, at_once);
         const MatmulShape shape{m, n, k};
         const TypedArray a(dtype, m * k, 1), b(dtype, k * n, 2), bias(dtype, n, 3), addend(dtype, m * n, 4);
         TypedArray c(dtype, m * n);
@@ -118,37 +111,42 @@ TEST_CASE("a product with an addend equals both operations, in every dtype") {
           expected.tolerance[i] += half_unit(dtype) * std::abs(expected.value[i]);
         }
         CHECK(worst(c, expected) <= (on_gpu_here() ? 2 : 1));
-      });
+      }
+  });
 }
 
 TEST_CASE("a product with GELU's gradient equals both operations, with or without GELU's value") {
-  for_each_size([](runtime::StreamView stream, bool at_once, DType dtype, std::size_t m, std::size_t n,
-                   std::size_t k) {
-    const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_b = true};
-    const TypedArray a(dtype, m * k, 4), b(dtype, n * k, 5, 0.2), x(dtype, m * n, 6, 1.5);
-    TypedArray d(dtype, m * n), d_alone(dtype, m * n), after = x, value(dtype, m * n);
-    const auto expected = plain_matmul(shape, a, b, nullptr, nullptr, dtype);
-    DeviceCopies at(stream);
-    const MatmulArrays arrays{.c = at(d), .c_dtype = dtype, .a = at(a), .b = at(b), .dtype = dtype};
-    if (at_once)
-      say("gradient of GELU", shape, dtype,
-          choose(stream, shape, arrays, {Epilogue::Kind::gelu_backward, at(after)}));
-    matmul_gelu_backward(stream, shape, arrays, at(after), at(after));
-    MatmulArrays alone = arrays;
-    alone.c = at(d_alone);
-    matmul_gelu_backward(stream, shape, alone, at(x), nullptr);
-    gelu_forward(stream, dtype, at(value), at(x), m * n);
-    at.fetch();
-    CHECK(same_bits(after, value));
-    CHECK(same_bits(d, d_alone));
-    double most = 0;
-    for (std::size_t i = 0; i < m * n; ++i) {
-      const double factor = slope(x[i]), gradient = expected.value[i] * factor;
-      const double allowed = 2 * std::abs(factor) * expected.tolerance[i] + half_unit(dtype) * std::abs(gradient) +
-                             library_error(at_once) * std::abs(expected.value[i]) + 1e-6;
-      most = worse(most, std::abs(d[i] - gradient) / allowed);
-    }
-    CHECK(most <= 1);
+  both_ways([](runtime::StreamView stream, bool at_once) {
+    for (const DType dtype : float_types)
+      for (const auto& [m, n, k] : all_sizes) {
+        CAPTURE_ALL(to_string(dtype), n, at_once);
+        const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_b = true};
+        const TypedArray a(dtype, m * k, 4), b(dtype, n * k, 5, 0.2), x(dtype, m * n, 6, 1.5);
+        TypedArray d(dtype, m * n), d_alone(dtype, m * n), after = x, value(dtype, m * n);
+        const auto expected = plain_matmul(shape, a, b, nullptr, nullptr, dtype);
+        DeviceCopies at(stream);
+        const MatmulArrays arrays{.c = at(d), .c_dtype = dtype, .a = at(a), .b = at(b), .dtype = dtype};
+        if (at_once)
+          say("gradient of GELU", shape, dtype,
+              choose(stream, shape, arrays, {Epilogue::Kind::gelu_backward, at(after)}));
+        matmul_gelu_backward(stream, shape, arrays, at(after), at(after));
+        MatmulArrays alone = arrays;
+        alone.c = at(d_alone);
+        matmul_gelu_backward(stream, shape, alone, at(x), nullptr);
+        gelu_forward(stream, dtype, at(value), at(x), m * n);
+        at.fetch();
+        CHECK(same_bits(after, value));
+        CHECK(same_bits(d, d_alone));
+        double most = 0;
+        for (std::size_t i = 0; i < m * n; ++i) {
+          const double factor = slope(x[i]), gradient = expected.value[i] * factor;
+          const double allowed = 2 * std::abs(factor) * expected.tolerance[i] +
+                                 half_unit(dtype) * std::abs(gradient) +
+                                 library_error(at_once) * std::abs(expected.value[i]) + 1e-6;
+          most = worse(most, std::abs(d[i] - gradient) / allowed);
+        }
+        CHECK(most <= 1);
+      }
   });
 }
 
