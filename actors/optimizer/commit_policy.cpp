@@ -204,33 +204,18 @@ std::unique_ptr<Optimizer::CommitPolicy> Optimizer::CommitPolicy::make(Optimizer
 
 std::unique_ptr<offload::BucketPipeline> Optimizer::make_pipeline(const BundleSweep& round, CommitMode commit_mode,
                                                                   Copy to, offload::BucketStages stages) {
-  using Changes = StateRecords::Stage;
-  switch (states_.changes_in(to)) {
-    case Changes::fetch:
-      stages.fetch = guarded(round, to, std::move(stages.fetch));
-      break;
-    case Changes::compute:
-      stages.compute = guarded(round, to, std::move(stages.compute));
-      break;
-    case Changes::store:
-      stages.store = guarded(round, to, std::move(stages.store));
-      break;
-  }
-  return std::make_unique<offload::BucketPipeline>(
-      *loop_,
-      offload::BucketPipelineOptions{
-          .buckets = round.buckets.size(), .depth = plan_.depth, .commit_mode = commit_mode},
-      std::move(stages));
-}
-
-offload::BucketStages::Stage Optimizer::guarded(const BundleSweep& round, Copy to,
-                                                offload::BucketStages::Stage stage) {
-  return [this, &round, to, stage = std::move(stage)](const BucketPass& pass, runtime::Handler done) {
+  offload::BucketStages::Stage& changing = stages.*states_.changes_in(to);
+  changing = [this, &round, to, stage = std::move(changing)](const BucketPass& pass, runtime::Handler done) {
     if (guard_ == nullptr) return stage(pass, std::move(done));
     const ChunkSchedule::Bucket& bucket = round.buckets[pass.bucket].bucket;
     guard_->before_change(bucket, states_.number_of(bucket, to),
                           [&stage, pass, done = std::move(done)] { stage(pass, done); });
   };
+  return std::make_unique<offload::BucketPipeline>(
+      *loop_,
+      offload::BucketPipelineOptions{
+          .buckets = round.buckets.size(), .depth = plan_.depth, .commit_mode = commit_mode},
+      std::move(stages));
 }
 
 void Optimizer::make_steps(const std::vector<std::size_t>& order, CommitMode commit_mode) {

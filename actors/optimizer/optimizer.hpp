@@ -154,8 +154,6 @@ class Optimizer final : public Actor {
                                                                        offload::CommitMode commit_mode,
                                                                        StateRecords::Copy to,
                                                                        offload::BucketStages stages);
-  [[nodiscard]] offload::BucketStages::Stage guarded(const BundleSweep& round, StateRecords::Copy to,
-                                                     offload::BucketStages::Stage stage);
   /// Creates the sweep of committed updates: fetch, update, store.
   void make_steps(const std::vector<std::size_t>& order, offload::CommitMode commit_mode);
   /// Starts its pipeline for storing_.front().

@@ -55,9 +55,10 @@ std::size_t StateRecords::number_of(const Bucket& bucket, Copy copy) const {
   return flipped_[bucket.unit][bucket.index] == (copy == Copy::spare) ? 0 : 1;
 }
 
-StateRecords::Stage StateRecords::changes_in(Copy to) const {
-  if (stays() && to == Copy::spare) return Stage::fetch;  // the spare copy is updated in place
-  return stays() || !states_->separate_master() ? Stage::compute : Stage::store;
+offload::BucketStages::Stage offload::BucketStages::* StateRecords::changes_in(Copy to) const {
+  using Stages = offload::BucketStages;
+  if (stays() && to == Copy::spare) return &Stages::fetch;  // the spare copy is updated in place
+  return stays() || !states_->separate_master() ? &Stages::compute : &Stages::store;
 }
 
 const ShardRecords& StateRecords::records(const Bucket& bucket, Copy copy) const {

@@ -8,6 +8,7 @@
 #include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 #include "actors/states/shard_records.hpp"
+#include "offload/bucket_pipeline.hpp"
 
 #include <cstddef>
 #include <optional>
@@ -52,8 +53,7 @@ class StateRecords {
   /// Number of a copy, which stays the same if the other copy becomes valid: 0, or 1 with a spare copy.
   [[nodiscard]] std::size_t number_of(const Bucket& bucket, Copy copy) const;
   /// First stage of a bucket's pass that changes the destination copy.
-  enum class Stage { fetch, compute, store };
-  [[nodiscard]] Stage changes_in(Copy to) const;
+  [[nodiscard]] offload::BucketStages::Stage offload::BucketStages::* changes_in(Copy to) const;
 
   /// Location of elements starting at `begin` (an element of the unit), up to the end of their bucket and finest shard.
   /// `copy`: number of the copy.
