@@ -39,16 +39,10 @@ Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const 
       in_stream_order_(refresh_.is_local() && !step_.on_host()),
       commit_(CommitPolicy::make(*this)) {}
 
-void Optimizer::read_state(const StateArray& array, std::size_t begin, std::span<std::byte> values,
-                           runtime::Handler done) {
-  expect(storing_.empty(), "states are read during an update");
-  states_.read(array, begin, values, std::move(done));
-}
-
-void Optimizer::write_state(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
-                            runtime::Handler done) {
-  expect(storing_.empty(), "states are written during an update");
-  states_.write(array, begin, values, std::move(done));
+void Optimizer::access_state(StateRecords::Access access) {
+  expect(storing_.empty(), "states are {} during an update",
+         access.kind == offload::IoKind::read ? "read" : "written");
+  states_.access(std::move(access));
 }
 
 void Optimizer::begin(const runtime::AdamWOptions& unclipped) {

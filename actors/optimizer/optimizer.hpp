@@ -94,11 +94,9 @@ class Optimizer final : public Actor {
 
   /// Arrays to save in checkpoints.
   [[nodiscard]] std::vector<StateArray> state() const { return states_.arrays(); }
-  /// Copies elements of such an array, starting at `begin`, into `values` or from it. `done` runs on the loop after
-  /// this returned. Between steps, one call at a time. Replicas of other ranks do not change.
-  void read_state(const StateArray& array, std::size_t begin, std::span<std::byte> values, runtime::Handler done);
-  void write_state(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
-                   runtime::Handler done);
+  /// Reads or writes elements of such an array. Between steps, one call at a time. Replicas of other ranks do not
+  /// change.
+  void access_state(StateRecords::Access access);
   /// Contiguous memory of an array's elements starting at `begin`, to fill it before training. Empty if the host cannot
   /// access it.
   [[nodiscard]] std::span<float> state_memory(const StateArray& array, std::size_t begin) const {

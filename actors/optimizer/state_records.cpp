@@ -164,17 +164,6 @@ std::vector<StateArray> StateRecords::arrays() const {
   return all;
 }
 
-void StateRecords::read(const StateArray& array, std::size_t begin, std::span<std::byte> values,
-                        runtime::Handler done) {
-  access({array, begin, values.data(), values.size() / sizeof(float), false, std::move(done)});
-}
-
-void StateRecords::write(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
-                         runtime::Handler done) {
-  access(
-      {array, begin, const_cast<std::byte*>(values.data()), values.size() / sizeof(float), true, std::move(done)});
-}
-
 std::span<float> StateRecords::memory(const StateArray& array, std::size_t begin) const {
   const UnitState& unit = states_->all().at(array.unit);
   expect(unit.optimizer.contains({begin, 1}), "element {} of {} is not this rank's", begin, unit.spec->name);
@@ -190,20 +179,21 @@ std::span<float> StateRecords::memory(const StateArray& array, std::size_t begin
 }
 
 void StateRecords::access(Access access) {
-  if (access.count == 0) return context_->loop.post(std::move(access.done));
+  if (access.values.empty()) return context_->loop.post(std::move(access.done));
   const UnitState& unit = states_->all().at(access.array.unit);
-  expect(unit.optimizer.contains({access.begin, access.count}), "elements {} to {} of {} are not this rank's",
-         access.begin, access.begin + access.count, unit.spec->name);
+  const std::size_t count = access.values.size() / sizeof(float);
+  expect(unit.optimizer.contains({access.begin, count}), "elements {} to {} of {} are not this rank's",
+         access.begin, access.begin + count, unit.spec->name);
   std::byte* whole = beside_unit(access.array.unit, access.array.kind, access.begin);
   if (whole == nullptr) return access_record(std::move(access));
-  copy(access, reinterpret_cast<float*>(whole), access.count, access.done);
+  copy(access, whole, access.values.size(), access.done);
 }
 
-void StateRecords::copy(const Access& access, float* state, std::size_t count, runtime::Handler next) {
-  if (access.writes) {
-    runtime::copy(context_->compute, state, access.values, count * sizeof(float));
+void StateRecords::copy(const Access& access, std::byte* state, std::size_t bytes, runtime::Handler next) {
+  if (access.kind == IoKind::write) {
+    runtime::copy(context_->compute, state, access.values.data(), bytes);
   } else {
-    runtime::copy(context_->compute, access.values, state, count * sizeof(float));
+    runtime::copy(context_->compute, access.values.data(), state, bytes);
   }
   context_->loop.after_work(context_->compute,
                             {"optimizer", "a copy of the states of", states_->all()[access.array.unit].spec->name},
@@ -225,29 +215,26 @@ void StateRecords::access_record(Access access) {
   const ShardRecords& states = plan_.states[access.array.unit];
   const ShardRecords::Run run = states.run_from(access.begin, array_of(access.array.kind));
   const Bucket bucket{access.array.unit, run.bucket};
-  const std::size_t count = std::min(access.count, run.count);
-  const std::size_t first = run.offset - states.layout().record_offset(run.bucket);
-  const std::size_t end = first + count * sizeof(float);
+  const std::size_t bytes = std::min(access.values.size(), run.count * sizeof(float));
+  const std::size_t first = run.offset - states.layout().record_offset(run.bucket), end = first + bytes;
   Access rest = access;
-  rest.begin += count;
-  rest.values += count * sizeof(float);
-  rest.count -= count;
+  rest.begin += bytes / sizeof(float);
+  rest.values = rest.values.subspan(bytes);
   const auto go_on = [this, rest = std::move(rest)] {
-    if (rest.count == 0) return rest.done();
+    if (rest.values.empty()) return rest.done();
     this->access(rest);
   };
-  if (stays()) {
-    return copy(access, reinterpret_cast<float*>(record(bucket, 0, Copy::counts) + first), count, go_on);
-  }
+  if (stays()) return copy(access, record(bucket, 0, Copy::counts) + first, bytes, go_on);
   const std::size_t first_block = first / block * block, end_block = offload::Tier::whole_blocks(end);
   const std::span<std::byte> blocks = slot(0).first(end_block - first_block);
   const auto copy_and_go_on = [=, this] {
-    auto* state = reinterpret_cast<float*>(blocks.data() + (first - first_block));
-    if (!access.writes) return copy(access, state, count, go_on);
-    copy(access, state, count,
+    std::byte* const state = blocks.data() + (first - first_block);
+    if (access.kind == IoKind::read) return copy(access, state, bytes, go_on);
+    copy(access, state, bytes,
          [=, this] { move(IoKind::write, bucket, Copy::counts, first_block, blocks, go_on); });
   };
-  if (!access.writes) return move(IoKind::read, bucket, Copy::counts, first_block, blocks, copy_and_go_on);
+  if (access.kind == IoKind::read)
+    return move(IoKind::read, bucket, Copy::counts, first_block, blocks, copy_and_go_on);
   // Blocks that are written completely need no fetch.
   std::vector<std::size_t> partial;
   if (first != first_block) partial.push_back(first_block);

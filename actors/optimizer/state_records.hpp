@@ -41,8 +41,16 @@ class StateRecords {
 
   /// The valid master weights and both moments in the optimizer's range, per unit.
   [[nodiscard]] std::vector<StateArray> arrays() const;
-  void read(const StateArray& array, std::size_t begin, std::span<std::byte> values, runtime::Handler done);
-  void write(const StateArray& array, std::size_t begin, std::span<const std::byte> values, runtime::Handler done);
+  /// A copy of elements of an array to host memory (read) or from it (write).
+  struct Access {
+    offload::IoKind kind = offload::IoKind::read;
+    StateArray array;
+    std::size_t begin = 0;        ///< first element, within the unit
+    std::span<std::byte> values;  ///< complete elements
+    runtime::Handler done;
+  };
+  /// Calls `done` on the loop after this returned.
+  void access(Access access);
 
   /// Contiguous host-accessible memory of an array, starting at element `begin` of the unit; may be empty.
   [[nodiscard]] std::span<float> memory(const StateArray& array, std::size_t begin) const;
@@ -98,19 +106,9 @@ class StateRecords {
   void move(offload::IoKind kind, const Bucket& bucket, Copy copy, std::size_t offset, std::span<std::byte> memory,
             const runtime::Handler& done);
 
-  /// A transfer of elements of an array to or from host memory.
-  struct Access {
-    StateArray array;
-    std::size_t begin = 0;  // first element, within the unit
-    std::byte* values = nullptr;
-    std::size_t count = 0;  // elements
-    bool writes = false;
-    runtime::Handler done;
-  };
-  void access(Access access);
   void access_record(Access access);
-  /// Copies between `state` and the first `count` values, then calls `next`.
-  void copy(const Access& access, float* state, std::size_t count, runtime::Handler next);
+  /// Copies between `state` and the first `bytes` of the values, then calls `next`.
+  void copy(const Access& access, std::byte* state, std::size_t bytes, runtime::Handler next);
 
   const RankContext* context_;
   const UnitStates* states_;

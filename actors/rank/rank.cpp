@@ -64,7 +64,8 @@ void fill_next(const std::shared_ptr<Filling>& filling) {
     f.values.resize(std::min(max_values, end - begin));
     f.source(unit, begin, f.values);
     f.filled += f.values.size();
-    return f.optimizer.write_state(array, begin, std::as_bytes(std::span(f.values)), go_on);
+    return f.optimizer.access_state(
+        {offload::IoKind::write, array, begin, std::as_writable_bytes(std::span(f.values)), go_on});
   }
   f.done();
 }
@@ -255,7 +256,7 @@ void Rank::add_checkpoints(CheckpointSeries series) {
 void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
   if (!plan_.states->all()[unit].trained()) return read_frozen(unit, begin, out, std::move(done));
   const StateArray weights{unit, StateKind::weights, plan_.states->all()[unit].optimizer};
-  optimizer_->read_state(weights, begin, std::as_writable_bytes(out), std::move(done));
+  optimizer_->access_state({offload::IoKind::read, weights, begin, std::as_writable_bytes(out), std::move(done)});
 }
 
 void Rank::read_frozen(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {

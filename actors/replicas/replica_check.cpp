@@ -17,6 +17,7 @@
 namespace ranvier::actors {
 
 using collectives::Range;
+using offload::IoKind;
 using offload::Tier;
 using runtime::SlotPool;
 
@@ -154,7 +155,7 @@ void ReplicaCheck::read(const Transfer& piece, const SlotPool::Slot& slot) {
   };
   if (set.array != StateKind::parameters) {
     const StateArray array{unit, set.array, states_->all()[unit].optimizer};
-    return optimizer_->read_state(array, piece.range.begin, to, here);
+    return optimizer_->access_state({IoKind::read, array, piece.range.begin, to, here});
   }
   if (!states_->all()[unit].on_device()) {
     const std::span blocks(slot.data(plan_.piece_bytes), plan_.piece_bytes + 2 * Tier::block_bytes);
@@ -279,10 +280,11 @@ void ReplicaCheck::damage(StateKind array, runtime::Handler done) {
   const std::span<std::byte> value(context_->arena.slot(plan_.staging.memory), bytes);
   const StateArray state{unit, array, states_->all()[unit].optimizer};
   if (array != StateKind::parameters) {
-    return optimizer_->read_state(state, element, value, [this, state, element, value, done = std::move(done)] {
+    const auto flip = [this, state, element, value, done = std::move(done)] {
       value[0] ^= std::byte{1};
-      optimizer_->write_state(state, element, value, done);
-    });
+      optimizer_->access_state({IoKind::write, state, element, value, done});
+    };
+    return optimizer_->access_state({IoKind::read, state, element, value, flip});
   }
   if (!states_->all()[unit].on_device())
     fail(ErrorCode::usage, "RANVIER_FAULT cannot damage parameters off the device; remove `parameter_tier`");

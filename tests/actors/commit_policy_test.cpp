@@ -53,7 +53,8 @@ class Alone {
       std::vector<float> values(array.range.count);
       const models::UnitSpec& unit = *plan_.states->all()[array.unit].spec;
       if (array.kind == actors::StateKind::weights) models::initialize(unit, 3, 0, unit.elements(), values.data());
-      optimizer_->write_state(array, 0, std::as_writable_bytes(std::span(values)), [] {});
+      optimizer_->access_state(
+          {offload::IoKind::write, array, 0, std::as_writable_bytes(std::span(values)), [] {}});
       settle();
     }
   }
@@ -88,7 +89,7 @@ class Alone {
     std::vector<std::vector<std::byte>> all;
     for (const actors::StateArray& array : optimizer_->state()) {
       auto& values = all.emplace_back(array.range.count * sizeof(float));
-      optimizer_->read_state(array, 0, values, [] {});
+      optimizer_->access_state({offload::IoKind::read, array, 0, values, [] {}});
       settle();
     }
     return all;

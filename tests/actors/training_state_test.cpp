@@ -13,6 +13,7 @@ using actors::StateArray;
 using actors::StateRecords;
 using actors::TierKind;
 using collectives::Scope;
+using offload::IoKind;
 using runtime::DType;
 
 namespace {
@@ -45,9 +46,8 @@ class WrittenAndRead {
   [[nodiscard]] Error error_of_parameters() {
     StateArray array = records_->arrays().front();
     array.kind = actors::StateKind::parameters;
-    return tests::error_of([&] {
-      records_->read(array, array.range.begin, std::as_writable_bytes(std::span(read_.front()).first(1)), [] {});
-    });
+    const auto value = std::as_writable_bytes(std::span(read_.front()).first(1));
+    return tests::error_of([&] { records_->access({IoKind::read, array, array.range.begin, value, [] {}}); });
   }
 
  private:
@@ -59,9 +59,8 @@ class WrittenAndRead {
     const std::size_t count = 1 + random_() % (values.size() - at);
     const auto over = [this, a, at, count, writes, done] { next(a, at + count, writes, done); };
     const std::span<float> piece(values.data() + at, count);
-    const std::size_t begin = arrays[a].range.begin + at;
-    if (writes) return records_->write(arrays[a], begin, std::as_bytes(piece), over);
-    records_->read(arrays[a], begin, std::as_writable_bytes(piece), over);
+    records_->access({writes ? IoKind::write : IoKind::read, arrays[a], arrays[a].range.begin + at,
+                      std::as_writable_bytes(piece), over});
   }
 
   std::mt19937_64 random_;
