@@ -63,7 +63,7 @@ void ChunkSums::bring(std::size_t number, runtime::Handler there) {
     const auto one_there = runtime::last_of(chunk.buckets.size(), there);
     for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
       const auto& [unit, index] = chunk.buckets[i];
-      records_->fetch(unit, 0, records_->bucket(unit, index), record(number, i), one_there);
+      records_->move(offload::IoKind::read, unit, 0, records_->bucket(unit, index), record(number, i), one_there);
     }
   });
 }

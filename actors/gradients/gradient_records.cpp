@@ -75,31 +75,18 @@ std::vector<GradientRecords::Stretch> GradientRecords::stretches(std::size_t uni
   return all;
 }
 
-void GradientRecords::accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first,
-                                 runtime::Handler done) {
-  call(unit, use, {first ? Call::Kind::keep : Call::Kind::add, place, std::move(done)});
-}
-
-void GradientRecords::bring(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done) {
-  call(unit, use, {Call::Kind::bring, place, std::move(done)});
-}
-
-void GradientRecords::keep(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done) {
-  call(unit, use, {Call::Kind::keep, place, std::move(done)});
-}
-
-void GradientRecords::call(std::size_t unit, std::size_t use, Call call) {
+void GradientRecords::call(Call kind, std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done) {
   auto& queue = calls_.at(unit).at(use);
-  queue.push_back(std::move(call));
+  queue.push_back({kind, place, std::move(done)});
   if (queue.size() == 1) start(unit, use);
 }
 
 void GradientRecords::start(std::size_t unit, std::size_t use) {
-  Call& call = calls_[unit][use].front();
+  PendingCall& call = calls_[unit][use].front();
   const ShardRecords& records = this->records(unit, use);
-  if (call.kind != Call::Kind::add || records.layout().buckets() == 0) {
+  if (call.kind != Call::add || records.layout().buckets() == 0) {
     call.missing = 1;
-    return records.move(*context_, call.kind == Call::Kind::bring ? IoKind::read : IoKind::write, call.place, 0,
+    return records.move(*context_, call.kind == Call::fetch ? IoKind::read : IoKind::write, call.place, 0,
                         [this, unit, use] { stretch_done(unit, use); });
   }
   expect(plan_.slots.slots > 0, "gradients of {} are added in a tier, and the plan has them whole",
@@ -108,7 +95,7 @@ void GradientRecords::start(std::size_t unit, std::size_t use) {
   call.missing = all.size();
   for (const Stretch& stretch : all) {
     slots_.when_free([this, part = StretchOfUse{unit, use, stretch}](const SlotPool::Slot& slot) {
-      move(IoKind::read, part, slot.data(), [this, part, slot] { add(part, slot); });
+      move_blocks(IoKind::read, part, slot.data(), [this, part, slot] { add(part, slot); });
     });
   }
 }
@@ -122,7 +109,7 @@ void GradientRecords::add(const StretchOfUse& part, const SlotPool::Slot& slot) 
                part.stretch.elements(), {}, spread.runs);
   context_->loop.after_work(context_->reduce, {"gradients", "the addition to the sum of", unit.spec->name},
                             [this, part, slot] {
-                              move(IoKind::write, part, slot.data(), [this, part, slot] {
+                              move_blocks(IoKind::write, part, slot.data(), [this, part, slot] {
                                 slot.release();
                                 stretch_done(part.unit, part.use);
                                 slots_.serve();
@@ -140,25 +127,18 @@ void GradientRecords::stretch_done(std::size_t unit, std::size_t use) {
 }
 
 /// Moves complete blocks, so that files need no staging; records end on a block.
-void GradientRecords::move(IoKind kind, const StretchOfUse& part, std::byte* memory, runtime::Handler done) {
+void GradientRecords::move_blocks(IoKind kind, const StretchOfUse& part, std::byte* memory, runtime::Handler done) {
   const auto& [bucket, begin, end] = part.stretch;
   records(part.unit, part.use)
       .move_record(*context_, kind, bucket, begin * width_, {memory, Tier::whole_blocks((end - begin) * width_)},
                    std::move(done));
 }
 
-void GradientRecords::fetch(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* to,
-                            runtime::Handler done) {
-  expect(calls_.at(unit).at(use).empty(), "gradients of {} are fetched while some are under way",
-         states_->all()[unit].spec->name);
-  move(IoKind::read, {unit, use, stretch}, to, std::move(done));
-}
-
-void GradientRecords::store(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* from,
-                            runtime::Handler done) {
-  expect(calls_.at(unit).at(use).empty(), "gradients of {} are stored while some are under way",
-         states_->all()[unit].spec->name);
-  move(IoKind::write, {unit, use, stretch}, from, std::move(done));
+void GradientRecords::move(IoKind kind, std::size_t unit, std::size_t use, const Stretch& stretch,
+                           std::byte* memory, runtime::Handler done) {
+  expect(calls_.at(unit).at(use).empty(), "gradients of {} are {} while some are under way",
+         states_->all()[unit].spec->name, kind == IoKind::read ? "fetched" : "stored");
+  move_blocks(kind, {unit, use, stretch}, memory, std::move(done));
 }
 
 void GradientRecords::store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done) {

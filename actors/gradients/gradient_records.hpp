@@ -2,8 +2,8 @@
 // unit, stored as records of buckets (bucket_partition.hpp). Sums have the same bits as on the device. Loop thread
 // only; handlers run on the loop, after the call returned.
 //
-//   sharded     accumulate() adds received gradients, through a few device buffers
-//   otherwise   layers add to the sum themselves: bring(), then keep()
+//   sharded     Call::add adds received gradients, through a few device buffers
+//   otherwise   layers add to the sum themselves: Call::fetch, then Call::store
 //
 // Reduced gradients are stored here until the step is committed, or stay on the device if every step is applied.
 #pragma once
@@ -37,15 +37,14 @@ class GradientRecords final : public Actor {
 
   [[nodiscard]] const char* name() const noexcept override { return "gradients"; }
 
-  // `place` is a complete unit in device memory; only its range of gradients is used. It must stay unchanged until
-  // `done`. Calls for one tied use run in order; different uses run in parallel.
-
-  /// Adds a microbatch's complete gradients; `first`: overwrites the sum of the previous batch. For sharded gradients.
-  void accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first, runtime::Handler done);
-  /// Fetches the sum to `place`.
-  void bring(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
-  /// Stores `place` as the new sum.
-  void keep(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
+  enum class Call {
+    add,    ///< adds a microbatch's complete gradients to the sum; for sharded gradients
+    fetch,  ///< fetches the sum
+    store,  ///< overwrites the sum
+  };
+  /// `place` is a complete unit in device memory; only its range of gradients is used. It must stay unchanged until
+  /// `done`. Calls for one tied use run in order; different uses run in parallel.
+  void call(Call kind, std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
 
   // After the batch, when the calls above have finished for the tied use. Device buffers have space for whole blocks.
 
@@ -59,8 +58,8 @@ class GradientRecords final : public Actor {
   /// Divides a unit into stretches of at most `bytes`, in whole blocks; equal partitions have equal order.
   [[nodiscard]] std::vector<Stretch> stretches(std::size_t unit, std::size_t bytes) const;
   [[nodiscard]] Stretch bucket(std::size_t unit, std::size_t bucket) const;
-  void fetch(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* to, runtime::Handler done);
-  void store(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* from, runtime::Handler done);
+  void move(offload::IoKind kind, std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* memory,
+            runtime::Handler done);
 
   /// Stores the reduced gradients of a bucket (its elements in UnitState::reduced) in the record of tied use 0, which
   /// is no longer needed.
@@ -73,10 +72,8 @@ class GradientRecords final : public Actor {
   [[nodiscard]] const std::byte* reduced(std::size_t unit, std::size_t bucket) const;
 
  private:
-  /// A call for a complete tied use.
-  struct Call {
-    enum class Kind { add, bring, keep };
-    Kind kind = Kind::add;
+  struct PendingCall {
+    Call kind = Call::add;
     std::byte* place = nullptr;
     runtime::Handler done;
     std::size_t missing = 0;  // stretches
@@ -94,9 +91,8 @@ class GradientRecords final : public Actor {
     return plan_.records.at(unit).at(use);
   }
   [[nodiscard]] collectives::Range range(std::size_t unit) const;
-  void call(std::size_t unit, std::size_t use, Call call);
   void start(std::size_t unit, std::size_t use);
-  void move(offload::IoKind kind, const StretchOfUse& part, std::byte* memory, runtime::Handler done);
+  void move_blocks(offload::IoKind kind, const StretchOfUse& part, std::byte* memory, runtime::Handler done);
   void add(const StretchOfUse& part, const runtime::SlotPool::Slot& slot);
   void stretch_done(std::size_t unit, std::size_t use);
 
@@ -105,7 +101,7 @@ class GradientRecords final : public Actor {
   Plan plan_;
   std::size_t width_;  // bytes per element
   runtime::SlotPool slots_;
-  std::vector<std::vector<std::deque<Call>>> calls_;          // by unit and tied use; the front ones are active
+  std::vector<std::vector<std::deque<PendingCall>>> calls_;   // by unit and tied use; the front ones are active
   std::map<std::pair<std::size_t, std::size_t>, Lent> lent_;  // by unit and bucket
 };
 

@@ -132,10 +132,11 @@ void MicrobatchReduction::bring_sums() {
       if (sum.begun || sum.after >= writings_.first() || !is_free(writing, s)) continue;
       sum.begun = true;
       const auto [layer, index, unit] = stage_->uses()[sum.use];
-      records_->bring(unit, use_in_unit_[sum.use], writing.places[index], [this, step] {
-        --writings_[step].sums_missing;
-        check_waiting();
-      });
+      records_->call(GradientRecords::Call::fetch, unit, use_in_unit_[sum.use], writing.places[index],
+                     [this, step] {
+                       --writings_[step].sums_missing;
+                       check_waiting();
+                     });
     }
   }
 }
@@ -205,13 +206,11 @@ void MicrobatchReduction::accumulate_in_records(const Writing& writing, const ru
   const auto& uses = stage_->uses_of(writing.writes);
   if (uses.empty()) return context_->loop.post(done);
   const auto one_done = runtime::last_of(uses.size(), done);
+  const bool adds = states_->shards_gradients() && writing.microbatch > 0;
+  const auto call = adds ? GradientRecords::Call::add : GradientRecords::Call::store;
   for (const std::size_t use : uses) {
     const auto [layer, index, unit] = stage_->uses()[use];
-    if (states_->shards_gradients()) {
-      records_->accumulate(unit, use_in_unit_[use], writing.places[index], writing.microbatch == 0, one_done);
-    } else {
-      records_->keep(unit, use_in_unit_[use], writing.places[index], one_done);
-    }
+    records_->call(call, unit, use_in_unit_[use], writing.places[index], one_done);
   }
 }
 

@@ -8,6 +8,8 @@
 
 namespace ranvier::actors {
 
+using offload::IoKind;
+
 TiedGradientSum::TiedGradientSum(const RankContext& context, const UnitStates& states, GradientRecords* records,
                                  Options options)
     : context_(&context),
@@ -49,7 +51,7 @@ void TiedGradientSum::begin_next(std::byte* place) {
   const auto there = [this, number] { one_there(number); };
   if (records_ != nullptr) {
     exchange = {.place = place, .mine = place, .other = place + options_.message_bytes};
-    records_->fetch(options_.unit, 0, stretch, exchange.mine, [this, number, there] {
+    records_->move(IoKind::read, options_.unit, 0, stretch, exchange.mine, [this, number, there] {
       exchanges_[number].fetched = true;
       if (!options_.partner) return there();
       send_fetched();
@@ -63,7 +65,7 @@ void TiedGradientSum::begin_next(std::byte* place) {
                                 runtime::Bytes(exchange.other, stretch.elements() * size_of(dtype_)), there);
     send_fetched();
   } else {
-    records_->fetch(options_.unit, 1, stretch, exchange.other, there);
+    records_->move(IoKind::read, options_.unit, 1, stretch, exchange.other, there);
   }
 }
 
@@ -89,7 +91,7 @@ void TiedGradientSum::one_there(std::size_t number) {
   context_->loop.after_work(
       context_->compute, {"gradients", "the sum of the uses of", unit_->spec->name}, [this, number, stored] {
         if (records_ == nullptr) return stored();
-        records_->store(options_.unit, 0, stretches_[number], exchanges_[number].mine, stored);
+        records_->move(IoKind::write, options_.unit, 0, stretches_[number], exchanges_[number].mine, stored);
       });
 }
 

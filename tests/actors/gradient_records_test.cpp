@@ -19,6 +19,7 @@ namespace {
 
 constexpr int orders = test::sanitized ? 10 : 60;
 
+using Call = GradientRecords::Call;
 using Bytes = std::vector<std::byte>;
 
 /// Adds the random gradients of a batch, use by use, then reads them from the tier, for several batches.
@@ -111,7 +112,8 @@ class Batches {
       add_to(use.sum, values);
     }
     auto& place = *use.places.emplace_back(std::make_unique<Bytes>(std::move(values)));
-    records_->accumulate(use.unit, use.use, place.data(), microbatch == 0, [this, &place, done = std::move(done)] {
+    const Call call = microbatch == 0 ? Call::store : Call::add;
+    records_->call(call, use.unit, use.use, place.data(), [this, &place, done = std::move(done)] {
       for (std::byte& byte : place) byte = static_cast<std::byte>(random_());  // the next user overwrites it
       done();
     });
@@ -127,7 +129,7 @@ class Batches {
     Use& use = uses_[u];
     auto& place = *use.places.emplace_back(std::make_unique<Bytes>(unit(use).elements * size_of(dtype())));
     if (microbatch == microbatches) {  // the last call completes when the one after it does
-      return records_->bring(use.unit, use.use, place.data(), [=, this] { compare(u, 0); });
+      return records_->call(Call::fetch, use.unit, use.use, place.data(), [=, this] { compare(u, 0); });
     }
     const auto add_and_keep = [=, this, &use, &place, values = random_values(unit(use).elements)] {
       if (microbatch == 0) {
@@ -136,13 +138,13 @@ class Batches {
         add_to(use.sum, values);
         add_to(place, values);
       }
-      records_->keep(use.unit, use.use, place.data(), [this, &place] {
+      records_->call(Call::store, use.unit, use.use, place.data(), [this, &place] {
         for (std::byte& byte : place) byte = static_cast<std::byte>(random_());
       });
       keep_next(u, microbatch + 1, microbatches);
     };
     if (microbatch == 0) return add_and_keep();
-    records_->bring(use.unit, use.use, place.data(), add_and_keep);
+    records_->call(Call::fetch, use.unit, use.use, place.data(), add_and_keep);
   }
 
   /// A bucket's elements of a range of [complete unit], run after run.
@@ -165,12 +167,13 @@ class Batches {
     auto arrived = std::make_shared<Bytes>(offload::Tier::whole_blocks(expected.size()));
     const GradientRecords::Stretch stretch = records_->bucket(use.unit, bucket);
     CHECK(stretch.elements() * size_of(dtype()) == expected.size());
-    records_->fetch(use.unit, use.use, stretch, arrived->data(), [this, u, bucket, expected, arrived] {
-      arrived->resize(expected.size());
-      CHECK(*arrived == expected);
-      if (uses_[u].use == 0) return park(u, bucket);
-      compare(u, bucket + 1);
-    });
+    records_->move(offload::IoKind::read, use.unit, use.use, stretch, arrived->data(),
+                   [this, u, bucket, expected, arrived] {
+                     arrived->resize(expected.size());
+                     CHECK(*arrived == expected);
+                     if (uses_[u].use == 0) return park(u, bucket);
+                     compare(u, bucket + 1);
+                   });
   }
 
   void park(std::size_t u, std::size_t bucket) {
