@@ -50,58 +50,39 @@ Loader::Places::Places(runtime::Device& device, const Plan& plan)
   documents.reserve(plan.documents.bytes, plan.documents.count);
 }
 
-void Loader::load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done) {
-  load(&models::SampleSource::read_inputs, places_->inputs, first, count, source_->input_bytes(), to,
-       std::move(done));
-  announce_next(reader_of(to), first, count);
-}
-
-void Loader::load_targets(std::int64_t first, int count, std::byte* to, runtime::Handler done) {
-  load(&models::SampleSource::read_targets, places_->targets, first, count, source_->target_bytes(), to,
-       std::move(done));
-  announce_next(reader_of(to), first, count);
-}
-
-void Loader::load_documents(std::int64_t first, int count, std::byte* to, runtime::Handler done) {
-  load(&models::SampleSource::read_documents, places_->documents, first, count, source_->sample_bytes().documents,
-       to, std::move(done));
-}
-
-runtime::StreamView Loader::reader_of(const std::byte* to) {
-  if (context_->load.device().host_reaches(to)) return context_->load;
-  if (!reader_) reader_ = context_->host.make_stream("reader", runtime::StreamWidth::one);
-  return *reader_;
-}
-
-void Loader::load(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t sample_bytes,
-                  std::byte* to, runtime::Handler done) {
-  const std::size_t bytes = static_cast<std::size_t>(count) * sample_bytes;
-  const runtime::StreamView reader = reader_of(to);
-  const auto launch_read = [&](std::byte* target) {
-    reader.launch(samples_cost(bytes), [source = source_, read, first, count, target](runtime::ComputePool&) {
-      (source->*read)(first, count, target);
-    });
+void Loader::load(Data data, std::int64_t first, int count, std::byte* to, runtime::Handler done) {
+  using models::SampleSource;
+  struct Kind {
+    void (SampleSource::*read)(std::int64_t, int, std::byte*) const;
+    runtime::PinnedPool& places;  // memory for the transfer to a GPU
+    std::size_t sample_bytes;
   };
-  const runtime::WorkName work{name(), "the samples from", {}, first};
-  if (context_->load.device().host_reaches(to)) {
-    launch_read(to);
-    return context_->loop.after_work(reader, work, std::move(done));
+  const auto [input, target, documents] = source_->sample_bytes();
+  const Kind kind = data == Data::inputs    ? Kind{&SampleSource::read_inputs, places_->inputs, input}
+                    : data == Data::targets ? Kind{&SampleSource::read_targets, places_->targets, target}
+                                            : Kind{&SampleSource::read_documents, places_->documents, documents};
+  const std::size_t bytes = static_cast<std::size_t>(count) * kind.sample_bytes;
+  runtime::StreamView reader = context_->load;
+  std::byte* read_to = to;
+  if (!context_->load.device().host_reaches(to)) {
+    if (!reader_) reader_ = context_->host.make_stream("reader", runtime::StreamWidth::one);
+    reader = *reader_;
+    // The buffer is returned before `done` runs, even if a copy of the handler still exists.
+    const auto place = std::make_shared<std::shared_ptr<std::byte>>(kind.places.take(bytes));
+    read_to = place->get();
+    done = [this, place, first, bytes, to, done = std::move(done)] {
+      runtime::copy(context_->load, to, place->get(), bytes);
+      const runtime::WorkName copy{name(), "the copy to the device of the samples from", {}, first};
+      context_->loop.after_work(context_->load, copy, [place, done] {
+        place->reset();
+        done();
+      });
+    };
   }
-  // The buffer is returned before `done` runs, even if a copy of the handler still exists.
-  const auto place = std::make_shared<std::shared_ptr<std::byte>>(places.take(bytes));
-  launch_read(place->get());
-  context_->loop.after_work(reader, work, [this, place, first, bytes, to, done = std::move(done)] {
-    runtime::copy(context_->load, to, place->get(), bytes);
-    const runtime::WorkName copy{name(), "the copy to the device of the samples from", {}, first};
-    context_->loop.after_work(context_->load, copy, [place, done] {
-      place->reset();
-      done();
-    });
-  });
-}
-
-void Loader::announce_next(runtime::StreamView reader, std::int64_t first, int count) {
-  if (stride_ == 0) return;
+  reader.launch(samples_cost(bytes), [source = source_, read = kind.read, first, count,
+                                      read_to](runtime::ComputePool&) { (source->*read)(first, count, read_to); });
+  context_->loop.after_work(reader, {name(), "the samples from", {}, first}, std::move(done));
+  if (data == Data::documents || stride_ == 0) return;
   reader.launch(samples_cost(0), [source = source_, next = first + stride_, count](runtime::ComputePool&) {
     source->will_read(next, count);
   });

@@ -39,27 +39,18 @@ class Loader final : public Actor {
 
   [[nodiscard]] const char* name() const noexcept override { return "loader"; }
 
+  enum class Data { inputs, targets, documents };
   /// Reads samples first … first+count-1 to `to`, then calls `done` on the loop.
-  void load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done);
-  void load_targets(std::int64_t first, int count, std::byte* to, runtime::Handler done);
-  void load_documents(std::int64_t first, int count, std::byte* to, runtime::Handler done);
+  void load(Data data, std::int64_t first, int count, std::byte* to, runtime::Handler done);
   /// Returns whether the source provides document boundaries.
   [[nodiscard]] bool has_documents() const { return source_->document_positions() > 0; }
 
  private:
-  using Read = void (models::SampleSource::*)(std::int64_t, int, std::byte*) const;
-  /// Reads `count` samples of `sample_bytes`; `places`: memory for their transfer to a GPU.
-  void load(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t sample_bytes,
-            std::byte* to, runtime::Handler done);
-  /// Stream that reads data for the destination `to`.
-  [[nodiscard]] runtime::StreamView reader_of(const std::byte* to);
-  void announce_next(runtime::StreamView reader, std::int64_t first, int count);
-
   const RankContext* context_;
   Places* places_;
   const models::SampleSource* source_;
   std::int64_t stride_;
-  std::unique_ptr<runtime::Stream> reader_;
+  std::unique_ptr<runtime::Stream> reader_;  // reads data for memory that the host cannot access; made when needed
 };
 
 }  // namespace ranvier::actors

@@ -71,13 +71,14 @@ void SliceQueue::call_for_input(int microbatch) {
     receive(*plan_.left, Channel::activation, microbatch, stage_->input(index),
             stage_->input_bytes(samples, batch_->positions), arrives(&Slot::input_here));
   } else {
-    loader_->load_inputs(first, samples, stage_->input(index), arrives(&Slot::input_here));
+    loader_->load(Loader::Data::inputs, first, samples, stage_->input(index), arrives(&Slot::input_here));
   }
   if (!plan_.right) {
-    loader_->load_targets(first, samples, stage_->targets(index), arrives(&Slot::targets_here));
+    loader_->load(Loader::Data::targets, first, samples, stage_->targets(index), arrives(&Slot::targets_here));
   }
   if (loader_->has_documents()) {
-    loader_->load_documents(first, samples, stage_->documents(index), arrives(&Slot::documents_here));
+    loader_->load(Loader::Data::documents, first, samples, stage_->documents(index),
+                  arrives(&Slot::documents_here));
   }
 }
 

@@ -9,6 +9,7 @@
 
 using namespace ranvier;
 using namespace ranvier::runtime;
+using Data = actors::Loader::Data;
 
 namespace {
 
@@ -58,8 +59,9 @@ TEST_CASE("samples are loaded to device memory, whether or not the host can acce
       if (++done == 2 * loads) loop.stop();
     };
     for (int i = 0; i < loads; ++i) {
-      loader.load_inputs(10 * i, samples, reinterpret_cast<std::byte*>(values + 2 * samples * i), count);
-      loader.load_targets(10 * i, samples, reinterpret_cast<std::byte*>(values + 2 * samples * i + samples), count);
+      loader.load(Data::inputs, 10 * i, samples, reinterpret_cast<std::byte*>(values + 2 * samples * i), count);
+      loader.load(Data::targets, 10 * i, samples, reinterpret_cast<std::byte*>(values + 2 * samples * i + samples),
+                  count);
     }
     CHECK(loop.pending_work().any());
     loop.run();
@@ -87,8 +89,8 @@ TEST_CASE("after a microbatch is read, the next step's microbatch is announced")
     actors::Loader::Places places(*device, {});
     actors::Loader loader(resources.context(), places, source, stride);
     const Buffer buffer = device->allocate(100, MemorySpace::device);
-    loader.load_inputs(16, 4, buffer.data(), [] {});
-    loader.load_targets(20, 4, buffer.data(), [&] { loop.stop(); });
+    loader.load(Data::inputs, 16, 4, buffer.data(), [] {});
+    loader.load(Data::targets, 20, 4, buffer.data(), [&] { loop.stop(); });
     loop.run();
     if (stride == 0)
       CHECK(source.ranges.empty());
@@ -107,7 +109,7 @@ TEST_CASE("a sample that cannot be read ends the loop with its message") {
     actors::Loader::Places places(*device, {});
     actors::Loader loader(resources.context(), places, source);
     const Buffer buffer = device->allocate(100, MemorySpace::device);
-    loader.load_inputs(-5, 1, buffer.data(), [] {});
+    loader.load(Data::inputs, -5, 1, buffer.data(), [] {});
     CHECK_THROWS_WITH(loop.run(), "sample -5 cannot be read");
   }
 }
