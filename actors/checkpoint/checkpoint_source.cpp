@@ -5,7 +5,6 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 namespace ranvier::actors {
@@ -15,8 +14,9 @@ CheckpointSource::CheckpointSource(offload::CheckpointReader& reader, const mode
       scalars_(
           scalars_of_json(reader.manifest().training, (reader.path() / offload::Manifest::file_name).string())) {
   const std::string& path = reader.path().string();
-  const std::vector<models::UnitSpec> units = architecture.units();
-  for (const models::UnitSpec& unit : units) {
+  std::size_t wanted = 0;
+  for (const models::UnitSpec& unit : architecture.units()) {
+    wanted += arrays_of(unit.trained);
     for (std::size_t which = 0; which < arrays_of(unit.trained); ++which) {
       const char* const array = to_string(optimizer_states[which]);
       const offload::CheckpointArray* const found = reader.find(unit.name, array);
@@ -33,10 +33,7 @@ CheckpointSource::CheckpointSource(offload::CheckpointReader& reader, const mode
       }
     }
   }
-  if (const std::size_t wanted = std::accumulate(
-          units.begin(), units.end(), std::size_t{0},
-          [](std::size_t sum, const models::UnitSpec& unit) { return sum + arrays_of(unit.trained); });
-      reader.manifest().arrays.size() != wanted) {
+  if (reader.manifest().arrays.size() != wanted) {
     fail(ErrorCode::data,
          "checkpoint {} has {} arrays, but the model {}; use the same `train` and `freeze` as the run that wrote "
          "the checkpoint",

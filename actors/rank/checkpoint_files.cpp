@@ -25,17 +25,16 @@ std::string file_name(std::size_t rank) { return fmt::format("rank-{:04}.data", 
 CheckpointFiles::CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan, offload::CheckpointFolder& folder,
                                  Options options, const offload::CheckpointStorage& storage)
     : loop_(&loop),
-      architecture_(plan.architecture),
       folder_(&folder),
       options_(std::move(options)),
       writer_(loop, storage, options_.depth),
       rank_(static_cast<std::size_t>(plan.rank)) {
   std::vector<std::size_t> first_array;  // by unit of the architecture
-  std::size_t arrays = 0;
-  for (const models::UnitSpec& unit : architecture_->units()) {
-    first_array.push_back(arrays);
-    arrays += arrays_of(unit.trained);
-    const runtime::DType dtype = unit.trained ? runtime::DType::f32 : architecture_->precision.compute;
+  for (const models::UnitSpec& unit : plan.architecture->units()) {
+    first_array.push_back(arrays_.size());
+    const runtime::DType dtype = unit.trained ? runtime::DType::f32 : plan.architecture->precision.compute;
+    for (std::size_t array = 0; array < arrays_of(unit.trained); ++array)
+      arrays_.push_back({unit.name, to_string(optimizer_states[array]), dtype, unit.elements()});
     whole_bytes_ += arrays_of(unit.trained) * unit.elements() * size_of(dtype);
   }
   for (const StatePiece& piece : plan.snapshot.pieces) {
@@ -106,12 +105,7 @@ void CheckpointFiles::close(std::function<void(CheckpointShare)> done) {
 std::string CheckpointFiles::commit(std::int64_t step, std::span<const StateScalar> scalars,
                                     std::span<const CheckpointShare> shares) {
   static_assert(std::is_trivially_copyable_v<CheckpointSegment>);
-  Manifest manifest{.step = step, .training = scalars_to_json(scalars), .about = about_};
-  for (const models::UnitSpec& unit : architecture_->units()) {
-    const runtime::DType dtype = unit.trained ? runtime::DType::f32 : architecture_->precision.compute;
-    for (std::size_t array = 0; array < arrays_of(unit.trained); ++array)
-      manifest.arrays.push_back({unit.name, to_string(optimizer_states[array]), dtype, unit.elements()});
-  }
+  Manifest manifest{.step = step, .arrays = arrays_, .training = scalars_to_json(scalars), .about = about_};
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
     const std::vector<std::byte>& data = shares[rank].data;
     if (data.empty()) continue;

@@ -61,12 +61,12 @@ class CheckpointFiles final : public CheckpointTarget {
   [[nodiscard]] offload::CheckpointFileWriter::Outcome then(runtime::Handler next);
 
   runtime::EventLoop* loop_;
-  const models::Architecture* architecture_;
   offload::CheckpointFolder* folder_;
   Options options_;
   offload::CheckpointFileWriter writer_;
   runtime::AtomicFile::Retry retry_;
   std::size_t rank_;
+  std::vector<offload::CheckpointArray> arrays_;    // arrays of all ranks for the manifest
   std::vector<offload::CheckpointSegment> pieces_;  // manifest entries; rank 0 sets `file`
   std::uint64_t bytes_ = 0;
   std::uint64_t whole_bytes_ = 0;  // sum over all ranks
