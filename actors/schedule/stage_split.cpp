@@ -19,20 +19,6 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Total seconds of a range of layers.
-class Slices {
- public:
-  explicit Slices(const std::vector<double>& seconds) : before_(seconds.size() + 1, 0.0) {
-    std::partial_sum(seconds.begin(), seconds.end(), before_.begin() + 1);
-  }
-  [[nodiscard]] double operator()(std::size_t begin, std::size_t end) const {
-    return before_[end] - before_[begin];
-  }
-
- private:
-  std::vector<double> before_;
-};
-
 /// Splits `layers` into one slice per stage so that `join(value of previous stages, cost of the slice)` is minimal;
 /// join() increases with both.
 template <typename Cost, typename Join>
@@ -76,9 +62,10 @@ std::vector<models::LayerRange> fastest_split(const std::vector<double>& seconds
                                               const std::vector<double>& slowness) {
   expect(!slowness.empty() && slowness.size() <= seconds.size(), "{} layers for {} stages", seconds.size(),
          slowness.size());
-  const Slices slices(seconds);
+  std::vector<double> before(seconds.size() + 1, 0.0);  // total of previous layers, by layer
+  std::partial_sum(seconds.begin(), seconds.end(), before.begin() + 1);
   const auto cost = [&](std::size_t stage, std::size_t begin, std::size_t end) {
-    return slowness[stage] * slices(begin, end);
+    return slowness[stage] * (before[end] - before[begin]);
   };
   const auto larger = [](double a, double b) { return std::max(a, b); };
   double slowest = 0;
@@ -178,25 +165,19 @@ SplitAdvice advise_split(const std::vector<LayerSeconds>& seconds, const std::ve
 }
 
 std::string describe(const SplitAdvice& advice, double step_now, double step_then) {
-  const auto sizes = [](const std::vector<int>& layers) { return fmt::format("{}", fmt::join(layers, ",")); };
   std::vector<std::string> stages;
   for (const LayerSeconds& stage : advice.measured)
     stages.push_back(fmt::format("{:.4g} s ({:.3g} forward, {:.3g} backward, {:.3g} weights)", stage.all(),
                                  stage.forward, stage.backward, stage.weights));
   std::string text = fmt::format("rebalance: `layers_per_stage` {} computes {} per step and stage; ",
-                                 sizes(advice.layers_now), fmt::join(stages, ", "));
+                                 fmt::join(advice.layers_now, ","), fmt::join(stages, ", "));
   if (!advice.helps()) return text + "no other split is more than 1 % faster";
-  return text + fmt::format(
-                    "`layers_per_stage` {} would compute {} s; estimated step time {:.4g} s instead of {:.4g} s "
-                    "({:+.1f} %)",
-                    sizes(advice.layers_then),
-                    [&] {
-                      std::vector<std::string> then;
-                      for (const double seconds : advice.seconds_then)
-                        then.push_back(fmt::format("{:.4g}", seconds));
-                      return fmt::format("{}", fmt::join(then, ", "));
-                    }(),
-                    step_then, step_now, 100 * (step_then / step_now - 1));
+  return text +
+         fmt::format(
+             "`layers_per_stage` {} would compute {:.4g} s; estimated step time {:.4g} s instead of {:.4g} s "
+             "({:+.1f} %)",
+             fmt::join(advice.layers_then, ","), fmt::join(advice.seconds_then, ", "), step_then, step_now,
+             100 * (step_then / step_now - 1));
 }
 
 }  // namespace ranvier::actors
