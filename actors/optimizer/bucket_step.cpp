@@ -11,13 +11,9 @@ namespace ranvier::actors {
 using runtime::SpanKind;
 using runtime::Trace;
 
-BucketStep::Plan BucketStep::plan(PlanContext& planner) {
-  std::size_t buckets = 0;
-  for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) buckets += bundle.buckets.size();
-  Plan plan;
-  if (planner.tiers.step == StepLocation::host)
-    plan.host = HostStep::plan(planner, std::min(planner.tiers.depth, buckets));
-  return plan;
+BucketStep::Plan BucketStep::plan(PlanContext& planner, std::size_t slots) {
+  if (planner.tiers.step == StepLocation::device) return std::nullopt;
+  return HostStep::plan(planner, slots);
 }
 
 BucketStep::BucketStep(const RankContext& context, const ModelShare& share, const Plan& plan,
@@ -25,7 +21,7 @@ BucketStep::BucketStep(const RankContext& context, const ModelShare& share, cons
     : context_(&context),
       states_(share.states.get()),
       records_(&states),
-      host_(plan.host ? std::make_unique<HostStep>(context, share, *plan.host) : nullptr) {}
+      host_(plan ? std::make_unique<HostStep>(context, share, *plan) : nullptr) {}
 
 std::vector<StretchStep> BucketStep::stretches(const Operands& operands) const {
   const UnitState& unit = states_->all()[operands.bucket.unit];

@@ -13,10 +13,9 @@ namespace ranvier::actors {
 
 class BucketStep {
  public:
-  struct Plan {
-    std::optional<HostStep::Plan> host;
-  };
-  [[nodiscard]] static Plan plan(PlanContext& planner);
+  using Plan = std::optional<HostStep::Plan>;  ///< none: updates on the device
+  /// `slots`: maximum number of buckets in an update.
+  [[nodiscard]] static Plan plan(PlanContext& planner, std::size_t slots);
 
   BucketStep(const RankContext& context, const ModelShare& share, const Plan& plan, const StateRecords& states);
 

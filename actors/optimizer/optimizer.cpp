@@ -22,7 +22,7 @@ Optimizer::Plan Optimizer::plan(PlanContext& planner, const Options& options) {
   plan.depth = std::max<std::size_t>(1, on_device ? buckets : std::min(tiers.depth, buckets));
   plan.gradients = GradientGather::plan(planner);
   plan.states = StateRecords::plan(planner, plan.flips);
-  plan.step = BucketStep::plan(planner);
+  plan.step = BucketStep::plan(planner, plan.depth);
   plan.refresh = ParameterRefresh::plan(planner);
   return plan;
 }

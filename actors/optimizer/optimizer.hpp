@@ -92,16 +92,9 @@ class Optimizer final : public Actor {
   [[nodiscard]] std::vector<Wait> waits() const override;
   [[nodiscard]] std::vector<int> peers() const override;
 
-  /// Arrays to save in checkpoints.
-  [[nodiscard]] std::vector<StateArray> state() const { return states_.arrays(); }
-  /// Reads or writes elements of such an array. Between steps, one call at a time. Replicas of other ranks do not
-  /// change.
+  /// Reads or writes elements of an array of records(). Between steps, one call at a time. Replicas of other ranks do
+  /// not change.
   void access_state(StateRecords::Access access);
-  /// Contiguous memory of an array's elements starting at `begin`, to fill it before training. Empty if the host cannot
-  /// access it.
-  [[nodiscard]] std::span<float> state_memory(const StateArray& array, std::size_t begin) const {
-    return states_.memory(array, begin);
-  }
 
  private:
   /// Decides when buckets are updated, and when the update takes effect: ranks must first agree that the step is

@@ -55,7 +55,7 @@ void fill_next(const std::shared_ptr<Filling>& filling) {
       continue;
     }
     const auto go_on = [filling] { fill_next(filling); };
-    if (const std::span<float> memory = f.optimizer.state_memory(array, begin); !memory.empty()) {
+    if (const std::span<float> memory = f.optimizer.records().memory(array, begin); !memory.empty()) {
       const std::size_t count = std::min({memory.size(), max_in_place, end - begin});
       f.source(unit, begin, memory.first(count));
       f.filled += count;
@@ -219,7 +219,7 @@ void Rank::fill_states(std::size_t which, runtime::Handler done) {
   // There may be no separate master weights, and moments are allocated as zeros.
   const bool fills = is_weights ? plan_.states->separate_master() : was_resumed_;
   if (!fills) return fill_states(which + 1, std::move(done));
-  std::vector<StateArray> arrays = optimizer_->state();
+  std::vector<StateArray> arrays = optimizer_->records().arrays();
   std::erase_if(arrays, [&](const StateArray& each) { return each.kind != kind; });
   if (source_ != nullptr) {
     std::vector<StateRange> reads;

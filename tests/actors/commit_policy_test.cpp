@@ -49,7 +49,7 @@ class Alone {
         std::make_unique<actors::Optimizer>(context, plan_, plan_.optimizer, *parameters_, nullptr, nullptr);
     for (const actors::UnitState& unit : plan_.states->all())
       std::memset(unit.parameters.data, 0, unit.parameters.bytes());
-    for (const actors::StateArray& array : optimizer_->state()) {
+    for (const actors::StateArray& array : optimizer_->records().arrays()) {
       std::vector<float> values(array.range.count);
       const models::UnitSpec& unit = *plan_.states->all()[array.unit].spec;
       if (array.kind == actors::StateKind::weights) models::initialize(unit, 3, 0, unit.elements(), values.data());
@@ -87,7 +87,7 @@ class Alone {
   /// Master weights and moments.
   [[nodiscard]] std::vector<std::vector<std::byte>> states() {
     std::vector<std::vector<std::byte>> all;
-    for (const actors::StateArray& array : optimizer_->state()) {
+    for (const actors::StateArray& array : optimizer_->records().arrays()) {
       auto& values = all.emplace_back(array.range.count * sizeof(float));
       optimizer_->access_state({offload::IoKind::read, array, 0, values, [] {}});
       settle();
