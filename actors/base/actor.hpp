@@ -32,9 +32,7 @@ template <typename T>
 void append(std::vector<T>& all, const std::vector<T>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
-inline void oldest_first(std::vector<Wait>& waits) {
-  std::stable_sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) { return a.since < b.since; });
-}
+inline void oldest_first(std::vector<Wait>& waits) { std::ranges::stable_sort(waits, {}, &Wait::since); }
 
 /// A named number or list of numbers of training state, identical on all ranks.
 struct StateScalar {
@@ -66,8 +64,7 @@ class Actor {
 /// Value of the scalar `name`; none: missing, or of another type.
 template <typename T>
 [[nodiscard]] std::optional<T> find_scalar(std::span<const StateScalar> all, std::string_view name) {
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const StateScalar& each) { return each.name == name; });
+  const auto found = std::ranges::find(all, name, &StateScalar::name);
   if (found == all.end() || !std::holds_alternative<T>(found->value)) return std::nullopt;
   return std::get<T>(found->value);
 }

@@ -63,8 +63,7 @@ void BatchReduction::summed(std::size_t unit) {
 void BatchReduction::bring_ready() {
   for (; next_ < chunks_.size(); ++next_) {
     const auto& buckets = sums_.buckets(next_);
-    if (!std::all_of(buckets.begin(), buckets.end(), [this](const auto& bucket) { return ready_[bucket.unit]; }))
-      return;
+    if (!std::ranges::all_of(buckets, [this](const auto& bucket) { return ready_[bucket.unit]; })) return;
     sums_.bring(next_, [this, chunk = next_] {
       chunks_[chunk].there = true;
       while (next_there_ < chunks_.size() && chunks_[next_there_].there) submit(next_there_++);
@@ -99,7 +98,7 @@ void BatchReduction::submit(std::size_t chunk) {
 void BatchReduction::make_equal(std::size_t chunk) {
   const auto& buckets = sums_.buckets(chunk);
   const auto copies = [this](const auto& bucket) { return tied_->copies(bucket.unit); };
-  const std::ptrdiff_t copied = std::count_if(buckets.begin(), buckets.end(), copies);
+  const std::ptrdiff_t copied = std::ranges::count_if(buckets, copies);
   // One extra until all copies have started.
   const auto one_equal = runtime::last_of(1 + static_cast<std::size_t>(copied), [this, chunk] {
     chunks_[chunk].equal = true;

@@ -75,7 +75,7 @@ std::byte* StateRecords::beside_unit(std::size_t u, StateKind kind, std::size_t 
 }
 
 std::size_t StateRecords::array_of(StateKind kind) const {
-  const auto* const array = std::find(optimizer_states.begin(), optimizer_states.end(), kind);
+  const auto* const array = std::ranges::find(optimizer_states, kind);
   return static_cast<std::size_t>(array - optimizer_states.begin()) - (states_->separate_master() ? 0 : 1);
 }
 

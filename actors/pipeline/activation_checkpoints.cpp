@@ -189,8 +189,8 @@ void ActivationCheckpoints::store_written() {
     if (!places_[p].unsaved) continue;
     const std::size_t checkpoint = *places_[p].checkpoint;
     // The slot's previous microbatch may have finished before its checkpoint was stored.
-    const bool clashes = std::any_of(places_.begin(), places_.end(),
-                                     [&](const Place& place) { return place.transfer == checkpoint; });
+    const bool clashes =
+        std::ranges::any_of(places_, [&](const Place& place) { return place.transfer == checkpoint; });
     if (clashes) continue;
     places_[p].unsaved = false;
     places_[p].transfer = checkpoint;
@@ -229,10 +229,8 @@ void ActivationCheckpoints::fetch_ahead() {
     const std::size_t wanted = *next;
     const auto free = free_place(turn(wanted));
     if (!free) return;
-    const auto available =
-        static_cast<std::size_t>(std::count_if(places_.begin(), places_.end(), [&](const Place& p) {
-          return idle(p) && (!p.checkpoint || turn(wanted) < turn(*p.checkpoint));
-        }));
+    const auto available = static_cast<std::size_t>(std::ranges::count_if(
+        places_, [&](const Place& p) { return idle(p) && (!p.checkpoint || turn(wanted) < turn(*p.checkpoint)); }));
     if (available <= places_wanted_first()) return;
     const std::size_t p = take(*free, wanted);
     places_[p].transfer = wanted;

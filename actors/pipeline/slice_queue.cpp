@@ -94,13 +94,13 @@ bool SliceQueue::backward_ready() const {
   if (!batch_->training || backwards_ == forwards_) return false;
   if (plan_.right && !slot_of(backwards_).gradient_here) return false;
   if (stage_->defers() && backwards_ - weights_ == stage_->deferred_slots()) return false;
-  return !stage_->sends_gradients() || std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(),
-                                                 false) != gradient_buffer_busy_.end();
+  return !stage_->sends_gradients() ||
+         std::ranges::find(gradient_buffer_busy_, false) != gradient_buffer_busy_.end();
 }
 
 int SliceQueue::take_gradient_buffer() {
   if (!stage_->sends_gradients()) return 0;
-  const auto free = std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(), false);
+  const auto free = std::ranges::find(gradient_buffer_busy_, false);
   *free = true;
   return static_cast<int>(free - gradient_buffer_busy_.begin());
 }
@@ -171,7 +171,7 @@ std::optional<Wait> SliceQueue::awaited(bool forward, runtime::Duration since) c
     return Wait{message(Channel::activation, forwards_), plan_.left, since};
   }
   // A gradient arrives only after its activation was sent.
-  const bool taken = std::none_of(sends_.begin(), sends_.end(), [this](const Sending& sending) {
+  const bool taken = std::ranges::none_of(sends_, [this](const Sending& sending) {
     return sending.channel == Channel::activation && sending.microbatch == backwards_;
   });
   if (!stage_->awaits_gradients() || !batch_->training || backwards_ == forwards_ || !taken ||

@@ -65,7 +65,7 @@ void StageActor::run(Batch batch, Done done) {
             .microbatches = batch_.microbatches(plan_.microbatch_size),
             .group = chunk_group(plan_.policy, map.stages, stages_->slice(0).slots())};
   area_ = {};
-  for (auto& of_slice : kept_) std::fill(of_slice.begin(), of_slice.end(), -1);
+  for (auto& of_slice : kept_) std::ranges::fill(of_slice, -1);
   become_idle();
   for (SliceQueue& slice : slices_) slice.begin(batch_);
   announce_following();
@@ -353,8 +353,7 @@ void StageActor::finish(Direction direction, std::size_t chunk, int microbatch) 
 }
 
 void StageActor::finish_if_done() {
-  if (!running_ || !std::all_of(slices_.begin(), slices_.end(), [](const SliceQueue& s) { return s.over(); }))
-    return;
+  if (!running_ || !std::ranges::all_of(slices_, [](const SliceQueue& s) { return s.over(); })) return;
   running_ = false;
   idle_since_.reset();
   double loss = 0;

@@ -241,8 +241,7 @@ void PredictedJob::plan_memory(const models::SampleSource& samples) {
     if (grid_.position(rank).row == 0)
       stages.push_back(plan_rank(*architecture_, samples.sample_bytes(), options_, rank));
   }
-  std::sort(stages.begin(), stages.end(),
-            [](const RankPlan& a, const RankPlan& b) { return a.position.stage < b.position.stage; });
+  std::ranges::sort(stages, {}, [](const RankPlan& plan) { return plan.position.stage; });
   std::vector<Needs> needs;
   for (const RankPlan& plan : stages) {
     pulls_ = pulls_ || plan.parameters.options.pulls;
@@ -350,7 +349,7 @@ RankTraffic PredictedJob::agreement(int rank) {
   const int equivalent = simulated(rank);
   const EquivalentConsensus& consensus = *ranks_[static_cast<std::size_t>(equivalent)].consensus;
   const std::vector<int> all = others(equivalent);
-  const auto place = static_cast<std::size_t>(std::find(all.begin(), all.end(), rank) - all.begin());
+  const auto place = static_cast<std::size_t>(std::ranges::find(all, rank) - all.begin());
   RankTraffic traffic;
   const runtime::VirtualNetwork& network = cluster_.network();
   for (const int peer : rank == equivalent ? consensus.peers() : consensus.peers_of(place)) {

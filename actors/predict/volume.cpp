@@ -205,8 +205,7 @@ PhaseVolume VolumeCounter::of(const Hop& hop, std::size_t unit_elements, runtime
 PhaseVolume VolumeCounter::pulled(std::span<const Hop> hops, std::size_t unit_elements, runtime::DType dtype) {
   if (hops.empty()) return {};
   // Pulled shards come directly from their owners, regardless of the teams of the collectives.
-  const bool of_column =
-      std::any_of(hops.begin(), hops.end(), [](const Hop& hop) { return hop.piece == Scope::global; });
+  const bool of_column = std::ranges::any_of(hops, [](const Hop& hop) { return hop.piece == Scope::global; });
   const TeamKind kind = of_column ? TeamKind::column : TeamKind::group;
   const auto [place, is_new] = known_.try_emplace({std::nullopt, kind, unit_elements, dtype});
   PhaseVolume& volume = place->second;

@@ -71,7 +71,7 @@ void fill_next(const std::shared_ptr<Filling>& filling) {
 }
 
 bool has_frozen(const UnitStates& units) {
-  return std::any_of(units.all().begin(), units.all().end(), [](const UnitState& unit) { return !unit.trained(); });
+  return std::ranges::any_of(units.all(), [](const UnitState& unit) { return !unit.trained(); });
 }
 
 }  // namespace

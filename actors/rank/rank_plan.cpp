@@ -350,10 +350,8 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   if (options.recompute_auto) {
     // All rows need the same choice, but saved activations can depend on the number of threads. The slice with the most
     // layers decides.
-    models::StageOptions alike = *std::max_element(
-        of_slices.begin(), of_slices.end(), [](const models::StageOptions& a, const models::StageOptions& b) {
-          return a.layers.end - a.layers.begin < b.layers.end - b.layers.begin;
-        });
+    models::StageOptions alike = *std::ranges::max_element(
+        of_slices, {}, [](const models::StageOptions& slice) { return slice.layers.end - slice.layers.begin; });
     alike.capacity.threads = 1;
     alike.capacity.saved = options.saved_activations.value_or(SavedActivations::few);
     plan.recompute = models::choose_recompute(architecture, alike);
@@ -436,8 +434,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.passes = StageActor::plan(planner, plan.pipeline, map, plan.position.stage, plan.policy);
   plan_squares(plan);
   plan_details(architecture, options, row_samples, plan);
-  if (std::any_of(plan.states->all().begin(), plan.states->all().end(),
-                  [](const UnitState& unit) { return !unit.trained(); }))
+  if (std::ranges::any_of(plan.states->all(), [](const UnitState& unit) { return !unit.trained(); }))
     plan.memory.add({.kind = runtime::MemoryKind::workspace,
                      .space = runtime::MemorySpace::pinned,
                      .name = "frozen parameters on their way to files",

@@ -53,7 +53,7 @@ std::vector<std::uint64_t> hashes_at(const std::vector<double>& numbers, std::si
 }
 
 std::size_t place_of(const std::vector<int>& ranks, int rank) {
-  return static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ ReplicaCheck::Plan ReplicaCheck::plan(PlanContext& planner, std::vector<ReplicaS
   if (plan.copies.empty()) return plan;
   plan.piece_bytes = Tier::whole_blocks(std::min(max_bytes, max_piece_bytes));
   const bool in_files =
-      std::any_of(units.begin(), units.end(), [](const UnitState& unit) { return unit.tier == TierKind::nvme; });
+      std::ranges::any_of(units, [](const UnitState& unit) { return unit.tier == TierKind::nvme; });
   const std::size_t blocks = in_files ? plan.piece_bytes + 2 * Tier::block_bytes : 0;
   plan.staging =
       SlotPool::plan(planner.memory, {runtime::MemoryKind::workspace, runtime::MemorySpace::pinned,
@@ -254,7 +254,7 @@ void ReplicaCheck::find_ranks(std::vector<Compared> pieces) {
       ReplicaMismatch damage{.unit = set.unit, .array = set.array, .range = piece_of(set, *pieces[i].piece)};
       const std::vector<std::size_t> odd = odd_copies(hashes_at(agreed_, first[i], set.ranks.size()));
       for (std::size_t c = 0; c < set.ranks.size(); ++c) {
-        const bool is_odd = std::find(odd.begin(), odd.end(), c) != odd.end();
+        const bool is_odd = std::ranges::find(odd, c) != odd.end();
         (is_odd ? damage.ranks : damage.others).push_back(set.ranks[c]);
       }
       report_.damage.push_back(std::move(damage));

@@ -46,7 +46,7 @@ std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,
       for (ReplicaSet& set : pieces) {
         set.range.count =
             std::min(set.range.begin + set.range.count, elements) - std::min(set.range.begin, elements);
-        std::sort(set.ranks.begin(), set.ranks.end());
+        std::ranges::sort(set.ranks);
         if (set.ranks.size() > 1 && set.range.count > 0) sets.push_back(std::move(set));
       }
     }
@@ -58,10 +58,8 @@ std::vector<std::size_t> odd_copies(std::span<const std::uint64_t> hashes) {
   std::map<std::uint64_t, std::size_t> count;
   for (const std::uint64_t hash : hashes) ++count[hash];
   if (count.size() < 2) return {};
-  const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
-  const auto most = *std::max_element(count.begin(), count.end(), fewer);
-  const auto with_most =
-      std::count_if(count.begin(), count.end(), [&](const auto& one) { return one.second == most.second; });
+  const auto most = *std::ranges::max_element(count, {}, [](const auto& one) { return one.second; });
+  const auto with_most = std::ranges::count_if(count, [&](const auto& one) { return one.second == most.second; });
   std::vector<std::size_t> odd;
   for (std::size_t i = 0; i < hashes.size(); ++i) {
     if (with_most > 1 || hashes[i] != most.first) odd.push_back(i);

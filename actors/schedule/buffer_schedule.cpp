@@ -12,8 +12,8 @@ BufferClasses buffer_classes(const std::vector<std::vector<std::size_t>>& layout
   BufferClasses classes;
   std::vector<std::size_t> units;  // by class
   for (std::size_t u = 0; u < layouts.size(); ++u) {
-    const auto known = std::find_if(classes.first_unit.begin(), classes.first_unit.end(),
-                                    [&](std::size_t first) { return layouts[first] == layouts[u]; });
+    const auto known =
+        std::ranges::find_if(classes.first_unit, [&](std::size_t first) { return layouts[first] == layouts[u]; });
     const auto kind = static_cast<std::size_t>(known - classes.first_unit.begin());
     if (known == classes.first_unit.end()) {
       classes.first_unit.push_back(u);
@@ -26,7 +26,7 @@ BufferClasses buffer_classes(const std::vector<std::vector<std::size_t>>& layout
     std::size_t uses = 0, together = 0;
     for (const auto& step : steps) {
       const auto in_step = static_cast<std::size_t>(
-          std::count_if(step.begin(), step.end(), [&](std::size_t unit) { return classes.of_unit[unit] == kind; }));
+          std::ranges::count_if(step, [&](std::size_t unit) { return classes.of_unit[unit] == kind; }));
       uses += in_step;
       together = std::max(together, in_step);
     }

@@ -16,15 +16,14 @@ std::vector<ChunkSchedule::Bucket> ChunkSchedule::buckets(const Chunk& chunk) co
 std::vector<std::size_t> ChunkSchedule::from_the_front() const {
   std::vector<std::size_t> order(bundles.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [this](std::size_t a, std::size_t b) { return bundles[a].front < bundles[b].front; });
+  std::ranges::stable_sort(order, {}, [this](std::size_t bundle) { return bundles[bundle].front; });
   return order;
 }
 
 ChunkSchedule chunk_schedule(std::span<const ChunkUnit> units, const ChunkOptions& options) {
   std::vector<std::size_t> order(units.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
     if (units[a].tied != units[b].tied) return units[b].tied;
     return units[a].tied ? units[a].number < units[b].number : units[a].front > units[b].front;
   });

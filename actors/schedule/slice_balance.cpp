@@ -63,7 +63,7 @@ std::vector<models::LayerRange> balance_slices(const std::vector<double>& costs,
   // Loads of ranks in descending order, then the cost of the largest slice.
   const auto order_of = [&](const Slices& of) {
     std::vector<std::int64_t> order = loads_of(of);
-    std::sort(order.begin(), order.end(), std::greater<>());
+    std::ranges::sort(order, std::greater<>());
     std::int64_t largest = 0;
     for (std::size_t k = 0; k < of.size(); ++k) largest = std::max(largest, cost_of(of, k));
     order.push_back(largest);
@@ -72,7 +72,7 @@ std::vector<models::LayerRange> balance_slices(const std::vector<double>& costs,
   for (auto best = order_of(slices);;) {
     const Slices now = slices;
     const auto loads = loads_of(now);
-    const std::int64_t most = *std::max_element(loads.begin(), loads.end());
+    const std::int64_t most = *std::ranges::max_element(loads);
     bool better = false;
     for (std::size_t from = 0; from < now.size(); ++from) {
       const bool gives = loads[static_cast<std::size_t>(map.stage_of(static_cast<int>(from)))] == most;

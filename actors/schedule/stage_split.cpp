@@ -53,7 +53,7 @@ std::vector<models::LayerRange> min_split(std::size_t layers, std::size_t stages
 }  // namespace
 
 double row_seconds(const std::vector<double>& stage_seconds, int microbatches) {
-  const double slowest = *std::max_element(stage_seconds.begin(), stage_seconds.end());
+  const double slowest = *std::ranges::max_element(stage_seconds);
   const double all = std::accumulate(stage_seconds.begin(), stage_seconds.end(), 0.0);
   return slowest + (all - slowest) / microbatches;
 }

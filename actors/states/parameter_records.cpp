@@ -151,8 +151,7 @@ void ParameterRecords::announce(Piece piece) {
 
 void ParameterRecords::fetch(Piece piece, std::byte* whole, runtime::Handler done) {
   if (!in_files(piece.unit)) return records(piece).move(*context_, IoKind::read, whole, 0, std::move(done));
-  const auto next = std::find_if(readings_.begin(), readings_.end(),
-                                 [](const auto& reading) { return reading->whole == nullptr; });
+  const auto next = std::ranges::find_if(readings_, [](const auto& reading) { return reading->whole == nullptr; });
   expect(next != readings_.end() && (*next)->piece == piece, "unit {} is fetched where another one was announced",
          piece.unit);
   const auto reading = *next;
@@ -221,8 +220,7 @@ bool ParameterRecords::lend_now(const Loan& loan) {
     }
     return true;
   }
-  const auto free =
-      std::find_if(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.users == 0; });
+  const auto free = std::ranges::find_if(answers_, [](const Answer& answer) { return answer.users == 0; });
   if (free == answers_.end()) return false;
   const auto a = static_cast<std::size_t>(free - answers_.begin());
   *free = {.pieces = loan.pieces, .version = loan.version, .here = false, .users = 1, .waiting = {loan.send}};

@@ -185,7 +185,7 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
 bool ParameterStore::ready(std::uint64_t number) const {
   const Use& use = uses_[number];
   const auto& units = stage_->uses_of(use.step);
-  return use.here && std::all_of(units.begin(), units.end(), [this](std::size_t unit_use) {
+  return use.here && std::ranges::all_of(units, [this](std::size_t unit_use) {
            const std::size_t unit = stage_->uses()[unit_use].unit;
            return !states_->all()[unit].in_place() || version_of_[unit] == version_;
          });
@@ -216,7 +216,7 @@ void ParameterStore::done(std::uint64_t use) {
 
 bool ParameterStore::can_start(const Gather& gather) const {
   if (gather.after && *gather.after >= uses_.first()) return false;
-  return std::all_of(gather.fills.begin(), gather.fills.end(), [&](const Fill& fill) {
+  return std::ranges::all_of(gather.fills, [&](const Fill& fill) {
     return places_[fill.place].copies == 0 && has_piece(fill.unit, gather.backward, version_);
   });
 }
@@ -304,7 +304,7 @@ void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
   std::vector<PiecePulls::Fill> fills;
   for (const Fill& fill : gather->fills) fills.push_back({fill.unit, fill.place, places_[fill.place].data});
   gather->asked = pulls_->ask(fills, gather->backward, version_, [this, gather](int rank) {
-    gather->asked.erase(std::find(gather->asked.begin(), gather->asked.end(), rank));
+    gather->asked.erase(std::ranges::find(gather->asked, rank));
     came(gather);
   });
   if (!gather->asked.empty()) gather->asked_at = context_->trace.now();
@@ -379,7 +379,7 @@ std::vector<Wait> ParameterStore::waits() const {
   for (const auto& gather : gathers_under_way_) {
     for (const int rank : gather->asked) all.push_back({describe(*gather), rank, gather->since});
     // A collective starts when this rank's shards are fetched and all earlier gathers have started.
-    const bool submitted = std::find(to_submit_.begin(), to_submit_.end(), gather) == to_submit_.end();
+    const bool submitted = std::ranges::find(to_submit_, gather) == to_submit_.end();
     if (!pulls_ && submitted) all.push_back({describe(*gather), std::nullopt, gather->since});
   }
   return all;

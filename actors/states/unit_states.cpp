@@ -133,18 +133,16 @@ std::string UnitStates::names(std::span<const ChunkSchedule::Bucket> buckets) co
 }
 
 bool UnitStates::gathers_parameters() const noexcept {
-  return std::any_of(units_.begin(), units_.end(), [](const UnitState& unit) { return !unit.in_place(); });
+  return std::ranges::any_of(units_, [](const UnitState& unit) { return !unit.in_place(); });
 }
 
 bool UnitStates::gathers_trained() const noexcept {
-  return std::any_of(units_.begin(), units_.end(),
-                     [](const UnitState& unit) { return unit.trained() && !unit.in_place(); });
+  return std::ranges::any_of(units_, [](const UnitState& unit) { return unit.trained() && !unit.in_place(); });
 }
 
 bool UnitStates::shards_gradients() const noexcept {
-  return std::any_of(units_.begin(), units_.end(), [](const UnitState& unit) {
-    return unit.trained() && !unit.gradients.front().whole(unit.elements);
-  });
+  return std::ranges::any_of(
+      units_, [](const UnitState& unit) { return unit.trained() && !unit.gradients.front().whole(unit.elements); });
 }
 
 }  // namespace ranvier::actors

@@ -87,8 +87,7 @@ Watchdog::Answer Watchdog::own_state() {
   mine.idle_hops = idle_hops_;
   mine.news[0] = {transport_->rank(), progress()};
   std::vector<std::pair<int, PeerStatus>> latest(heard_.begin(), heard_.end());
-  std::stable_sort(latest.begin(), latest.end(),
-                   [](const auto& a, const auto& b) { return a.second.at > b.second.at; });
+  std::ranges::stable_sort(latest, [](const auto& a, const auto& b) { return a.second.at > b.second.at; });
   for (std::size_t i = 0; i < std::min(latest.size(), mine.news.size() - 1); ++i)
     mine.news[i + 1] = {latest[i].first, latest[i].second.progress};
   if (loop_->pending_work().any()) {
