@@ -198,7 +198,10 @@ StatePlace Snapshot::place_of(std::size_t bucket, const StatePiece& piece) const
 
 void Snapshot::copied(std::size_t number, const SlotPool::Slot& slot, std::size_t begin) {
   BucketCopy& bucket = buckets_[bucket_of_[number]];
-  if (--bucket.missing == 0 && bucket.waits) go_on(bucket);
+  if (--bucket.missing == 0 && bucket.waits) {
+    if (--waiting_ == 0) waited_ += context_->loop.now() - waits_since_;
+    std::exchange(bucket.waits, nullptr)();
+  }
   const std::size_t bytes = plan_.pieces[number].bytes();
   const std::span<std::byte> all = blocks(number, slot);
   const auto hash = std::make_shared<std::uint64_t>();
@@ -229,11 +232,6 @@ void Snapshot::before_change(const ChunkSchedule::Bucket& bucket, std::size_t co
   of_bucket.waits = std::move(go);
   if (waiting_++ == 0) waits_since_ = context_->loop.now();
   urgent_.push_back(number);
-}
-
-void Snapshot::go_on(BucketCopy& bucket) {
-  if (--waiting_ == 0) waited_ += context_->loop.now() - waits_since_;
-  std::exchange(bucket.waits, nullptr)();
 }
 
 }  // namespace ranvier::actors

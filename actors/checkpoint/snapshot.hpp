@@ -90,7 +90,6 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
   /// The segment starts at byte `begin` of the slot.
   void copied(std::size_t piece, const runtime::SlotPool::Slot& slot, std::size_t begin);
   void put(std::size_t piece, const runtime::SlotPool::Slot& slot, std::uint64_t hash);
-  void go_on(BucketCopy& bucket);
   [[nodiscard]] std::span<std::byte> blocks(std::size_t piece, const runtime::SlotPool::Slot& slot) const;
 
   const RankContext* context_;

@@ -103,7 +103,10 @@ void Evaluation::evaluate_from(std::int64_t first) {
   // The last batch may be smaller. Its samples are spread over the rows. All rows run the same number of microbatches,
   // because they may gather parameters together.
   const std::int64_t samples = std::min<std::int64_t>(options.batch_size, options.eval_samples - first);
-  if (samples <= 0) return finish_validation();
+  if (samples <= 0) {
+    if (result_.correct) *result_.correct *= models::mean_factor(result_.losses);
+    return score_questions();
+  }
   const auto row = static_cast<std::size_t>(plan_->position.row);
   const std::int64_t rows = options.grid.g_data, of_row = runtime::ceil_divide(samples, rows);
   const std::int64_t row_first = std::min(samples, plan_->position.row * of_row);
@@ -126,11 +129,6 @@ void Evaluation::evaluate_from(std::int64_t first) {
         if (result_.correct) result_.correct = std::accumulate(correct, of_rows.end(), *result_.correct);
         evaluate_from(first + samples);
       });
-}
-
-void Evaluation::finish_validation() {
-  if (result_.correct) *result_.correct *= models::mean_factor(result_.losses);
-  score_questions();
 }
 
 void Evaluation::score_questions() {

@@ -73,10 +73,8 @@ class Evaluation final : public Actor {
 
  private:
   [[nodiscard]] bool validates() const noexcept { return pass_ && plan_->options.eval_samples > 0; }
-  /// Evaluates a batch of validation samples starting at `first`.
+  /// Evaluates the validation samples starting at `first`, batch by batch, then scores the questions.
   void evaluate_from(std::int64_t first);
-  /// Computes the means over all validation samples.
-  void finish_validation();
   void score_questions();
   void finish(bool stopped);
 

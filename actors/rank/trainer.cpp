@@ -91,7 +91,10 @@ void Trainer::start(TrainerHooks hooks) {
 }
 
 void Trainer::finish() {
-  when_stored([this] { end_run(); });
+  when_stored([this] {
+    if (parts_.checkpointer == nullptr) return hooks_.done();
+    parts_.checkpointer->finish(rollback_ ? std::nullopt : std::optional(step_), hooks_.done);
+  });
 }
 
 void Trainer::when_stored(runtime::Handler then) {
@@ -104,11 +107,6 @@ runtime::Handler Trainer::stepped() {
   return [this] {
     if (--optimizing_ == 0 && stored_) std::exchange(stored_, nullptr)();
   };
-}
-
-void Trainer::end_run() {
-  if (parts_.checkpointer == nullptr) return hooks_.done();
-  parts_.checkpointer->finish(rollback_ ? std::nullopt : std::optional(step_), hooks_.done);
 }
 
 void Trainer::begin_step() {

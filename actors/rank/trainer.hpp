@@ -96,11 +96,10 @@ class Trainer final : public Actor {
   void begin_step();
   /// Total compute time of passes so far.
   [[nodiscard]] double pass_seconds() const;
+  /// Ends the run after the last step is stored.
   void finish();
   /// Calls `then` when all optimizer steps are stored; one at a time.
   void when_stored(runtime::Handler then);
-  /// Ends the run after the last step is stored.
-  void end_run();
   /// Series of the checkpoint that all ranks agreed to take at this step; 0: none.
   [[nodiscard]] int checkpoint_series();
   /// Handler that an optimizer step calls when it is stored.

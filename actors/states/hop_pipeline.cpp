@@ -132,14 +132,12 @@ void HopPipeline::start_ready(std::size_t h) {
         parts.push_back({item.data + (begin + item.slice.begin) * runtime::size_of(dtype_), elements, run, stride});
       }
     }
-    communicators_[h]->run(hops_[h].collective, parts, dtype_, bundle->what, [this, bundle] { finished(bundle); });
+    communicators_[h]->run(hops_[h].collective, parts, dtype_, bundle->what, [this, bundle] {
+      if (++bundle->hop == hops_.size()) return bundle->done();
+      bundle->waits = true;
+      start_ready(bundle->hop);
+    });
   }
-}
-
-void HopPipeline::finished(const std::shared_ptr<Bundle>& bundle) {
-  if (++bundle->hop == hops_.size()) return bundle->done();
-  bundle->waits = true;
-  start_ready(bundle->hop);
 }
 
 std::vector<Wait> HopPipeline::waits() const {

@@ -73,7 +73,6 @@ class HopPipeline {
   };
 
   void start_ready(std::size_t hop);
-  void finished(const std::shared_ptr<Bundle>& bundle);
 
   runtime::EventLoop* loop_;
   const ColumnOptions* column_;

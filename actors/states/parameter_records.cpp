@@ -246,12 +246,9 @@ void ParameterRecords::send_from(std::size_t a, const Send& send) {
     image += records(piece).layout().region_bytes();
   }
   send(ranges, [this, a] {
-    if (--answers_[a].users == 0) lend_waiting();
+    if (--answers_[a].users > 0) return;
+    while (!loans_.empty() && lend_now(loans_.front())) loans_.pop_front();
   });
-}
-
-void ParameterRecords::lend_waiting() {
-  while (!loans_.empty() && lend_now(loans_.front())) loans_.pop_front();
 }
 
 }  // namespace ranvier::actors

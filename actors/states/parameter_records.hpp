@@ -116,7 +116,6 @@ class ParameterRecords final : public Actor {
   void read_whole(Piece piece, std::byte* image, runtime::Handler done);
   void copy_out(const std::shared_ptr<Reading>& reading);
   [[nodiscard]] bool lend_now(const Loan& loan);
-  void lend_waiting();
   void send_from(std::size_t answer, const Send& send);
 
   const RankContext* context_;
