@@ -24,7 +24,7 @@ std::vector<std::size_t> as_reduced(const ModelShare& share) {
 class Optimizer::CommitAtOnce final : public CommitPolicy {
  public:
   explicit CommitAtOnce(Optimizer& optimizer) : o_(&optimizer) {
-    o_->make_steps(as_reduced(*o_->share_), CommitMode::always);
+    o_->make_steps(as_reduced(*o_->share_), CommitMode::always, o_->step_stages());
   }
 
   void begin_states() override { o_->begin_steps(); }
@@ -39,7 +39,7 @@ class Optimizer::CommitAtOnce final : public CommitPolicy {
 class Optimizer::CommitWait final : public CommitPolicy {
  public:
   explicit CommitWait(Optimizer& optimizer) : o_(&optimizer) {
-    o_->make_steps(o_->share_->chunks.from_the_front(), CommitMode::on_resolve);
+    o_->make_steps(o_->share_->chunks.from_the_front(), CommitMode::on_resolve, o_->step_stages());
   }
 
   void begin_states() override {
@@ -75,17 +75,22 @@ class Optimizer::CommitFlip final : public CommitPolicy {
  public:
   explicit CommitFlip(Optimizer& optimizer) : o_(&optimizer), ahead_(*o_->share_, as_reduced(*o_->share_)) {
     for (const UnitState& unit : o_->share_->states->all()) is_ahead_.emplace_back(unit.cut.buckets());
-    o_->steps_ = BundleSweep(*o_->share_, o_->share_->chunks.from_the_front());
-    o_->steps_.pipeline =
-        o_->make_pipeline(o_->steps_, CommitMode::always, Copy::counts,
-                          {.fetch = [this](const BucketPass& pass, auto done) { fetch(pass, done); },
-                           .compute = [this](const BucketPass& pass, auto done) { step_or_round(pass, done); },
-                           .store = [this](const BucketPass& pass, auto done) { store(pass, done); },
-                           .refresh =
-                               [this](const BucketPass& pass, const auto& done) {
-                                 o_->bucket_stepped(o_->steps_.buckets[pass.bucket].bundle);
-                                 done();  // the update wrote the layers' parameters
-                               }});
+    const offload::BucketStages usual = o_->step_stages();
+    o_->make_steps(
+        o_->share_->chunks.from_the_front(), CommitMode::always,
+        {.fetch =
+             [this, fetch = usual.fetch](const BucketPass& pass, auto done) {
+               if (!was_ahead(pass)) return fetch(pass, done);
+               o_->states_.fetch_weights(bucket_of(pass), pass.slot, done);
+             },
+         .compute =
+             [this, step = usual.compute](const BucketPass& pass, auto done) {
+               if (!was_ahead(pass)) return step(pass, done);
+               o_->step_.round(o_->operands(o_->steps_, pass), done);
+               o_->tell_in_stream_order(bucket_of(pass));
+             },
+         .store = [this, store = usual.store](const BucketPass& pass,
+                                              const auto& done) { was_ahead(pass) ? done() : store(pass, done); }});
     ahead_.pipeline = o_->make_pipeline(
         ahead_, CommitMode::by_flip, Copy::spare,
         {.fetch = [this](const BucketPass& pass,
@@ -126,9 +131,11 @@ class Optimizer::CommitFlip final : public CommitPolicy {
   [[nodiscard]] const ChunkSchedule::Bucket& bucket_ahead(const BucketPass& pass) const {
     return ahead_.buckets[pass.bucket].bucket;
   }
-  [[nodiscard]] bool was_ahead(const BucketPass& pass) {
-    const auto& [unit, index] = o_->steps_.buckets[pass.bucket].bucket;
-    return is_ahead_[unit][index];
+  [[nodiscard]] const ChunkSchedule::Bucket& bucket_of(const BucketPass& pass) const {
+    return o_->steps_.buckets[pass.bucket].bucket;
+  }
+  [[nodiscard]] bool was_ahead(const BucketPass& pass) const {
+    return is_ahead_[bucket_of(pass).unit][bucket_of(pass).index];
   }
 
   void step_ahead(const BucketPass& pass, runtime::Handler done) {
@@ -176,21 +183,6 @@ class Optimizer::CommitFlip final : public CommitPolicy {
     o_->work_on(o_->steps_, o_->steps_.bundles.size());
   }
 
-  void fetch(const BucketPass& pass, const runtime::Handler& done) {
-    const ChunkSchedule::Bucket& bucket = o_->steps_.buckets[pass.bucket].bucket;
-    if (was_ahead(pass)) return o_->states_.fetch_weights(bucket, pass.slot, done);
-    o_->states_.fetch(bucket, pass.slot, Copy::counts, done);
-  }
-  void step_or_round(const BucketPass& pass, runtime::Handler done) {
-    if (!was_ahead(pass)) return o_->compute(pass, std::move(done));
-    o_->step_.round(o_->operands(o_->steps_, pass), std::move(done));
-    o_->tell_in_stream_order(o_->steps_.buckets[pass.bucket].bucket);
-  }
-  void store(const BucketPass& pass, const runtime::Handler& done) {
-    if (was_ahead(pass)) return done();
-    o_->states_.store(o_->steps_.buckets[pass.bucket].bucket, pass.slot, Copy::counts, done);
-  }
-
   Optimizer* o_;
   BundleSweep ahead_;
   std::vector<std::vector<bool>> is_ahead_;  // by unit and bucket: updated ahead, for the step in the pipeline
@@ -218,26 +210,27 @@ std::unique_ptr<offload::BucketPipeline> Optimizer::make_pipeline(const BundleSw
       std::move(stages));
 }
 
-void Optimizer::make_steps(const std::vector<std::size_t>& order, CommitMode commit_mode) {
-  steps_ = BundleSweep(*share_, order);
+offload::BucketStages Optimizer::step_stages() {
   const auto bucket = [this](const BucketPass& pass) { return steps_.buckets[pass.bucket].bucket; };
-  steps_.pipeline = make_pipeline(
-      steps_, commit_mode, Copy::counts,
-      {.fetch = [this, bucket](const BucketPass& pass,
-                               auto done) { states_.fetch(bucket(pass), pass.slot, Copy::counts, done); },
-       .compute = [this](const BucketPass& pass, auto done) { compute(pass, done); },
-       .store = [this, bucket](const BucketPass& pass,
-                               auto done) { states_.store(bucket(pass), pass.slot, Copy::counts, done); },
-       .refresh =
-           [this](const BucketPass& pass, const auto& done) {
-             bucket_stepped(steps_.buckets[pass.bucket].bundle);
-             done();  // the update wrote the layers' parameters
-           }});
+  return {.fetch = [this, bucket](const BucketPass& pass,
+                                  auto done) { states_.fetch(bucket(pass), pass.slot, Copy::counts, done); },
+          .compute =
+              [this, bucket](const BucketPass& pass, auto done) {
+                step_.step(operands(steps_, pass), storing_.front()->adamw, std::move(done));
+                tell_in_stream_order(bucket(pass));
+              },
+          .store = [this, bucket](const BucketPass& pass,
+                                  auto done) { states_.store(bucket(pass), pass.slot, Copy::counts, done); }};
 }
 
-void Optimizer::compute(const BucketPass& pass, runtime::Handler done) {
-  step_.step(operands(steps_, pass), storing_.front()->adamw, std::move(done));
-  tell_in_stream_order(steps_.buckets[pass.bucket].bucket);
+void Optimizer::make_steps(const std::vector<std::size_t>& order, CommitMode commit_mode,
+                           offload::BucketStages stages) {
+  steps_ = BundleSweep(*share_, order);
+  stages.refresh = [this](const BucketPass& pass, const auto& done) {
+    bucket_stepped(steps_.buckets[pass.bucket].bundle);
+    done();  // the update wrote the layers' parameters
+  };
+  steps_.pipeline = make_pipeline(steps_, commit_mode, Copy::counts, std::move(stages));
 }
 
 void Optimizer::tell_in_stream_order(const ChunkSchedule::Bucket& bucket) {

@@ -145,12 +145,13 @@ class Optimizer final : public Actor {
                                                                        offload::CommitMode commit_mode,
                                                                        StateRecords::Copy to,
                                                                        offload::BucketStages stages);
-  /// Creates the sweep of committed updates: fetch, update, store.
-  void make_steps(const std::vector<std::size_t>& order, offload::CommitMode commit_mode);
+  /// Stages of committed updates: fetch, update, store.
+  [[nodiscard]] offload::BucketStages step_stages();
+  /// Creates the sweep of committed updates, and its stage `refresh`.
+  void make_steps(const std::vector<std::size_t>& order, offload::CommitMode commit_mode,
+                  offload::BucketStages stages);
   /// Starts its pipeline for storing_.front().
   void begin_steps();
-  /// Updates one bucket of that sweep.
-  void compute(const offload::BucketPass& pass, runtime::Handler done);
   void tell_in_stream_order(const ChunkSchedule::Bucket& bucket);
   /// Selects a sweep; its first `bundles` start as soon as buffers are free.
   void work_on(BundleSweep& round, std::size_t bundles);
