@@ -53,6 +53,13 @@ models::Stage::Microbatch SliceQueue::describe(int microbatch, bool keeps_segmen
           .keeps_segment = keeps_segment};
 }
 
+runtime::Handler SliceQueue::arrival(int microbatch, bool Slot::* what) {
+  return [this, microbatch, what] {
+    slot_of(microbatch).*what = true;
+    hooks_.changed();
+  };
+}
+
 void SliceQueue::call_for_input(int microbatch) {
   Slot& slot = slot_of(microbatch);
   slot = {.microbatch = microbatch,
@@ -61,24 +68,20 @@ void SliceQueue::call_for_input(int microbatch) {
   const int samples = samples_of(microbatch);
   const int index = sample_slot(microbatch);
   const std::int64_t first = batch_->first_sample + std::int64_t{microbatch} * microbatch_size_;
-  const auto arrives = [this, microbatch](bool Slot::* what) {
-    return [this, microbatch, what] {
-      slot_of(microbatch).*what = true;
-      hooks_.changed();
-    };
-  };
   if (plan_.left) {
     receive(*plan_.left, Channel::activation, microbatch, stage_->input(index),
-            stage_->input_bytes(samples, batch_->positions), arrives(&Slot::input_here));
+            stage_->input_bytes(samples, batch_->positions), arrival(microbatch, &Slot::input_here));
   } else {
-    loader_->load(Loader::Data::inputs, first, samples, stage_->input(index), arrives(&Slot::input_here));
+    loader_->load(Loader::Data::inputs, first, samples, stage_->input(index),
+                  arrival(microbatch, &Slot::input_here));
   }
   if (!plan_.right) {
-    loader_->load(Loader::Data::targets, first, samples, stage_->targets(index), arrives(&Slot::targets_here));
+    loader_->load(Loader::Data::targets, first, samples, stage_->targets(index),
+                  arrival(microbatch, &Slot::targets_here));
   }
   if (loader_->has_documents()) {
     loader_->load(Loader::Data::documents, first, samples, stage_->documents(index),
-                  arrives(&Slot::documents_here));
+                  arrival(microbatch, &Slot::documents_here));
   }
 }
 
@@ -113,14 +116,9 @@ void SliceQueue::finish_forward(int microbatch) {
          [this, microbatch, index, bytes] {
            if (!batch_->training) return release(microbatch);
            // The output is sent; its buffer now receives the gradient.
-           if (!stage_->awaits_gradients()) {
-             slot_of(microbatch).gradient_here = true;
-             return hooks_.changed();
-           }
-           receive(*plan_.right, Channel::gradient, microbatch, stage_->output(index), bytes, [this, microbatch] {
-             slot_of(microbatch).gradient_here = true;
-             hooks_.changed();
-           });
+           auto arrived = arrival(microbatch, &Slot::gradient_here);
+           if (!stage_->awaits_gradients()) return arrived();
+           receive(*plan_.right, Channel::gradient, microbatch, stage_->output(index), bytes, std::move(arrived));
          });
   } else {
     if (batch_->counted_of(microbatch, microbatch_size_) > 0) {

@@ -133,6 +133,8 @@ class SliceQueue {
     return slots_[static_cast<std::size_t>(sample_slot(microbatch))];
   }
   [[nodiscard]] std::string message(runtime::Channel channel, int microbatch) const;
+  /// Returns a handler that marks the microbatch's data as present.
+  [[nodiscard]] runtime::Handler arrival(int microbatch, bool Slot::* what);
   void call_for_input(int microbatch);
   void release(int microbatch);
   void send(int peer, runtime::Channel channel, int microbatch, const std::byte* data, std::size_t bytes,

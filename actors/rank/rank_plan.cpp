@@ -330,8 +330,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     if (!separate_master(options.precision, tiers.parameters_of(true))) {
       fail(ErrorCode::usage,
            "`optimizer_commit` flip needs separate master weights; use `precision` bf16 or fp16, or "
-           "`parameter_tier` "
-           "host or nvme");
+           "`parameter_tier` host or nvme");
     }
   }
   models::StageOptions stage{.layers = {},

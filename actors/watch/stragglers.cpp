@@ -77,9 +77,8 @@ Stragglers::Change Stragglers::step(const std::vector<double>& compute_seconds) 
 std::string describe(const Straggler& straggler, const runtime::Grid& grid) {
   const runtime::Position position = grid.position(straggler.rank);
   return fmt::format(
-      "straggler: rank {} (stage {}, row {}) computes {:.2f} times as long as its stage's median row; cost {:.3g} "
-      "s "
-      "per step",
+      "straggler: rank {} (stage {}, row {}) computes {:.2f} times as long as its stage's median row; "
+      "cost {:.3g} s per step",
       straggler.rank, position.stage, position.row, straggler.times, straggler.seconds_per_step);
 }
 
