@@ -1,9 +1,9 @@
 #include "collectives/communicators/plan_communicator.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/device/slot_pool.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <list>
 #include <numeric>
 #include <utility>
@@ -11,29 +11,15 @@
 namespace ranvier::collectives {
 
 struct PlanCommunicator::State {
-  struct Waiting {
-    Executor::Operands operands;
-    std::string what;
-    runtime::Handler done;
-  };
-  struct Running {
-    std::byte* staging = nullptr;
-    UnderWay name;
-    runtime::Handler done;
-  };
-
   std::uint32_t take_indices(std::size_t count, const std::string& what);
-  void start_waiting();
-  void finish(std::list<Running>::iterator operation);
 
   runtime::EventLoop& loop;
   Executor& executor;
   Options options;
-  std::vector<std::byte*> free_staging;
   std::uint32_t used_indices = 0;  ///< indices used since the last wrap-around
   PlanOperands plans{options};
-  std::deque<Waiting> waiting = {};
-  std::list<Running> running = {};
+  runtime::SlotPool staging{options.staging};
+  std::list<UnderWay> running = {};
 };
 
 /// Takes consecutive indices, so the rest before a wrap-around may be skipped.
@@ -51,25 +37,6 @@ std::uint32_t PlanCommunicator::State::take_indices(std::size_t count, const std
   const std::uint32_t first = options.first_index + used_indices;
   used_indices += static_cast<std::uint32_t>(count);
   return first;
-}
-
-void PlanCommunicator::State::start_waiting() {
-  while (!waiting.empty() && !free_staging.empty()) {
-    Waiting next = std::move(waiting.front());
-    waiting.pop_front();
-    next.operands.staging = free_staging.back();
-    free_staging.pop_back();
-    running.push_back({next.operands.staging, {std::move(next.what), loop.now()}, std::move(next.done)});
-    executor.run(std::move(next.operands), [this, operation = std::prev(running.end())] { finish(operation); });
-  }
-}
-
-void PlanCommunicator::State::finish(std::list<Running>::iterator operation) {
-  const runtime::Handler done = std::move(operation->done);
-  free_staging.push_back(operation->staging);
-  running.erase(operation);
-  start_waiting();
-  done();
 }
 
 std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const PlanChoice& choice,
@@ -108,7 +75,7 @@ std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const Plan
 }
 
 PlanCommunicator::PlanCommunicator(runtime::EventLoop& loop, Executor& executor, Options options)
-    : state_(new State{loop, executor, std::move(options), {}}) {
+    : state_(new State{loop, executor, std::move(options)}) {
   const Options& given = state_->options;
   const auto ranks = static_cast<std::size_t>(given.team.topology.ranks());
   expect(given.team.members.size() == ranks && given.ranks.size() == ranks,
@@ -118,7 +85,6 @@ PlanCommunicator::PlanCommunicator(runtime::EventLoop& loop, Executor& executor,
          ranks);
   expect(ranks == 1 || !given.staging.empty(), "a communicator of {} ranks has no staging buffer", ranks);
   expect(given.choice.depth > 0, "a collective needs at least one chunk in flight, not {}", given.choice.depth);
-  state_->free_staging.assign(given.staging.rbegin(), given.staging.rend());
 }
 
 PlanCommunicator::~PlanCommunicator() = default;
@@ -132,14 +98,22 @@ void PlanCommunicator::run(Collective collective, std::span<const Operand> parts
   auto operands = state.plans.of(collective, parts, dtype, what);
   if (!operands) return state.loop.post(std::move(done));
   operands->index = state.take_indices(operands->parts.front().schedules->size(), what);
-  state.waiting.push_back({std::move(*operands), std::move(what), std::move(done)});
-  state.start_waiting();
+  state.staging.when_free([&state, waiting = std::move(*operands), what = std::move(what),
+                           done = std::move(done)](const runtime::SlotPool::Slot& slot) {
+    Executor::Operands starting = waiting;
+    starting.staging = slot.data();
+    const auto operation = state.running.insert(state.running.end(), {what, state.loop.now()});
+    state.executor.run(std::move(starting), [&state, operation, slot, done] {
+      slot.release();
+      state.running.erase(operation);
+      state.staging.serve();
+      done();
+    });
+  });
 }
 
 std::vector<Communicator::UnderWay> PlanCommunicator::running() const {
-  std::vector<UnderWay> all;
-  for (const State::Running& operation : state_->running) all.push_back(operation.name);
-  return all;
+  return {state_->running.begin(), state_->running.end()};
 }
 
 std::optional<Executor::Operands> PlanOperands::of(Collective collective,

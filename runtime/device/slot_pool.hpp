@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,8 @@ class SlotPool {
   };
   using User = std::function<void(const Slot& slot)>;
 
+  /// Slots of any memory, which must outlive them.
+  explicit SlotPool(std::span<std::byte* const> slots) { free_->assign(slots.rbegin(), slots.rend()); }
   SlotPool(const Arena& arena, const Plan& plan) {
     for (std::size_t s = 0; s < plan.slots; ++s) free_->push_back(arena.slot(plan.memory, s));
   }

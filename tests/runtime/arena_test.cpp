@@ -198,4 +198,8 @@ TEST_CASE("slots of a pool go to their users in order, and return by release or 
   CHECK(used[2].data() != nullptr);
   used.clear();  // slots may outlive their pool
   CHECK(SlotPool(arena, {}).has_free() == false);
+
+  std::array<std::byte, 2> elsewhere{};
+  SlotPool given(std::array{&elsewhere[0], &elsewhere[1]});
+  CHECK(given.take().data() == &elsewhere[0]);
 }
