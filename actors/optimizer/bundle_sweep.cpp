@@ -14,20 +14,25 @@ std::size_t parameter_bytes(const UnitStates& states, const ChunkSchedule::Bucke
   return unit.cut.elements(unit.parameters.range, bucket.index) * runtime::size_of(states.precision().compute);
 }
 
-BundleShapes bundle_shapes(const ModelShare& share,
-                           std::size_t (*bytes_of)(const UnitStates&, const ChunkSchedule::Bucket&)) {
-  BundleShapes shapes;
-  for (const ChunkSchedule::Bundle& bundle : share.chunks.bundles) {
-    auto& items = shapes.items.emplace_back();
+BundleGatherPlan plan_gather(PlanContext& planner,
+                             std::size_t (*bytes_of)(const UnitStates&, const ChunkSchedule::Bucket&),
+                             const char* places, std::size_t slots, const HopPipeline::Options& gather) {
+  std::vector<std::vector<HopPipeline::ItemShape>> shapes;
+  std::size_t max_bytes = 0;
+  for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) {
+    auto& items = shapes.emplace_back();
     std::size_t bytes = 0;
     for (const ChunkSchedule::Bucket& bucket : bundle.buckets) {
-      const UnitState& unit = share.states->all()[bucket.unit];
+      const UnitState& unit = planner.share.states->all()[bucket.unit];
       items.push_back({unit.elements, unit.cut.slice(bucket.index).count});
-      bytes += bytes_of(*share.states, bucket);
+      bytes += bytes_of(*planner.share.states, bucket);
     }
-    shapes.max_bytes = std::max(shapes.max_bytes, bytes);
+    max_bytes = std::max(max_bytes, bytes);
   }
-  return shapes;
+  return {.places =
+              runtime::SlotPool::plan(planner.memory, {runtime::MemoryKind::workspace, runtime::MemorySpace::device,
+                                                       places, max_bytes, std::min(slots, shapes.size())}),
+          .gather = HopPipeline::plan(planner, gather, shapes)};
 }
 
 BundleSweep::BundleSweep(const ModelShare& share, std::span<const std::size_t> order) {

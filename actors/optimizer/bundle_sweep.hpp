@@ -17,14 +17,16 @@ namespace ranvier::actors {
 [[nodiscard]] std::size_t gradient_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket);
 [[nodiscard]] std::size_t parameter_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket);
 
-/// Sizes for planning gathers of bundles and their buffers.
-struct BundleShapes {
-  std::vector<std::vector<HopPipeline::ItemShape>> items;  ///< by bundle
-  std::size_t max_bytes = 0;                               ///< maximum bytes per bundle
+/// Gathers of bundles, and buffers for bundles.
+struct BundleGatherPlan {
+  runtime::SlotPool::Plan places;  ///< each for any bundle
+  HopPipeline::Plan gather;
 };
-/// `bytes_of` a bucket: gradient_bytes or parameter_bytes.
-[[nodiscard]] BundleShapes bundle_shapes(const ModelShare& share,
-                                         std::size_t (*bytes_of)(const UnitStates&, const ChunkSchedule::Bucket&));
+/// `bytes_of` a bucket: gradient_bytes or parameter_bytes. `places`: name of the buffers; `slots`: maximum number.
+[[nodiscard]] BundleGatherPlan plan_gather(PlanContext& planner,
+                                           std::size_t (*bytes_of)(const UnitStates&, const ChunkSchedule::Bucket&),
+                                           const char* places, std::size_t slots,
+                                           const HopPipeline::Options& gather);
 
 struct BundleSweep {
   struct Bundle {

@@ -2,13 +2,9 @@
 
 #include "runtime/kernels/elementwise.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace ranvier::actors {
-
-using runtime::MemoryKind;
-using runtime::MemorySpace;
 
 namespace {
 
@@ -17,20 +13,14 @@ constexpr std::size_t bundles_at_a_time = 2;  // one is gathered while the other
 }  // namespace
 
 GradientGather::Plan GradientGather::plan(PlanContext& planner) {
-  const UnitStates& states = *planner.share.states;
   const auto& hops = planner.share.flow.gather_gradient;
-  const BundleShapes shapes = bundle_shapes(planner.share, gradient_bytes);
-  Plan plan;
   const bool needed =
       !hops.empty() || (planner.tiers.gradients != TierKind::device && !GradientRecords::stepped_in_place(planner));
-  plan.places = runtime::SlotPool::plan(
-      planner.memory, {MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer", shapes.max_bytes,
-                       needed ? std::min(bundles_at_a_time, shapes.items.size()) : 0});
-  plan.gather = HopPipeline::plan(
-      planner,
-      {.hops = hops, .dtype = states.precision().gradient, .family = 4, .name = "gradients for the optimizer"},
-      shapes.items);
-  return plan;
+  return plan_gather(planner, gradient_bytes, "gradients for the optimizer", needed ? bundles_at_a_time : 0,
+                     {.hops = hops,
+                      .dtype = planner.share.states->precision().gradient,
+                      .family = 4,
+                      .name = "gradients for the optimizer"});
 }
 
 GradientGather::GradientGather(const RankContext& context, const ModelShare& share, const Plan& plan,

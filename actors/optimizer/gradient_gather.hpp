@@ -14,10 +14,7 @@ namespace ranvier::actors {
 
 class GradientGather {
  public:
-  struct Plan {
-    runtime::SlotPool::Plan places;  ///< each for any bundle
-    HopPipeline::Plan gather;
-  };
+  using Plan = BundleGatherPlan;
   [[nodiscard]] static Plan plan(PlanContext& planner);
 
   /// `records` is null if accumulated gradients are on the device.

@@ -2,14 +2,11 @@
 
 #include "actors/base/rank_context.hpp"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
 namespace ranvier::actors {
 
-using runtime::MemoryKind;
-using runtime::MemorySpace;
 using runtime::SpanKind;
 using runtime::Trace;
 
@@ -21,18 +18,12 @@ constexpr std::size_t bundles_at_a_time = 3;  // one is updated, one gathered, o
 
 ParameterRefresh::Plan ParameterRefresh::plan(PlanContext& planner) {
   const UnitStates& states = *planner.share.states;
-  const BundleShapes shapes = bundle_shapes(planner.share, parameter_bytes);
-  Plan plan;
-  plan.places = runtime::SlotPool::plan(
-      planner.memory, {MemoryKind::workspace, MemorySpace::device, "parameters being refreshed", shapes.max_bytes,
-                       states.trained_on_device() ? 0 : std::min(bundles_at_a_time, shapes.items.size())});
-  plan.gather = HopPipeline::plan(planner,
-                                  {.hops = planner.share.flow.refresh,
-                                   .dtype = states.precision().compute,
-                                   .family = 5,
-                                   .name = "refreshed parameters"},
-                                  shapes.items);
-  return plan;
+  return plan_gather(planner, parameter_bytes, "parameters being refreshed",
+                     states.trained_on_device() ? 0 : bundles_at_a_time,
+                     {.hops = planner.share.flow.refresh,
+                      .dtype = states.precision().compute,
+                      .family = 5,
+                      .name = "refreshed parameters"});
 }
 
 ParameterRefresh::ParameterRefresh(const RankContext& context, const ModelShare& share, const Plan& plan,

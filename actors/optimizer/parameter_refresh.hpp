@@ -13,10 +13,7 @@ namespace ranvier::actors {
 
 class ParameterRefresh {
  public:
-  struct Plan {
-    runtime::SlotPool::Plan places;  ///< for offloaded parameters, each for any bundle
-    HopPipeline::Plan gather;
-  };
+  using Plan = BundleGatherPlan;  ///< buffers for offloaded parameters
   [[nodiscard]] static Plan plan(PlanContext& planner);
 
   /// `tier` is null if all parameters are on the device.
