@@ -70,10 +70,6 @@ void fill_next(const std::shared_ptr<Filling>& filling) {
   f.done();
 }
 
-bool has_frozen(const UnitStates& units) {
-  return std::ranges::any_of(units.all(), [](const UnitState& unit) { return !unit.trained(); });
-}
-
 }  // namespace
 
 Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device, const Samples& samples,
@@ -86,7 +82,8 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
   const TrainerOptions& options = plan_.options;
   plan_.stage->bind(context.arena);
   plan_.states->bind(context.arena);
-  if (has_frozen(*plan_.states)) frozen_ = device.allocate(FrozenValues::bytes, runtime::MemorySpace::pinned);
+  if (std::ranges::any_of(plan_.states->all(), [](const UnitState& unit) { return !unit.trained(); }))
+    frozen_ = device.allocate(FrozenValues::bytes, runtime::MemorySpace::pinned);
 
   if (options.tiers.parameters_leave())
     parameter_records_ = &add<ParameterRecords>(context, plan_, plan_.parameter_records);
