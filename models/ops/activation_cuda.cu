@@ -153,11 +153,10 @@ void gelu_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     cuda::with_width<T>(cuda::aligned(y) && cuda::aligned(x), [&](auto width) {
-      runtime::cuda::launch("gelu_forward", runtime::cuda::native(stream),
-                            {cuda::blocks_of(n, threads * width()), threads},
-                            form == GeluForm::tanh ? gelu_forward_kernel<width(), GeluForm::tanh, T>
-                                                   : gelu_forward_kernel<width(), GeluForm::erf, T>,
-                            static_cast<T*>(y), static_cast<const T*>(x), n);
+      cuda::launch("gelu_forward", stream, {cuda::blocks_of(n, threads * width()), threads},
+                   form == GeluForm::tanh ? gelu_forward_kernel<width(), GeluForm::tanh, T>
+                                          : gelu_forward_kernel<width(), GeluForm::erf, T>,
+                   y, x, n);
     });
   });
 }
@@ -168,11 +167,10 @@ void gelu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* 
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     cuda::with_width<T>(cuda::aligned(d) && cuda::aligned(x) && cuda::aligned(y), [&](auto width) {
-      runtime::cuda::launch("gelu_backward", runtime::cuda::native(stream),
-                            {cuda::blocks_of(n, threads * width()), threads},
-                            form == GeluForm::tanh ? gelu_backward_kernel<width(), GeluForm::tanh, T>
-                                                   : gelu_backward_kernel<width(), GeluForm::erf, T>,
-                            static_cast<T*>(d), static_cast<const T*>(x), static_cast<T*>(y), n);
+      cuda::launch("gelu_backward", stream, {cuda::blocks_of(n, threads * width()), threads},
+                   form == GeluForm::tanh ? gelu_backward_kernel<width(), GeluForm::tanh, T>
+                                          : gelu_backward_kernel<width(), GeluForm::erf, T>,
+                   d, x, y, n);
     });
   });
 }
@@ -180,37 +178,30 @@ void gelu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* 
 void swiglu_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y, const void* gate_up,
                          std::size_t rows, std::size_t channels) {
   cuda::with_rows(dtype, channels, {y, gate_up}, [&](auto type, auto width) {
-    using T = decltype(type);
     const std::size_t packs = rows * channels / width();
-    cuda::launch_each<threads>("swiglu_forward", stream, packs, swiglu_forward_kernel<width(), T>,
-                               static_cast<T*>(y), static_cast<const T*>(gate_up), packs, channels);
+    cuda::launch_each<threads>("swiglu_forward", stream, packs, swiglu_forward_kernel<width(), decltype(type)>, y,
+                               gate_up, packs, channels);
   });
 }
 
 void swiglu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, const void* d, void* gate_up, void* y,
                           std::size_t rows, std::size_t channels) {
   cuda::with_rows(dtype, channels, {d, gate_up, y}, [&](auto type, auto width) {
-    using T = decltype(type);
     const std::size_t packs = rows * channels / width();
-    cuda::launch_each<threads>("swiglu_backward", stream, packs, swiglu_backward_kernel<width(), T>,
-                               static_cast<const T*>(d), static_cast<T*>(gate_up), static_cast<T*>(y), packs,
-                               channels);
+    cuda::launch_each<threads>("swiglu_backward", stream, packs, swiglu_backward_kernel<width(), decltype(type)>, d,
+                               gate_up, y, packs, channels);
   });
 }
 
 void tanh_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n) {
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<threads>("tanh_forward", stream, n, tanh_forward_kernel<T>, static_cast<T*>(y),
-                               static_cast<const T*>(x), n);
+    cuda::launch_each<threads>("tanh_forward", stream, n, tanh_forward_kernel<decltype(type)>, y, x, n);
   });
 }
 
 void tanh_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* d, const void* y, std::size_t n) {
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<threads>("tanh_backward", stream, n, tanh_backward_kernel<T>, static_cast<T*>(d),
-                               static_cast<const T*>(y), n);
+    cuda::launch_each<threads>("tanh_backward", stream, n, tanh_backward_kernel<decltype(type)>, d, y, n);
   });
 }
 

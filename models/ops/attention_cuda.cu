@@ -5,7 +5,6 @@
 #include "models/ops/library_attention_cuda.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 #include <cmath>
 
@@ -87,9 +86,8 @@ void attention_backward_cuda(runtime::StreamView stream, const AttentionShape& s
     const AttentionArguments arguments = arguments_of(shape, dtype, arrays);
     const std::size_t rows = attention_cuda_workspace_bytes(shape) / sizeof(float);
     cuda::with_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      runtime::cuda::launch("attention_backward's means", queue, {cuda::blocks_of(rows, threads / 32), threads},
-                            delta_kernel<T>, arguments, static_cast<const T*>(arrays.out));
+      cuda::launch("attention_backward's means", stream, {cuda::blocks_of(rows, threads / 32), threads},
+                   delta_kernel<decltype(type)>, arguments, arrays.out);
     });
     const auto run =
         on_tensor_cores(shape, dtype) ? cuda::tensor_attention_backward : cuda::plain_attention_backward;

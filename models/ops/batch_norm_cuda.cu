@@ -3,8 +3,6 @@
 #include "models/ops/batch_norm.hpp"
 
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {
 namespace {
@@ -141,10 +139,10 @@ __global__ void __launch_bounds__(threads)
 unsigned row_blocks(const BatchNormShape& shape) { return cuda::blocks_of(shape.rows, batch_norm_block_rows); }
 
 template <typename Values>
-void sum_blocks(cudaStream_t queue, const BatchNormShape& shape, float* partial, const Values& values) {
+void sum_blocks(runtime::StreamView stream, const BatchNormShape& shape, float* partial, const Values& values) {
   const dim3 blocks(row_blocks(shape), cuda::blocks_down(shape.channels, sum_channels));
-  runtime::cuda::launch("batch_norm's sums", queue, {blocks, dim3(sum_channels, sum_rows)}, sum_kernel<Values>,
-                        partial, values, shape.rows, shape.channels);
+  cuda::launch("batch_norm's sums", stream, {blocks, dim3(sum_channels, sum_rows)}, sum_kernel<Values>, partial,
+               values, shape.rows, shape.channels);
 }
 
 }  // namespace
@@ -153,7 +151,6 @@ void batch_norm_statistics_cuda(runtime::StreamView stream, const BatchNormShape
                                 float* statistics, const void* x, std::byte* workspace) {
   const std::size_t C = shape.channels;
   if (C == 0) return;
-  const cudaStream_t queue = runtime::cuda::native(stream);
   auto* const partial = reinterpret_cast<float*>(workspace);
   const auto finish = [&](float* mean, float* rstd) {
     cuda::launch_each<threads>("batch_norm's statistics", stream, C, mean_kernel, mean, rstd, partial,
@@ -162,9 +159,9 @@ void batch_norm_statistics_cuda(runtime::StreamView stream, const BatchNormShape
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     const T* const from = static_cast<const T*>(x);
-    sum_blocks(queue, shape, partial, Moment<T>{from, nullptr, C});
+    sum_blocks(stream, shape, partial, Moment<T>{from, nullptr, C});
     finish(statistics, nullptr);
-    sum_blocks(queue, shape, partial, Moment<T>{from, statistics, C});
+    sum_blocks(stream, shape, partial, Moment<T>{from, statistics, C});
     finish(statistics + C, statistics + 2 * C);
   });
 }
@@ -172,10 +169,8 @@ void batch_norm_statistics_cuda(runtime::StreamView stream, const BatchNormShape
 void batch_norm_fixed_statistics_cuda(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
                                       float* statistics, const void* mean, const void* variance) {
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<threads>("batch_norm_fixed_statistics", stream, shape.channels, fixed_kernel<T>, statistics,
-                               static_cast<const T*>(mean), static_cast<const T*>(variance), shape.channels,
-                               shape.epsilon);
+    cuda::launch_each<threads>("batch_norm_fixed_statistics", stream, shape.channels, fixed_kernel<decltype(type)>,
+                               statistics, mean, variance, shape.channels, shape.epsilon);
   });
 }
 
@@ -184,8 +179,7 @@ void batch_norm_forward_cuda(runtime::StreamView stream, const BatchNormShape& s
   const std::size_t n = shape.rows * shape.channels;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    cuda::launch_each<threads>("batch_norm_forward", stream, n, forward_kernel<T>, static_cast<T*>(y),
-                               Norm<T>(shape, values), n);
+    cuda::launch_each<threads>("batch_norm_forward", stream, n, forward_kernel<T>, y, Norm<T>(shape, values), n);
   });
 }
 
@@ -193,17 +187,16 @@ void batch_norm_backward_cuda(runtime::StreamView stream, const BatchNormShape& 
                               const BatchNormBackward& arrays, const BatchNormValues& values) {
   const std::size_t n = shape.rows * shape.channels, width = 2 * shape.channels;
   if (n == 0) return;
-  const cudaStream_t queue = runtime::cuda::native(stream);
   auto* const partial = reinterpret_cast<float*>(arrays.workspace);
   const float part = arrays.fixed ? 0.0f : 1.0f / static_cast<float>(shape.rows);
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     const Gradients<T> gradients{Norm<T>(shape, values), static_cast<const T*>(arrays.dy)};
-    sum_blocks(queue, shape, partial, gradients);
+    sum_blocks(stream, shape, partial, gradients);
     cuda::launch_each<threads>("batch_norm_backward's sums", stream, width, mean_kernel, arrays.sums, nullptr,
                                partial, std::size_t{row_blocks(shape)}, width, 1.0, 0.0f);
-    cuda::launch_each<threads>("batch_norm_backward", stream, n, backward_kernel<T>, static_cast<T*>(arrays.dx),
-                               static_cast<T*>(arrays.d_addend), arrays.sums, gradients, part, n);
+    cuda::launch_each<threads>("batch_norm_backward", stream, n, backward_kernel<T>, arrays.dx, arrays.d_addend,
+                               arrays.sums, gradients, part, n);
   });
 }
 

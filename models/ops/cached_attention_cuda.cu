@@ -2,8 +2,6 @@
 
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/base/error.hpp"
-#include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 #include <cfloat>
 #include <cmath>
@@ -117,9 +115,8 @@ void append_to_cache_cuda(runtime::StreamView stream, const CachedAttentionShape
                                static_cast<std::size_t>(shape.stored_key_heads()) *
                                static_cast<std::size_t>(shape.channels);
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<threads>("append_to_cache", stream, elements, append_kernel<T>, with_key_heads(shape),
-                               static_cast<T*>(keys), static_cast<T*>(values), static_cast<const T*>(qkv));
+    cuda::launch_each<threads>("append_to_cache", stream, elements, append_kernel<decltype(type)>,
+                               with_key_heads(shape), keys, values, qkv);
   });
 }
 
@@ -132,20 +129,10 @@ void cached_attention_cuda(runtime::StreamView stream, const CachedAttentionShap
   const dim3 grid(cuda::blocks_of(static_cast<std::size_t>(shape.queries), 1),
                   cuda::blocks_down(static_cast<std::size_t>(shape.heads), 1));
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    const auto run = [&](auto parts) {
-      runtime::cuda::launch("cached_attention", runtime::cuda::native(stream), {grid, threads},
-                            attend_kernel<parts(), T>, with_key_heads(shape), static_cast<T*>(out),
-                            static_cast<const T*>(keys), static_cast<const T*>(values), static_cast<const T*>(qkv),
-                            scale);
-    };
-    if (shape.channels <= 64) {
-      run(std::integral_constant<int, 2>{});
-    } else if (shape.channels <= 128) {
-      run(std::integral_constant<int, 4>{});
-    } else {
-      run(std::integral_constant<int, 8>{});
-    }
+    cuda::with_parts(shape.channels, [&](auto parts) {
+      cuda::launch("cached_attention", stream, {grid, threads}, attend_kernel<parts(), decltype(type)>,
+                   with_key_heads(shape), out, keys, values, qkv, scale);
+    });
   });
 }
 

@@ -5,8 +5,6 @@
 #include "models/ops/bad_token.hpp"
 #include "models/ops/bad_token_cuda.hpp"
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 #include <cfloat>
 
@@ -171,16 +169,15 @@ __global__ void __launch_bounds__(threads)
 
 void cross_entropy_cuda(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
                         const CrossEntropyArrays& arrays) {
-  const cudaStream_t queue = runtime::cuda::native(stream);
   if (shape.rows != 0) {
     auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::target);
     cuda::with_rows(dtype, shape.stride, {arrays.logits}, [&](auto type, auto width) {
-      runtime::cuda::launch("cross_entropy", queue, {cuda::blocks_of(shape.rows, 1), threads},
-                            row_kernel<width(), decltype(type)>, shape, arrays, bad_place);
+      cuda::launch("cross_entropy", stream, {cuda::blocks_of(shape.rows, 1), threads},
+                   row_kernel<width(), decltype(type)>, shape, arrays, bad_place);
     });
   }
-  runtime::cuda::launch("cross_entropy's sum", queue, {1, threads}, sum_kernel, arrays.loss, arrays.loss_factor,
-                        arrays.row_losses, shape.rows);
+  cuda::launch("cross_entropy's sum", stream, {1, threads}, sum_kernel, arrays.loss, arrays.loss_factor,
+               arrays.row_losses, shape.rows);
   cuda::expect_no_bad_token(stream, cuda::TokenUse::target,
                             [vocab_size = shape.vocab_size](std::int32_t token, std::size_t index) {
                               fail_bad_target(token, index, vocab_size);
@@ -190,9 +187,8 @@ void cross_entropy_cuda(runtime::StreamView stream, const CrossEntropyShape& sha
 void count_correct_cuda(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
                         double* correct, const void* logits, const std::int32_t* targets) {
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    runtime::cuda::launch("count_correct", runtime::cuda::native(stream), {1, threads}, correct_kernel<T>, shape,
-                          correct, static_cast<const T*>(logits), targets);
+    cuda::launch("count_correct", stream, {1, threads}, correct_kernel<decltype(type)>, shape, correct, logits,
+                 targets);
   });
 }
 

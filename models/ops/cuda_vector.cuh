@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <type_traits>
 
 namespace ranvier::models::cuda {
 
@@ -59,13 +60,40 @@ void with_rows(runtime::DType dtype, std::size_t columns, std::initializer_list<
   });
 }
 
+/// Calls f(parts) with the smallest available number of parts of 32 channels that hold a head's `channels`.
+template <typename F>
+void with_parts(int channels, const F& f) {
+  if (channels <= 64) {
+    f(std::integral_constant<int, 2>{});
+  } else if (channels <= 128) {
+    f(std::integral_constant<int, 4>{});
+  } else {
+    f(std::integral_constant<int, 8>{});
+  }
+}
+
+/// Argument of a kernel; a pointer to void gets the parameter's type.
+template <typename Parameter, typename Argument>
+Parameter to_parameter(Argument argument) {
+  if constexpr (std::is_same_v<Argument, void*> || std::is_same_v<Argument, const void*>) {
+    return static_cast<Parameter>(argument);
+  } else {
+    return argument;
+  }
+}
+
+/// runtime::cuda::launch() for arrays of any type: arguments may be pointers to void.
+template <typename... Parameters, typename... Arguments>
+void launch(const char* name, runtime::StreamView stream, const runtime::cuda::Grid& grid,
+            void (*kernel)(Parameters...), Arguments... arguments) {
+  runtime::cuda::launch(name, runtime::cuda::native(stream), grid, kernel, to_parameter<Parameters>(arguments)...);
+}
+
 /// Launches `kernel` with a thread for each of `n` items, in blocks of `threads`. Does nothing if n is 0.
 template <int threads, typename... Parameters, typename... Arguments>
 void launch_each(const char* name, runtime::StreamView stream, std::size_t n, void (*kernel)(Parameters...),
                  Arguments... arguments) {
-  if (n == 0) return;
-  runtime::cuda::launch(name, runtime::cuda::native(stream), {blocks_of(n, threads), threads}, kernel,
-                        arguments...);
+  if (n != 0) launch(name, stream, {blocks_of(n, threads), threads}, kernel, arguments...);
 }
 
 }  // namespace ranvier::models::cuda

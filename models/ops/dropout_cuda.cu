@@ -2,8 +2,6 @@
 
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/philox.cuh"
-#include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 #include <algorithm>
 
@@ -58,14 +56,9 @@ void dropout_cuda(runtime::StreamView stream, void* x, runtime::DType dtype, int
     constexpr int count = thread_elements<T>;
     const dim3 grid(cuda::blocks_of(elements_per_sample, std::size_t{threads} * count),
                     static_cast<unsigned>(std::min(samples, 65535)));
-    const cudaStream_t queue = runtime::cuda::native(stream);
-    if (elements_per_sample % count == 0 && cuda::aligned(x)) {
-      runtime::cuda::launch("dropout", queue, {grid, threads}, dropout_kernel<true, T>, static_cast<T*>(x), samples,
-                            elements_per_sample, rule);
-    } else {
-      runtime::cuda::launch("dropout", queue, {grid, threads}, dropout_kernel<false, T>, static_cast<T*>(x),
-                            samples, elements_per_sample, rule);
-    }
+    const auto run =
+        elements_per_sample % count == 0 && cuda::aligned(x) ? dropout_kernel<true, T> : dropout_kernel<false, T>;
+    cuda::launch("dropout", stream, {grid, threads}, run, x, samples, elements_per_sample, rule);
   });
 }
 

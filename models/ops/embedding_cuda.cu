@@ -7,7 +7,6 @@
 #include "models/ops/bad_token_cuda.hpp"
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 #include <algorithm>
 
@@ -180,10 +179,8 @@ void embedding_forward_cuda(runtime::StreamView stream, const EmbeddingShape& sh
   if (rows == 0 || shape.channels == 0) return;
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
   cuda::with_rows(dtype, shape.channels, {out, tokens_table, positions_table}, [&](auto type, auto width) {
-    using T = decltype(type);
     cuda::launch_each<threads>("embedding_forward", stream, rows * shape.channels / width(),
-                               forward_kernel<width(), T>, static_cast<T*>(out), tokens,
-                               static_cast<const T*>(tokens_table), static_cast<const T*>(positions_table),
+                               forward_kernel<width(), decltype(type)>, out, tokens, tokens_table, positions_table,
                                positions, shape, bad_place);
   });
   expect_good_tokens(stream, shape);
@@ -196,10 +193,9 @@ void embedding_tokens_forward_cuda(runtime::StreamView stream, const EmbeddingSh
   if (out_rows == 0 || shape.channels == 0) return;
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
   cuda::with_rows(dtype, shape.channels, {out, table}, [&](auto type, auto width) {
-    using T = decltype(type);
     cuda::launch_each<threads>("embedding_tokens_forward", stream, out_rows * shape.channels / width(),
-                               tokens_kernel<width(), T>, static_cast<T*>(out), tokens,
-                               static_cast<const T*>(table), shape, first_row, rows, bad_place);
+                               tokens_kernel<width(), decltype(type)>, out, tokens, table, shape, first_row, rows,
+                               bad_place);
   });
   expect_good_tokens(stream, shape);
 }
@@ -208,10 +204,8 @@ void embedding_positions_forward_cuda(runtime::StreamView stream, const Embeddin
                                       void* out, const void* positions_table, const std::int32_t* positions) {
   const std::size_t rows = shape.samples * shape.positions;
   cuda::with_rows(dtype, shape.channels, {out, positions_table}, [&](auto type, auto width) {
-    using T = decltype(type);
     cuda::launch_each<threads>("embedding_positions_forward", stream, rows * shape.channels / width(),
-                               positions_kernel<width(), T>, static_cast<T*>(out),
-                               static_cast<const T*>(positions_table), positions, shape);
+                               positions_kernel<width(), decltype(type)>, out, positions_table, positions, shape);
   });
 }
 
@@ -247,8 +241,8 @@ void embedding_backward_cuda(runtime::StreamView stream, const EmbeddingShape& s
                         const auto across =
                             static_cast<unsigned>(std::min<std::size_t>(128, cuda::ceil_divide(packs, 32) * 32));
                         const dim3 blocks(cuda::blocks_of(positions, 1), cuda::blocks_down(packs, across));
-                        runtime::cuda::launch("embedding_backward of tokens", queue, {blocks, across},
-                                              tokens_gradient_kernel<width(), T, G>, shape, arrays, count);
+                        cuda::launch("embedding_backward of tokens", stream, {blocks, across},
+                                     tokens_gradient_kernel<width(), T, G>, shape, arrays, count);
                       }
                       if (arrays.positions_gradient != nullptr) {
                         cuda::launch_each<threads>("embedding_backward of positions", stream,

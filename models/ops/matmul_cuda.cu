@@ -5,8 +5,6 @@
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 #include <algorithm>
 #include <utility>
@@ -170,10 +168,8 @@ void multiply(runtime::StreamView stream, const MatmulShape& shape, const Matmul
   }
   // The library adds a bias only in the result's type. Otherwise the bias is stored in c first.
   cuda::with_type(arrays.dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<threads>("matmul's bias", stream, shape.m * shape.n, bias_kernel<T>,
-                               static_cast<float*>(arrays.c), static_cast<const T*>(arrays.bias), shape.m, shape.n,
-                               Strides(shape).c);
+    cuda::launch_each<threads>("matmul's bias", stream, shape.m * shape.n, bias_kernel<decltype(type)>, arrays.c,
+                               arrays.bias, shape.m, shape.n, Strides(shape).c);
   });
   MatmulArrays added = arrays;
   added.bias = nullptr;
@@ -209,15 +205,11 @@ std::pair<MatmulShape, MatmulArrays> piece_of(const MatmulShape& shape, const Ma
 
 void matmul_cuda_plain(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
   cuda::with_type(arrays.dtype, [&](auto type) {
-    using T = decltype(type);
     const auto run = [&](auto c_type) {
-      using C = decltype(c_type);
       const unsigned blocks =
           cuda::blocks_of(cuda::ceil_divide(shape.m, tile) * cuda::ceil_divide(shape.n, tile), 1);
-      runtime::cuda::launch("matmul", runtime::cuda::native(stream), {blocks, threads}, plain_kernel<T, C>,
-                            static_cast<C*>(arrays.c), static_cast<const T*>(arrays.a),
-                            static_cast<const T*>(arrays.b), static_cast<const T*>(arrays.bias), shape.m, shape.n,
-                            shape.k, Strides(shape), arrays.accumulate);
+      cuda::launch("matmul", stream, {blocks, threads}, plain_kernel<decltype(type), decltype(c_type)>, arrays.c,
+                   arrays.a, arrays.b, arrays.bias, shape.m, shape.n, shape.k, Strides(shape), arrays.accumulate);
     };
     if (arrays.c_dtype == DType::f32) {
       run(float{});
@@ -245,17 +237,15 @@ void column_sums_cuda(runtime::StreamView stream, void* sums, DType sums_dtype, 
                       std::size_t m, std::size_t n, bool accumulate) {
   const Parts parts(m);
   auto* const partial = reinterpret_cast<float*>(cuda::stream_workspace(stream));
-  const cudaStream_t queue = runtime::cuda::native(stream);
   // As many columns at a time as fit into the workspace.
   const std::size_t max_columns = cuda::stream_workspace_bytes / sizeof(float) / max_parts;
   for (std::size_t first = 0; first < n; first += max_columns) {
     const std::size_t columns = std::min(max_columns, n - first);
-    const auto* const from = static_cast<const std::byte*>(dy) + first * size_of(dtype);
+    const void* const from = static_cast<const std::byte*>(dy) + first * size_of(dtype);
     cuda::with_rows(dtype, n, {from}, [&](auto type, auto width) {
       const dim3 grid(cuda::blocks_of(columns, across * width()), static_cast<unsigned>(parts.count));
-      using T = decltype(type);
-      runtime::cuda::launch("column_sums of a part", queue, {grid, sum_threads}, part_kernel<width(), T>, partial,
-                            reinterpret_cast<const T*>(from), m, columns, n, parts.rows);
+      cuda::launch("column_sums of a part", stream, {grid, sum_threads}, part_kernel<width(), decltype(type)>,
+                   partial, from, m, columns, n, parts.rows);
     });
     cuda::with_type(sums_dtype, [&](auto type) {
       using S = decltype(type);

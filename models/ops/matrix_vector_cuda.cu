@@ -1,8 +1,6 @@
 #include "models/ops/matrix_vector.hpp"
 
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {
 namespace {
@@ -34,13 +32,10 @@ __global__ void __launch_bounds__(threads)
 void matrix_vector_cuda(runtime::StreamView stream, const MatrixVectorShape& shape,
                         const MatrixVectorArrays& arrays) {
   cuda::with_rows(arrays.dtype, shape.k, {arrays.a, arrays.x}, [&](auto type, auto width) {
-    using T = decltype(type);
     const auto run = [&](auto y_type) {
-      using Y = decltype(y_type);
-      runtime::cuda::launch("matrix_vector", runtime::cuda::native(stream),
-                            {cuda::blocks_of(shape.n, threads / 32), threads}, row_kernel<width(), T, Y>,
-                            static_cast<Y*>(arrays.y), static_cast<const T*>(arrays.a),
-                            static_cast<const T*>(arrays.x), static_cast<const T*>(arrays.bias), shape.n, shape.k);
+      cuda::launch("matrix_vector", stream, {cuda::blocks_of(shape.n, threads / 32), threads},
+                   row_kernel<width(), decltype(type), decltype(y_type)>, arrays.y, arrays.a, arrays.x, arrays.bias,
+                   shape.n, shape.k);
     };
     if (arrays.y_dtype == runtime::DType::f32) {
       run(float{});

@@ -320,10 +320,9 @@ void norm_forward_cuda(runtime::StreamView stream, const NormShape& shape, runti
   if (rows == 0) return;
   with_rows(shape, dtype, {arrays.y, arrays.x, arrays.weight, arrays.bias, arrays.branch, arrays.sum},
             [&](auto kind, auto type, auto vectors, auto width, dim3 threads) {
-              runtime::cuda::launch("norm_forward", runtime::cuda::native(stream),
-                                    {cuda::blocks_of(rows, threads.y), threads},
-                                    forward_kernel<kind(), decltype(type), vectors(), width()>, arrays,
-                                    Rows<kind()>(shape), shape.epsilon);
+              cuda::launch("norm_forward", stream, {cuda::blocks_of(rows, threads.y), threads},
+                           forward_kernel<kind(), decltype(type), vectors(), width()>, arrays, Rows<kind()>(shape),
+                           shape.epsilon);
             });
 }
 
@@ -333,36 +332,33 @@ void norm_again_cuda(runtime::StreamView stream, const NormShape& shape, runtime
   if (rows == 0) return;
   with_rows(shape, dtype, {arrays.y, arrays.x, arrays.weight, arrays.bias},
             [&](auto kind, auto type, auto vectors, auto width, dim3 threads) {
-              runtime::cuda::launch(
-                  "norm_again", runtime::cuda::native(stream), {cuda::blocks_of(rows, threads.y), threads},
-                  again_kernel<kind(), decltype(type), vectors(), width()>, arrays, Rows<kind()>(shape));
+              cuda::launch("norm_again", stream, {cuda::blocks_of(rows, threads.y), threads},
+                           again_kernel<kind(), decltype(type), vectors(), width()>, arrays, Rows<kind()>(shape));
             });
 }
 
 void norm_backward_cuda(runtime::StreamView stream, const NormShape& shape, runtime::DType dtype,
                         const NormBackward& arrays) {
-  const cudaStream_t queue = runtime::cuda::native(stream);
   const unsigned blocks = cuda::blocks_of(shape.rows * shape.groups, norm_block_groups);
   auto* const partial = reinterpret_cast<float*>(arrays.workspace);
   if (blocks != 0) {
     with_rows(shape, dtype, {arrays.dx, arrays.dy, arrays.x, arrays.weight, arrays.residual, arrays.workspace},
               [&](auto kind, auto type, auto vectors, auto width, dim3 threads) {
-                runtime::cuda::launch("norm_backward", queue,
-                                      {blocks, threads, (threads.y - 1) * shape.parameters() * sizeof(float)},
-                                      backward_kernel<kind(), decltype(type), vectors(), width()>, arrays, partial,
-                                      Rows<kind()>(shape));
+                cuda::launch("norm_backward", stream,
+                             {blocks, threads, (threads.y - 1) * shape.parameters() * sizeof(float)},
+                             backward_kernel<kind(), decltype(type), vectors(), width()>, arrays, partial,
+                             Rows<kind()>(shape));
               });
   }
-  runtime::cuda::launch("norm_backward's sums", queue,
-                        {cuda::blocks_of(shape.parameters(), sum_columns), dim3(sum_columns, sum_rows)}, sum_kernel,
-                        arrays.sums, partial, std::size_t{blocks}, shape.parameters());
+  cuda::launch("norm_backward's sums", stream,
+               {cuda::blocks_of(shape.parameters(), sum_columns), dim3(sum_columns, sum_rows)}, sum_kernel,
+               arrays.sums, partial, std::size_t{blocks}, shape.parameters());
 }
 
 void store_gradient_cuda(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
                          std::size_t n, bool accumulate) {
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<elementwise_threads>("store_gradient", stream, n, store_kernel<T>, static_cast<T*>(gradient),
+    cuda::launch_each<elementwise_threads>("store_gradient", stream, n, store_kernel<decltype(type)>, gradient,
                                            sums, n, accumulate);
   });
 }

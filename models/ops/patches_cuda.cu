@@ -67,9 +67,8 @@ void gather_patches_cuda(runtime::StreamView stream, const PatchShape& shape, ru
                          const void* x) {
   const std::size_t n = shape.rows() * shape.columns();
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<threads>("gather_patches", stream, n, gather_kernel<T>, static_cast<T*>(patches),
-                               static_cast<const T*>(x), shape, shape.out_height(), shape.out_width(), n);
+    cuda::launch_each<threads>("gather_patches", stream, n, gather_kernel<decltype(type)>, patches, x, shape,
+                               shape.out_height(), shape.out_width(), n);
   });
 }
 
@@ -77,8 +76,7 @@ void add_patches_cuda(runtime::StreamView stream, const PatchShape& shape, runti
                       const float* patches) {
   const std::size_t n = shape.samples * shape.height * shape.width * shape.channels;
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<threads>("add_patches", stream, n, add_kernel<T>, static_cast<T*>(x), patches, shape,
+    cuda::launch_each<threads>("add_patches", stream, n, add_kernel<decltype(type)>, x, patches, shape,
                                shape.out_height(), shape.out_width(), n);
   });
 }
@@ -92,9 +90,8 @@ void read_pixels_cuda(runtime::StreamView stream, std::size_t samples, std::size
     constants.deviation[k] = scale.deviation[k];
   }
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<threads>("read_pixels", stream, n, read_kernel<T>, static_cast<T*>(to), from, pixels,
-                               constants, n);
+    cuda::launch_each<threads>("read_pixels", stream, n, read_kernel<decltype(type)>, to, from, pixels, constants,
+                               n);
   });
 }
 

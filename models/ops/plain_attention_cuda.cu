@@ -291,18 +291,10 @@ void launch(const char* name, cudaStream_t queue, Kernel kernel, const Attention
   runtime::cuda::launch(name, queue, {grid, threads, static_cast<std::size_t>(shared_bytes)}, kernel, arrays);
 }
 
-/// Calls f(parts, T) with the smallest available number of parts of 32 channels that hold D.
+/// Calls f(parts, type); see with_parts().
 template <typename F>
 void dispatch(runtime::DType dtype, int D, const F& f) {
-  with_type(dtype, [&](auto type) {
-    if (D <= 64) {
-      f(std::integral_constant<int, 2>{}, type);
-    } else if (D <= 128) {
-      f(std::integral_constant<int, 4>{}, type);
-    } else {
-      f(std::integral_constant<int, 8>{}, type);
-    }
-  });
+  with_type(dtype, [&](auto type) { with_parts(D, [&](auto parts) { f(parts, type); }); });
 }
 
 }  // namespace

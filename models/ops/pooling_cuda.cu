@@ -82,9 +82,8 @@ void max_pool_forward_cuda(runtime::StreamView stream, const PatchShape& shape, 
                            std::uint8_t* places, const void* x) {
   const std::size_t n = shape.rows() * shape.channels;
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<threads>("max_pool_forward", stream, n, max_forward_kernel<T>, static_cast<T*>(y), places,
-                               static_cast<const T*>(x), shape, shape.out_height(), shape.out_width(), n);
+    cuda::launch_each<threads>("max_pool_forward", stream, n, max_forward_kernel<decltype(type)>, y, places, x,
+                               shape, shape.out_height(), shape.out_width(), n);
   });
 }
 
@@ -92,9 +91,8 @@ void max_pool_backward_cuda(runtime::StreamView stream, const PatchShape& shape,
                             const void* dy, const std::uint8_t* places) {
   const std::size_t n = shape.samples * shape.height * shape.width * shape.channels;
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<threads>("max_pool_backward", stream, n, max_backward_kernel<T>, static_cast<T*>(dx),
-                               static_cast<const T*>(dy), places, shape, shape.out_height(), shape.out_width(), n);
+    cuda::launch_each<threads>("max_pool_backward", stream, n, max_backward_kernel<decltype(type)>, dx, dy, places,
+                               shape, shape.out_height(), shape.out_width(), n);
   });
 }
 
@@ -102,9 +100,7 @@ void mean_pool_forward_cuda(runtime::StreamView stream, const MeanPoolShape& sha
                             const void* x) {
   const std::size_t n = shape.samples * shape.channels;
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<threads>("mean_pool_forward", stream, n, mean_forward_kernel<T>, static_cast<T*>(y),
-                               static_cast<const T*>(x), shape);
+    cuda::launch_each<threads>("mean_pool_forward", stream, n, mean_forward_kernel<decltype(type)>, y, x, shape);
   });
 }
 
@@ -112,9 +108,8 @@ void mean_pool_backward_cuda(runtime::StreamView stream, const MeanPoolShape& sh
                              const void* dy) {
   const std::size_t n = shape.samples * shape.pixels * shape.channels;
   cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    cuda::launch_each<threads>("mean_pool_backward", stream, n, mean_backward_kernel<T>, static_cast<T*>(dx),
-                               static_cast<const T*>(dy), shape, n);
+    cuda::launch_each<threads>("mean_pool_backward", stream, n, mean_backward_kernel<decltype(type)>, dx, dy, shape,
+                               n);
   });
 }
 

@@ -84,9 +84,8 @@ void rotary_cuda(runtime::StreamView stream, const RotaryShape& shape, runtime::
     const bool wide = half % cuda::full_width<T> == 0 && shape.row_channels % cuda::full_width<T> == 0;
     cuda::with_width<T>(wide && cuda::aligned(x), [&](auto width) {
       const std::size_t count = rows * shares * (half / width());
-      cuda::launch_each<threads>("rotary", stream, count, rotary_kernel<width(), T>, static_cast<T*>(x), shape,
-                                 frequencies, rotation == Rotation::forward ? 1.0f : -1.0f, positions,
-                                 first_position, count);
+      cuda::launch_each<threads>("rotary", stream, count, rotary_kernel<width(), T>, x, shape, frequencies,
+                                 rotation == Rotation::forward ? 1.0f : -1.0f, positions, first_position, count);
     });
   });
 }

@@ -5,8 +5,6 @@
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/target_rows.hpp"
-#include "runtime/device/cuda_native.hpp"
-#include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {
 namespace {
@@ -65,8 +63,7 @@ void copy_rows(runtime::StreamView stream, const TargetRows& shape, void* to, co
     using Word = decltype(word);
     const std::size_t words = row_bytes / sizeof(Word);
     cuda::launch_each<threads>(scatters ? "scatter_rows" : "gather_rows", stream, shape.rows() * words,
-                               copy_kernel<scatters, Word>, shape, static_cast<Word*>(to),
-                               static_cast<const Word*>(from), places, words);
+                               copy_kernel<scatters, Word>, shape, to, from, places, words);
   };
   if (row_bytes % sizeof(uint4) == 0 && cuda::aligned(to) && cuda::aligned(from)) {
     copy_words(uint4{});
@@ -81,8 +78,8 @@ void choose_rows_cuda(runtime::StreamView stream, const TargetRows& shape, std::
                       std::int32_t* chosen_targets, const std::int32_t* targets) {
   if (shape.all() == 0) return;
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::targets);
-  runtime::cuda::launch("choose_rows", runtime::cuda::native(stream), {cuda::blocks_of(shape.samples, 1), threads},
-                        choose_kernel, shape, places, chosen_targets, targets, bad_place);
+  cuda::launch("choose_rows", stream, {cuda::blocks_of(shape.samples, 1), threads}, choose_kernel, shape, places,
+               chosen_targets, targets, bad_place);
   cuda::expect_no_bad_token(stream, cuda::TokenUse::targets, [F = shape.chosen](std::int32_t count, std::size_t b) {
     fail_many_targets(static_cast<std::size_t>(count), b, F);
   });
