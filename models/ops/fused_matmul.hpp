@@ -7,8 +7,6 @@
 #include "models/ops/activation.hpp"
 #include "models/ops/matmul.hpp"
 
-#include <functional>
-
 namespace ranvier::models {
 
 /// c[M, N] = a·b + bias and y[M, N] = gelu(c), both of arrays.dtype, without gaps between rows.
@@ -35,19 +33,5 @@ struct ColumnSums {
 /// has no gaps between rows.
 void matmul_column_sums(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                         const ColumnSums& to);
-
-// GPU kernels. They return at once, except while measuring.
-
-/// The unfused operations, one after the other.
-using Apart = std::function<void()>;
-
-void matmul_gelu_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* y,
-                      const Apart& apart);
-void matmul_add_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                     const void* addend, const Apart& apart);
-void matmul_gelu_backward_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                               const void* x, void* y, const Apart& apart);
-void matmul_column_sums_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                             const ColumnSums& to, const Apart& apart);
 
 }  // namespace ranvier::models

@@ -3,6 +3,7 @@
 #include "models/ops/library_matmul_cuda.hpp"
 
 #include "models/ops/cublas_lt_cuda.hpp"
+#include "models/ops/library_pieces.hpp"
 #include "models/ops/per_gpu_cuda.hpp"
 #include "models/ops/product_choice.hpp"
 #include "models/ops/stopwatch_cuda.hpp"
@@ -350,13 +351,6 @@ bool library_matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, c
          known->second->run(library->handle, queue, product, arrays, epilogue, workspace);
 }
 
-bool library_weighs_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                         const Epilogue& epilogue) {
-  const auto library = hold_library(stream);
-  return library->measures && arrays.dtype != DType::f32 &&
-         !library->plans.contains(product_of(shape, arrays, epilogue));
-}
-
 void library_weigh_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                         const Epilogue& epilogue, const std::function<void()>& rest,
                         const std::function<void()>& apart) {
@@ -373,6 +367,19 @@ void library_weigh_cuda(runtime::StreamView stream, const MatmulShape& shape, co
     if (!seconds || *seconds + stopwatch.seconds_of(rest) > worth_a_change * seconds_apart) plan->refuse();
   }
   library->plans[product] = std::move(plan);
+}
+
+void library_fused_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                        const Epilogue& epilogue, const std::function<void()>& rest,
+                        const std::function<void()>& apart) {
+  if (shape.m == 0 || shape.n == 0 || shape.k == 0 || !library_takes_whole(shape)) return apart();
+  const bool is_new = [&] {
+    const auto library = hold_library(stream);
+    return library->measures && arrays.dtype != DType::f32 &&
+           !library->plans.contains(product_of(shape, arrays, epilogue));
+  }();
+  if (is_new) return library_weigh_cuda(stream, shape, arrays, epilogue, rest, apart);
+  library_matmul_cuda(stream, shape, arrays, epilogue) ? rest() : apart();
 }
 
 ProductLibrary product_library(runtime::StreamView stream) {

@@ -30,14 +30,16 @@ struct Epilogue {
 [[nodiscard]] bool library_matmul_cuda(runtime::StreamView stream, const MatmulShape& shape,
                                        const MatmulArrays& arrays, const Epilogue& epilogue = {});
 
-/// Whether choices are being measured and this multiplication with its epilogue is new.
-[[nodiscard]] bool library_weighs_cuda(runtime::StreamView stream, const MatmulShape& shape,
-                                       const MatmulArrays& arrays, const Epilogue& epilogue);
-
 /// Times the multiplication with its epilogue followed by `rest`, and `apart`, and keeps the faster one for
 /// library_matmul_cuda(). Without `apart`, uses the epilogue whenever it is possible. Runs all of them several times on
 /// the arrays; blocks.
 void library_weigh_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                        const Epilogue& epilogue, const std::function<void()>& rest,
+                        const std::function<void()>& apart);
+
+/// Runs the multiplication with its epilogue followed by `rest`, or `apart`, the same work without fusion, if the
+/// library cannot fuse it or that is not faster. Calls library_weigh_cuda() for new ones while choices are measured.
+void library_fused_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                         const Epilogue& epilogue, const std::function<void()>& rest,
                         const std::function<void()>& apart);
 
