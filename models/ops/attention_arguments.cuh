@@ -5,9 +5,8 @@
 #pragma once
 
 #include "models/ops/attention.hpp"
+#include "models/ops/cuda_vector.cuh"
 #include "models/ops/philox.cuh"
-
-#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -114,6 +113,19 @@ struct AttentionArguments {
            static_cast<std::uint64_t>(j);
   }
 };
+
+/// Launches a row of blocks for each of `heads`, and a column for each `rows` rows of T.
+inline void launch_heads(const char* name, cudaStream_t queue, void (*kernel)(AttentionArguments),
+                         const AttentionArguments& arrays, std::size_t heads, int rows, int threads,
+                         std::size_t shared_bytes) {
+  // Set at every launch, because it is a setting of the current GPU.
+  runtime::cuda::check(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
+      "cudaFuncSetAttribute");
+  const dim3 grid(blocks_of(heads, 1),
+                  blocks_down(static_cast<std::size_t>(arrays.T), static_cast<std::size_t>(rows)));
+  runtime::cuda::launch(name, queue, {grid, static_cast<unsigned>(threads), shared_bytes}, kernel, arrays);
+}
 
 /// Kernels for tensor cores: bf16 and f16, heads of up to 128 channels.
 inline constexpr int tensor_attention_channels = 128;

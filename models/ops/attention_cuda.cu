@@ -1,7 +1,6 @@
 #include "models/ops/attention.hpp"
 
 #include "models/ops/attention_arguments.cuh"
-#include "models/ops/cuda_vector.cuh"
 #include "models/ops/library_attention_cuda.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_native.hpp"

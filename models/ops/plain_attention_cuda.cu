@@ -3,8 +3,6 @@
 // tensor cores.
 #include "models/ops/attention_arguments.cuh"
 
-#include "models/ops/cuda_vector.cuh"
-#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
 #include <cfloat>
@@ -279,16 +277,11 @@ __global__ void __launch_bounds__(threads) key_gradient_kernel(AttentionArgument
   put(arrays.of_three(d_qkv, b, key_head, 2), stride, j0 + place.row, count, D, value_factors, d_values, place);
 }
 
-using Kernel = void (*)(AttentionArguments);
-
-/// Launches a row of blocks for each of `heads`.
-void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArguments& arrays,
-            std::size_t heads, int tiles) {
-  const auto shared_bytes = static_cast<int>(sizeof(float)) * tiles * block * (arrays.D + 1);
-  runtime::cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
-                       "cudaFuncSetAttribute");
-  const dim3 grid(blocks_of(heads, 1), blocks_down(static_cast<std::size_t>(arrays.T), block));
-  runtime::cuda::launch(name, queue, {grid, threads, static_cast<std::size_t>(shared_bytes)}, kernel, arrays);
+/// Launches a row of blocks for each of `heads`, with shared memory for this number of Rows.
+void launch(const char* name, cudaStream_t queue, void (*kernel)(AttentionArguments),
+            const AttentionArguments& arrays, std::size_t heads, std::size_t number) {
+  const std::size_t row_bytes = static_cast<std::size_t>(arrays.D + 1) * sizeof(float);
+  launch_heads(name, queue, kernel, arrays, heads, block, threads, number * block * row_bytes);
 }
 
 /// Calls f(parts, type); see with_parts().

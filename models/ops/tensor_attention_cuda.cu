@@ -4,9 +4,7 @@
 // multiplications more than a single kernel for all three gradients.
 #include "models/ops/attention_arguments.cuh"
 
-#include "models/ops/cuda_vector.cuh"
 #include "models/ops/tensor_tile.cuh"
-#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
 #include <cfloat>
@@ -433,37 +431,17 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
 
 // Launches -----------------------------------------------------------------------------------------------
 
-using Kernel = void (*)(AttentionArguments);
-
-/// Launches a row of blocks for each of `heads`, and a column for each `rows` rows of T.
-void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArguments& arrays,
-            std::size_t heads, int rows, int threads, std::size_t shared_bytes) {
-  // Set at every launch, because it is a setting of the current GPU.
-  runtime::cuda::check(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
-      "cudaFuncSetAttribute");
-  const dim3 grid(blocks_of(heads, 1),
-                  blocks_down(static_cast<std::size_t>(arrays.T), static_cast<std::size_t>(rows)));
-  runtime::cuda::launch(name, queue, {grid, static_cast<unsigned>(threads), shared_bytes}, kernel, arrays);
-}
-
 /// Calls f(T, columns, drops, masked), the last three as integral_constant. `columns`: the smallest number that holds
 /// D.
 template <typename F>
 void dispatch(const AttentionArguments& arrays, runtime::DType dtype, const F& f) {
-  const auto with_drops = [&](auto type, auto columns, auto drops) {
-    if (arrays.masked()) {
-      f(type, columns, drops, std::true_type{});
-    } else {
-      f(type, columns, drops, std::false_type{});
-    }
+  const auto with_flag = [](bool flag, const auto& of_flag) {
+    flag ? of_flag(std::true_type{}) : of_flag(std::false_type{});
   };
   const auto with_columns = [&](auto type, auto columns) {
-    if (arrays.dropout.on) {
-      with_drops(type, columns, std::true_type{});
-    } else {
-      with_drops(type, columns, std::false_type{});
-    }
+    with_flag(arrays.dropout.on, [&](auto drops) {
+      with_flag(arrays.masked(), [&](auto masked) { f(type, columns, drops, masked); });
+    });
   };
   const auto of_type = [&](auto type) {
     if (arrays.D <= 64) {
@@ -485,8 +463,8 @@ void tensor_attention_forward(cudaStream_t queue, runtime::DType dtype, const At
   dispatch(arrays, dtype, [&](auto type, auto columns, auto drops, auto masked) {
     using T = decltype(type);
     using F = Forward<T, columns()>;
-    launch("attention_forward", queue, forward_kernel<T, columns(), drops(), masked()>, arrays, arrays.heads(),
-           F::queries, F::threads, sizeof(typename F::Shared));
+    launch_heads("attention_forward", queue, forward_kernel<T, columns(), drops(), masked()>, arrays,
+                 arrays.heads(), F::queries, F::threads, sizeof(typename F::Shared));
   });
 }
 
@@ -495,10 +473,11 @@ void tensor_attention_backward(cudaStream_t queue, runtime::DType dtype, const A
     using T = decltype(type);
     using Q = QueryGradient<T, columns()>;
     using K = KeyGradient<T, columns()>;
-    launch("attention_backward of keys and values", queue, key_gradient_kernel<T, columns(), drops(), masked()>,
-           arrays, arrays.key_heads(), K::keys, K::threads, sizeof(typename K::Shared));
-    launch("attention_backward of queries", queue, query_gradient_kernel<T, columns(), drops(), masked()>, arrays,
-           arrays.heads(), Q::queries, Q::threads, sizeof(typename Q::Shared));
+    launch_heads("attention_backward of keys and values", queue,
+                 key_gradient_kernel<T, columns(), drops(), masked()>, arrays, arrays.key_heads(), K::keys,
+                 K::threads, sizeof(typename K::Shared));
+    launch_heads("attention_backward of queries", queue, query_gradient_kernel<T, columns(), drops(), masked()>,
+                 arrays, arrays.heads(), Q::queries, Q::threads, sizeof(typename Q::Shared));
   });
 }
 
