@@ -26,6 +26,7 @@ struct PatchShape {
   std::size_t padding = 0;  ///< less than K
 
   static constexpr std::size_t max_kernel = 7;
+  static constexpr std::size_t max_taps = max_kernel * max_kernel;
 
   [[nodiscard]] std::size_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }  ///< P
   [[nodiscard]] std::size_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }    ///< Q
@@ -35,6 +36,16 @@ struct PatchShape {
   /// First patch along an axis that contains a pixel; `reach`: the pixel's coordinate plus the padding.
   [[nodiscard]] constexpr std::size_t first_patch(std::size_t reach) const {
     return reach < kernel ? 0 : (reach - kernel) / stride + 1;
+  }
+  /// Calls f(row, tap) for the patches that contain a pixel of the images, in their order. P and Q: out_height() and
+  /// out_width().
+  template <typename F>
+  constexpr void for_covering(std::size_t pixel, std::size_t P, std::size_t Q, const F& f) const {
+    const std::size_t w = pixel % width + padding, h = pixel / width % height + padding;
+    const std::size_t sample = pixel / width / height;
+    for (std::size_t p = first_patch(h); p <= h / stride && p < P; ++p)
+      for (std::size_t q = first_patch(w); q <= w / stride && q < Q; ++q)
+        f((sample * P + p) * Q + q, (h - p * stride) * kernel + (w - q * stride));
   }
 };
 

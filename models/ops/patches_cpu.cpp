@@ -19,7 +19,7 @@ namespace ranvier::models {
 namespace {
 
 template <typename T>
-using Taps = std::array<const T*, PatchShape::max_kernel * PatchShape::max_kernel>;
+using Taps = std::array<const T*, PatchShape::max_taps>;
 
 /// Pixels of a patch's taps; `outside` for taps outside of the image.
 template <typename T>
@@ -138,13 +138,6 @@ void add_patches_of_nine(runtime::ComputePool& pool, const PatchShape& shape, T*
   });
 }
 
-/// Calls f(patch, tap) for the patches that contain a pixel at `at`, along one axis, in the order of patches.
-template <typename F>
-void for_covering(const PatchShape& shape, std::size_t at, std::size_t patches, const F& f) {
-  const std::size_t reach = at + shape.padding, last = reach / shape.stride;
-  for (std::size_t p = shape.first_patch(reach); p <= last && p < patches; ++p) f(p, reach - p * shape.stride);
-}
-
 /// Cost of reading or writing the images, and their patches in type `patches`.
 runtime::WorkCost cost_of(const PatchShape& shape, runtime::DType dtype, runtime::DType patches) {
   const std::size_t images = shape.samples * shape.height * shape.width * shape.channels;
@@ -193,32 +186,26 @@ void add_patches(runtime::StreamView stream, const PatchShape& shape, runtime::D
   expect_kernel(dtype, "sums of patches");
   expect_patches(shape, "sums of patches");
   if (ran_on_gpu<add_patches_cuda>(stream, shape, dtype, x, patches)) return;
-  launch_typed(
-      stream, dtype, cost_of(shape, dtype, runtime::DType::f32), [=](runtime::ComputePool& pool, auto type) {
-        using T = decltype(type);
-        if (has_squares && shape.taps() == 9) return add_patches_of_nine(pool, shape, static_cast<T*>(x), patches);
-        pool.run([&](int thread, int threads) {
-          const std::size_t P = shape.out_height(), Q = shape.out_width(), taps = shape.taps();
-          const auto share = runtime::share_of(shape.samples * shape.height * shape.width, thread, threads);
-          Taps<float> covering;
-          for (std::size_t pixel = share.begin; pixel < share.end; ++pixel) {
-            const std::size_t w = pixel % shape.width, h = pixel / shape.width % shape.height;
-            const std::size_t sample = pixel / shape.width / shape.height;
-            std::size_t count = 0;
-            for_covering(shape, h, P, [&](std::size_t p, std::size_t i) {
-              for_covering(shape, w, Q, [&](std::size_t q, std::size_t j) {
-                covering[count++] = patches + ((sample * P + p) * Q + q) * shape.columns() + i * shape.kernel + j;
-              });
-            });
-            T* const to = static_cast<T*>(x) + pixel * shape.channels;
-            for (std::size_t c = 0; c < shape.channels; ++c) {
-              float total = 0;
-              for (std::size_t k = 0; k < count; ++k) total += covering[k][c * taps];
-              to[c] = runtime::from_float<T>(total);
-            }
-          }
-        });
-      });
+  launch_typed(stream, dtype, cost_of(shape, dtype, runtime::DType::f32),
+               [=](runtime::ComputePool& pool, auto type) {
+                 using T = decltype(type);
+                 if (has_squares && shape.taps() == 9)
+                   return add_patches_of_nine(pool, shape, static_cast<T*>(x), patches);
+                 const std::size_t P = shape.out_height(), Q = shape.out_width(), taps = shape.taps();
+                 for_each_row(pool, shape.samples * shape.height * shape.width, [&](std::size_t pixel) {
+                   Taps<float> covering;
+                   std::size_t count = 0;
+                   shape.for_covering(pixel, P, Q, [&](std::size_t row, std::size_t tap) {
+                     covering[count++] = patches + row * shape.columns() + tap;
+                   });
+                   T* const to = static_cast<T*>(x) + pixel * shape.channels;
+                   for (std::size_t c = 0; c < shape.channels; ++c) {
+                     float total = 0;
+                     for (std::size_t k = 0; k < count; ++k) total += covering[k][c * taps];
+                     to[c] = runtime::from_float<T>(total);
+                   }
+                 });
+               });
 }
 
 void read_pixels(runtime::StreamView stream, std::size_t samples, std::size_t pixels, runtime::DType dtype,

@@ -5,6 +5,7 @@
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
 
+#include <array>
 #include <cmath>
 
 namespace ranvier::models {
@@ -74,25 +75,21 @@ void max_pool_backward(runtime::StreamView stream, const PatchShape& shape, runt
   if (ran_on_gpu<max_pool_backward_cuda>(stream, shape, dtype, dx, dy, places)) return;
   launch_typed(stream, dtype, cost_of(shape, dtype), [=](runtime::ComputePool& pool, auto type) {
     using T = decltype(type);
-    pool.run([&](int thread, int threads) {
-      const std::size_t P = shape.out_height(), Q = shape.out_width(), C = shape.channels;
-      const auto* const from = static_cast<const T*>(dy);
-      const auto share = runtime::share_of(shape.samples * shape.height * shape.width, thread, threads);
-      for (std::size_t pixel = share.begin; pixel < share.end; ++pixel) {
-        const std::size_t w = pixel % shape.width + shape.padding;
-        const std::size_t h = pixel / shape.width % shape.height + shape.padding;
-        const std::size_t sample = pixel / shape.width / shape.height;
-        for (std::size_t c = 0; c < C; ++c) {
-          float total = 0;
-          for (std::size_t p = shape.first_patch(h); p <= h / shape.stride && p < P; ++p) {
-            for (std::size_t q = shape.first_patch(w); q <= w / shape.stride && q < Q; ++q) {
-              const std::size_t row = (sample * P + p) * Q + q;
-              const std::size_t tap = (h - p * shape.stride) * shape.kernel + (w - q * shape.stride);
-              if (places[row * C + c] == tap) total += runtime::to_float(from[row * C + c]);
-            }
-          }
-          static_cast<T*>(dx)[pixel * C + c] = runtime::from_float<T>(total);
+    const std::size_t P = shape.out_height(), Q = shape.out_width(), C = shape.channels;
+    for_each_row(pool, shape.samples * shape.height * shape.width, [&](std::size_t pixel) {
+      std::array<std::size_t, PatchShape::max_taps> rows, taps;
+      std::size_t count = 0;
+      shape.for_covering(pixel, P, Q, [&](std::size_t row, std::size_t tap) {
+        rows[count] = row;
+        taps[count++] = tap;
+      });
+      for (std::size_t c = 0; c < C; ++c) {
+        float total = 0;
+        for (std::size_t k = 0; k < count; ++k) {
+          const std::size_t from = rows[k] * C + c;
+          if (places[from] == taps[k]) total += runtime::to_float(static_cast<const T*>(dy)[from]);
         }
+        static_cast<T*>(dx)[pixel * C + c] = runtime::from_float<T>(total);
       }
     });
   });

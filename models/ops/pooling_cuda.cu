@@ -42,16 +42,11 @@ __global__ void __launch_bounds__(threads)
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
   if (at >= n) return;
   const std::size_t c = at % shape.channels, pixel = at / shape.channels;
-  const std::size_t w = pixel % shape.width + shape.padding, h = pixel / shape.width % shape.height + shape.padding;
-  const std::size_t sample = pixel / shape.width / shape.height;
   float total = 0;
-  for (std::size_t p = shape.first_patch(h); p <= h / shape.stride && p < P; ++p) {
-    for (std::size_t q = shape.first_patch(w); q <= w / shape.stride && q < Q; ++q) {
-      const std::size_t from = ((sample * P + p) * Q + q) * shape.channels + c;
-      const std::size_t tap = (h - p * shape.stride) * shape.kernel + (w - q * shape.stride);
-      if (places[from] == tap) total += cuda::to_float(dy[from]);
-    }
-  }
+  shape.for_covering(pixel, P, Q, [&](std::size_t row, std::size_t tap) {
+    const std::size_t from = row * shape.channels + c;
+    if (places[from] == tap) total += cuda::to_float(dy[from]);
+  });
   dx[at] = cuda::from_float<T>(total);
 }
 
