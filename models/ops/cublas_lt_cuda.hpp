@@ -33,59 +33,54 @@ struct CublasLt {
 /// Throws ErrorCode::device, or ErrorCode::memory if memory is exhausted, with the call and the library's message.
 void check(cublasStatus_t status, const char* call);
 
-class Layout {
+/// A descriptor of the library, created by a subclass and destroyed by `destroy`.
+template <typename Handle, auto destroy>
+class Descriptor {
  public:
-  Layout(cudaDataType dtype, std::size_t rows, std::size_t columns, std::size_t stride) {
-    check(cublas_lt().matrix_layout_create(&layout_, dtype, rows, columns, static_cast<std::int64_t>(stride)),
-          "cublasLtMatrixLayoutCreate");
+  ~Descriptor() {
+    if (handle_ != nullptr) (cublas_lt().*destroy)(handle_);
   }
-  ~Layout() { cublas_lt().matrix_layout_destroy(layout_); }
-  Layout(const Layout&) = delete;
-  Layout& operator=(const Layout&) = delete;
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
 
-  [[nodiscard]] cublasLtMatrixLayout_t get() const { return layout_; }
+  [[nodiscard]] Handle get() const { return handle_; }
 
- private:
-  cublasLtMatrixLayout_t layout_ = nullptr;
+ protected:
+  Descriptor() = default;
+
+  Handle handle_ = nullptr;
 };
 
-class Description {
+class Layout : public Descriptor<cublasLtMatrixLayout_t, &CublasLt::matrix_layout_destroy> {
+ public:
+  Layout(cudaDataType dtype, std::size_t rows, std::size_t columns, std::size_t stride) {
+    check(cublas_lt().matrix_layout_create(&handle_, dtype, rows, columns, static_cast<std::int64_t>(stride)),
+          "cublasLtMatrixLayoutCreate");
+  }
+};
+
+class Description : public Descriptor<cublasLtMatmulDesc_t, &CublasLt::matmul_desc_destroy> {
  public:
   Description() {
-    check(cublas_lt().matmul_desc_create(&description_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-          "cublasLtMatmulDescCreate");
+    check(cublas_lt().matmul_desc_create(&handle_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
   }
-  ~Description() { cublas_lt().matmul_desc_destroy(description_); }
-  Description(const Description&) = delete;
-  Description& operator=(const Description&) = delete;
 
   template <typename Value>
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-    check(cublas_lt().matmul_desc_set_attribute(description_, attribute, &value, sizeof(value)),
+    check(cublas_lt().matmul_desc_set_attribute(handle_, attribute, &value, sizeof(value)),
           "cublasLtMatmulDescSetAttribute");
   }
-  [[nodiscard]] cublasLtMatmulDesc_t get() const { return description_; }
-
- private:
-  cublasLtMatmulDesc_t description_ = nullptr;
 };
 
-class Preference {
+class Preference : public Descriptor<cublasLtMatmulPreference_t, &CublasLt::matmul_preference_destroy> {
  public:
-  Preference() { check(cublas_lt().matmul_preference_create(&preference_), "cublasLtMatmulPreferenceCreate"); }
-  ~Preference() { cublas_lt().matmul_preference_destroy(preference_); }
-  Preference(const Preference&) = delete;
-  Preference& operator=(const Preference&) = delete;
+  Preference() { check(cublas_lt().matmul_preference_create(&handle_), "cublasLtMatmulPreferenceCreate"); }
 
   template <typename Value>
   void set(cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
-    check(cublas_lt().matmul_preference_set_attribute(preference_, attribute, &value, sizeof(value)),
+    check(cublas_lt().matmul_preference_set_attribute(handle_, attribute, &value, sizeof(value)),
           "cublasLtMatmulPreferenceSetAttribute");
   }
-  [[nodiscard]] cublasLtMatmulPreference_t get() const { return preference_; }
-
- private:
-  cublasLtMatmulPreference_t preference_ = nullptr;
 };
 
 }  // namespace ranvier::models::cuda
