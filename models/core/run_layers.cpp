@@ -37,8 +37,7 @@ class Filling {
  public:
   Filling(runtime::StreamView stream, runtime::DType dtype, float scale)
       : stream_(stream), values_(stream.device().allocate(count * size_of(dtype), runtime::MemorySpace::pinned)) {
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
+    runtime::with_float_type(dtype, [&]<typename T>(T) {
       auto* const to = reinterpret_cast<T*>(values_.data());
       for (std::uint32_t i = 0; i < count; i += 4) {
         const auto drawn = runtime::philox({}, {i, 0, 0, 0});

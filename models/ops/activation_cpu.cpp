@@ -127,8 +127,7 @@ void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, con
                   GeluForm form) {
   expect_kernel(dtype, "gelu");
   if (ran_on_gpu<gelu_forward_cuda>(stream, dtype, y, x, n, form)) return;
-  launch_typed(stream, dtype, activation_cost(dtype, 2 * n), [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, activation_cost(dtype, 2 * n), [=]<typename T>(runtime::ComputePool& pool, T) {
     const auto run = form == GeluForm::tanh ? gelu_values<TanhForm<T>, T> : gelu_values<ErfForm<T>, T>;
     run(pool, static_cast<T*>(y), static_cast<const T*>(x), n);
   });
@@ -139,8 +138,7 @@ void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, co
   expect_kernel(dtype, "gelu");
   if (ran_on_gpu<gelu_backward_cuda>(stream, dtype, d, x, y, n, form)) return;
   const runtime::WorkCost cost = activation_cost(dtype, (y != nullptr ? 4 : 3) * n);
-  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T) {
     const auto run = form == GeluForm::tanh ? gelu_gradients<TanhForm<T>, T> : gelu_gradients<ErfForm<T>, T>;
     run(pool, static_cast<T*>(d), static_cast<const T*>(x), static_cast<T*>(y), n);
   });
@@ -151,8 +149,7 @@ void swiglu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, c
   expect_kernel(dtype, "SwiGLU");
   if (ran_on_gpu<swiglu_forward_cuda>(stream, dtype, y, gate_up, rows, channels)) return;
   launch_typed(stream, dtype, activation_cost(dtype, 3 * rows * channels),
-               [=](runtime::ComputePool& pool, auto type) {
-                 using T = decltype(type);
+               [=]<typename T>(runtime::ComputePool& pool, T) {
                  for_each_row(pool, rows, [&](std::size_t row) {
                    auto* const to = static_cast<T*>(y) + row * channels;
                    const auto* const gate = static_cast<const T*>(gate_up) + row * 2 * channels;
@@ -170,8 +167,7 @@ void swiglu_backward(runtime::StreamView stream, runtime::DType dtype, const voi
   expect_kernel(dtype, "SwiGLU");
   if (ran_on_gpu<swiglu_backward_cuda>(stream, dtype, d, gate_up, y, rows, channels)) return;
   launch_typed(stream, dtype, activation_cost(dtype, (y != nullptr ? 6 : 5) * rows * channels),
-               [=](runtime::ComputePool& pool, auto type) {
-                 using T = decltype(type);
+               [=]<typename T>(runtime::ComputePool& pool, T) {
                  for_each_row(pool, rows, [&](std::size_t row) {
                    auto* const gradient = static_cast<const T*>(d) + row * channels;
                    auto* const inner = y != nullptr ? static_cast<T*>(y) + row * channels : nullptr;
@@ -193,8 +189,7 @@ void swiglu_backward(runtime::StreamView stream, runtime::DType dtype, const voi
 void tanh_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n) {
   expect_kernel(dtype, "tanh");
   if (ran_on_gpu<tanh_forward_cuda>(stream, dtype, y, x, n)) return;
-  launch_typed(stream, dtype, activation_cost(dtype, 2 * n), [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, activation_cost(dtype, 2 * n), [=]<typename T>(runtime::ComputePool& pool, T) {
     auto* const to = static_cast<T*>(y);
     auto* const from = static_cast<const T*>(x);
     for_each_element(pool, n,
@@ -205,8 +200,7 @@ void tanh_forward(runtime::StreamView stream, runtime::DType dtype, void* y, con
 void tanh_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* y, std::size_t n) {
   expect_kernel(dtype, "tanh");
   if (ran_on_gpu<tanh_backward_cuda>(stream, dtype, d, y, n)) return;
-  launch_typed(stream, dtype, activation_cost(dtype, 3 * n), [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, activation_cost(dtype, 3 * n), [=]<typename T>(runtime::ComputePool& pool, T) {
     auto* const gradient = static_cast<T*>(d);
     auto* const values = static_cast<const T*>(y);
     for_each_element(pool, n, [&](std::size_t i) {

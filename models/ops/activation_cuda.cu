@@ -150,8 +150,7 @@ __global__ void __launch_bounds__(threads) tanh_backward_kernel(T* d, const T* y
 void gelu_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n,
                        GeluForm form) {
   if (n == 0) return;
-  cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
+  cuda::with_type(dtype, [&]<typename T>(T) {
     cuda::with_width<T>(cuda::aligned(y) && cuda::aligned(x), [&](auto width) {
       cuda::launch("gelu_forward", stream, {cuda::blocks_of(n, threads * width()), threads},
                    form == GeluForm::tanh ? gelu_forward_kernel<width(), GeluForm::tanh, T>
@@ -164,8 +163,7 @@ void gelu_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y
 void gelu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* d, const void* x, void* y,
                         std::size_t n, GeluForm form) {
   if (n == 0) return;
-  cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
+  cuda::with_type(dtype, [&]<typename T>(T) {
     cuda::with_width<T>(cuda::aligned(d) && cuda::aligned(x) && cuda::aligned(y), [&](auto width) {
       cuda::launch("gelu_backward", stream, {cuda::blocks_of(n, threads * width()), threads},
                    form == GeluForm::tanh ? gelu_backward_kernel<width(), GeluForm::tanh, T>
@@ -177,31 +175,31 @@ void gelu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* 
 
 void swiglu_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y, const void* gate_up,
                          std::size_t rows, std::size_t channels) {
-  cuda::with_rows(dtype, channels, {y, gate_up}, [&](auto type, auto width) {
+  cuda::with_rows(dtype, channels, {y, gate_up}, [&]<typename T>(T, auto width) {
     const std::size_t packs = rows * channels / width();
-    cuda::launch_each<threads>("swiglu_forward", stream, packs, swiglu_forward_kernel<width(), decltype(type)>, y,
-                               gate_up, packs, channels);
+    cuda::launch_each<threads>("swiglu_forward", stream, packs, swiglu_forward_kernel<width(), T>, y, gate_up,
+                               packs, channels);
   });
 }
 
 void swiglu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, const void* d, void* gate_up, void* y,
                           std::size_t rows, std::size_t channels) {
-  cuda::with_rows(dtype, channels, {d, gate_up, y}, [&](auto type, auto width) {
+  cuda::with_rows(dtype, channels, {d, gate_up, y}, [&]<typename T>(T, auto width) {
     const std::size_t packs = rows * channels / width();
-    cuda::launch_each<threads>("swiglu_backward", stream, packs, swiglu_backward_kernel<width(), decltype(type)>, d,
-                               gate_up, y, packs, channels);
+    cuda::launch_each<threads>("swiglu_backward", stream, packs, swiglu_backward_kernel<width(), T>, d, gate_up, y,
+                               packs, channels);
   });
 }
 
 void tanh_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n) {
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch_each<threads>("tanh_forward", stream, n, tanh_forward_kernel<decltype(type)>, y, x, n);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch_each<threads>("tanh_forward", stream, n, tanh_forward_kernel<T>, y, x, n);
   });
 }
 
 void tanh_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* d, const void* y, std::size_t n) {
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch_each<threads>("tanh_backward", stream, n, tanh_backward_kernel<decltype(type)>, d, y, n);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch_each<threads>("tanh_backward", stream, n, tanh_backward_kernel<T>, d, y, n);
   });
 }
 

@@ -262,9 +262,9 @@ void amx_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const 
     (by_columns ? columns : rows) = runtime::share_of(by_columns ? shape.n : shape.m, thread, threads, edge);
     for (std::size_t row = rows.begin; row < rows.end; row += tallest)
       for (std::size_t column = columns.begin; column < columns.end; column += widest)
-        runtime::with_float_type(arrays.c_dtype, [&](auto type) {
-          multiply<decltype(type)>(shape, arrays, a, b, shape.c_row(), {row, std::min(rows.end, row + tallest)},
-                                   {column, std::min(columns.end, column + widest)}, memory);
+        runtime::with_float_type(arrays.c_dtype, [&]<typename T>(T) {
+          multiply<T>(shape, arrays, a, b, shape.c_row(), {row, std::min(rows.end, row + tallest)},
+                      {column, std::min(columns.end, column + widest)}, memory);
         });
   });
 }

@@ -266,7 +266,7 @@ void attention_backward_cpu(runtime::ComputePool& pool, const AttentionShape& sh
                             const AttentionArrays& arrays, AttentionArithmetic arithmetic) {
   check_bounds(shape, arrays.bounds);
   dispatch(shape, dtype, arithmetic,
-           [&](auto units, auto element) { backward<decltype(units), decltype(element)>(pool, shape, arrays); });
+           [&]<typename E>(auto units, E) { backward<decltype(units), E>(pool, shape, arrays); });
 }
 
 }  // namespace ranvier::models

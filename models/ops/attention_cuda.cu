@@ -84,9 +84,9 @@ void attention_backward_cuda(runtime::StreamView stream, const AttentionShape& s
     const cudaStream_t queue = runtime::cuda::native(stream);
     const AttentionArguments arguments = arguments_of(shape, dtype, arrays);
     const std::size_t rows = attention_cuda_workspace_bytes(shape) / sizeof(float);
-    cuda::with_type(dtype, [&](auto type) {
+    cuda::with_type(dtype, [&]<typename T>(T) {
       cuda::launch("attention_backward's means", stream, {cuda::blocks_of(rows, threads / 32), threads},
-                   delta_kernel<decltype(type)>, arguments, arrays.out);
+                   delta_kernel<T>, arguments, arrays.out);
     });
     const auto run =
         on_tensor_cores(shape, dtype) ? cuda::tensor_attention_backward : cuda::plain_attention_backward;

@@ -191,7 +191,7 @@ void attention_forward_cpu(runtime::ComputePool& pool, const AttentionShape& sha
                            const AttentionArrays& arrays, AttentionArithmetic arithmetic) {
   check_bounds(shape, arrays.bounds);
   dispatch(shape, dtype, arithmetic,
-           [&](auto units, auto element) { forward<decltype(units), decltype(element)>(pool, shape, arrays); });
+           [&]<typename E>(auto units, E) { forward<decltype(units), E>(pool, shape, arrays); });
 }
 
 }  // namespace ranvier::models

@@ -115,8 +115,7 @@ void batch_norm_statistics(runtime::StreamView stream, const BatchNormShape& sha
   expect_kernel(dtype, operation);
   expect(shape.rows > 0, "statistics of no rows");
   if (ran_on_gpu<batch_norm_statistics_cuda>(stream, shape, dtype, statistics, x, workspace)) return;
-  launch_typed(stream, dtype, cost_of(shape, dtype, 1, 0), [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost_of(shape, dtype, 1, 0), [=]<typename T>(runtime::ComputePool& pool, T) {
     const T* const from = static_cast<const T*>(x);
     auto* const partial = reinterpret_cast<float*>(workspace);
     const std::size_t C = shape.channels;
@@ -142,8 +141,7 @@ void batch_norm_fixed_statistics(runtime::StreamView stream, const BatchNormShap
                                  float* statistics, const void* mean, const void* variance) {
   expect_kernel(dtype, operation);
   if (ran_on_gpu<batch_norm_fixed_statistics_cuda>(stream, shape, dtype, statistics, mean, variance)) return;
-  launch_typed(stream, dtype, cost_of(shape, dtype, 0, 2), [=](runtime::ComputePool&, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost_of(shape, dtype, 0, 2), [=]<typename T>(runtime::ComputePool&, T) {
     const std::size_t C = shape.channels;
     for (std::size_t c = 0; c < C; ++c) {
       statistics[c] = runtime::to_float(static_cast<const T*>(mean)[c]);
@@ -158,8 +156,7 @@ void batch_norm_forward(runtime::StreamView stream, const BatchNormShape& shape,
   expect_kernel(dtype, operation);
   if (ran_on_gpu<batch_norm_forward_cuda>(stream, shape, dtype, y, values)) return;
   launch_typed(stream, dtype, cost_of(shape, dtype, values.addend == nullptr ? 2 : 3, 2),
-               [=](runtime::ComputePool& pool, auto type) {
-                 using T = decltype(type);
+               [=]<typename T>(runtime::ComputePool& pool, T) {
                  const T* const x = static_cast<const T*>(values.x);
                  pool.run([&](int thread, int threads) {
                    const auto share = runtime::share_of(shape.rows, thread, threads);
@@ -185,8 +182,7 @@ void batch_norm_backward(runtime::StreamView stream, const BatchNormShape& shape
   const std::size_t of_addend = (values.addend != nullptr ? 1u : 0u) + (arrays.d_addend != nullptr ? 1u : 0u);
   if (ran_on_gpu<batch_norm_backward_cuda>(stream, shape, dtype, arrays, values)) return;
   const runtime::WorkCost cost = cost_of(shape, dtype, 3 + of_addend, 2, 2 * shape.channels * sizeof(float));
-  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T) {
     const T* const x = static_cast<const T*>(values.x);
     const T* const dy = static_cast<const T*>(arrays.dy);
     const std::size_t C = shape.channels;

@@ -156,8 +156,7 @@ void batch_norm_statistics_cuda(runtime::StreamView stream, const BatchNormShape
     cuda::launch_each<threads>("batch_norm's statistics", stream, C, mean_kernel, mean, rstd, partial,
                                std::size_t{row_blocks(shape)}, C, static_cast<double>(shape.rows), shape.epsilon);
   };
-  cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
+  cuda::with_type(dtype, [&]<typename T>(T) {
     const T* const from = static_cast<const T*>(x);
     sum_blocks(stream, shape, partial, Moment<T>{from, nullptr, C});
     finish(statistics, nullptr);
@@ -168,17 +167,16 @@ void batch_norm_statistics_cuda(runtime::StreamView stream, const BatchNormShape
 
 void batch_norm_fixed_statistics_cuda(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
                                       float* statistics, const void* mean, const void* variance) {
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch_each<threads>("batch_norm_fixed_statistics", stream, shape.channels, fixed_kernel<decltype(type)>,
-                               statistics, mean, variance, shape.channels, shape.epsilon);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch_each<threads>("batch_norm_fixed_statistics", stream, shape.channels, fixed_kernel<T>, statistics,
+                               mean, variance, shape.channels, shape.epsilon);
   });
 }
 
 void batch_norm_forward_cuda(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype, void* y,
                              const BatchNormValues& values) {
   const std::size_t n = shape.rows * shape.channels;
-  cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
+  cuda::with_type(dtype, [&]<typename T>(T) {
     cuda::launch_each<threads>("batch_norm_forward", stream, n, forward_kernel<T>, y, Norm<T>(shape, values), n);
   });
 }
@@ -189,8 +187,7 @@ void batch_norm_backward_cuda(runtime::StreamView stream, const BatchNormShape& 
   if (n == 0) return;
   auto* const partial = reinterpret_cast<float*>(arrays.workspace);
   const float part = arrays.fixed ? 0.0f : 1.0f / static_cast<float>(shape.rows);
-  cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
+  cuda::with_type(dtype, [&]<typename T>(T) {
     const Gradients<T> gradients{Norm<T>(shape, values), static_cast<const T*>(arrays.dy)};
     sum_blocks(stream, shape, partial, gradients);
     cuda::launch_each<threads>("batch_norm_backward's sums", stream, width, mean_kernel, arrays.sums, nullptr,

@@ -185,8 +185,7 @@ void cached_attention(runtime::StreamView stream, const CachedAttentionShape& gi
     const std::size_t sharing = H / static_cast<std::size_t>(shape.stored_key_heads()), row = shape.row_channels();
     const auto window = static_cast<std::size_t>(shape.window);
     const std::size_t head_elements = static_cast<std::size_t>(shape.capacity) * D;
-    runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
+    runtime::with_float_type(dtype, [&]<typename T>(T) {
       pool.run([&](int thread, int threads) {
         std::byte* const memory = workspace + static_cast<std::size_t>(thread) * at.layout.bytes();
         const auto share = runtime::share_of(H * Q, thread, threads);

@@ -114,9 +114,9 @@ void append_to_cache_cuda(runtime::StreamView stream, const CachedAttentionShape
   const std::size_t elements = static_cast<std::size_t>(shape.queries) *
                                static_cast<std::size_t>(shape.stored_key_heads()) *
                                static_cast<std::size_t>(shape.channels);
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch_each<threads>("append_to_cache", stream, elements, append_kernel<decltype(type)>,
-                               with_key_heads(shape), keys, values, qkv);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch_each<threads>("append_to_cache", stream, elements, append_kernel<T>, with_key_heads(shape), keys,
+                               values, qkv);
   });
 }
 
@@ -128,10 +128,10 @@ void cached_attention_cuda(runtime::StreamView stream, const CachedAttentionShap
   const float scale = 1.0f / std::sqrt(static_cast<float>(shape.channels));
   const dim3 grid(cuda::blocks_of(static_cast<std::size_t>(shape.queries), 1),
                   cuda::blocks_down(static_cast<std::size_t>(shape.heads), 1));
-  cuda::with_type(dtype, [&](auto type) {
+  cuda::with_type(dtype, [&]<typename T>(T) {
     cuda::with_parts(shape.channels, [&](auto parts) {
-      cuda::launch("cached_attention", stream, {grid, threads}, attend_kernel<parts(), decltype(type)>,
-                   with_key_heads(shape), out, keys, values, qkv, scale);
+      cuda::launch("cached_attention", stream, {grid, threads}, attend_kernel<parts(), T>, with_key_heads(shape),
+                   out, keys, values, qkv, scale);
     });
   });
 }

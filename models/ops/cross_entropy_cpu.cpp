@@ -89,8 +89,7 @@ void cross_entropy(runtime::StreamView stream, const CrossEntropyShape& shape, r
       memory_cost(runtime::WorkKind::cross_entropy, dtype,
                   bytes_of(read + written, dtype) + shape.rows * sizeof(std::int32_t) + sizeof(double));
   if (ran_on_gpu<cross_entropy_cuda>(stream, shape, dtype, arrays)) return;
-  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T) {
     pool.run([&](int thread, int threads) {
       const auto share = runtime::share_of(shape.rows, thread, threads);
       float* const exponentials = arrays.exponentials + static_cast<std::size_t>(thread) * shape.stride;
@@ -121,8 +120,8 @@ void count_correct(runtime::StreamView stream, const CrossEntropyShape& shape, r
       memory_cost(runtime::WorkKind::cross_entropy, dtype,
                   bytes_of(shape.rows * shape.vocab_size, dtype) + shape.rows * sizeof(std::int32_t));
   if (ran_on_gpu<count_correct_cuda>(stream, shape, dtype, correct, logits, targets)) return;
-  launch_typed(stream, dtype, cost, [=](runtime::ComputePool&, auto type) {
-    auto* const all = static_cast<const decltype(type)*>(logits);
+  launch_typed(stream, dtype, cost, [=]<typename T>(runtime::ComputePool&, T) {
+    auto* const all = static_cast<const T*>(logits);
     std::size_t count = 0;
     for (std::size_t row = 0; row < shape.rows; ++row) {
       const std::int32_t target = targets[row];

@@ -171,9 +171,9 @@ void cross_entropy_cuda(runtime::StreamView stream, const CrossEntropyShape& sha
                         const CrossEntropyArrays& arrays) {
   if (shape.rows != 0) {
     auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::target);
-    cuda::with_rows(dtype, shape.stride, {arrays.logits}, [&](auto type, auto width) {
-      cuda::launch("cross_entropy", stream, {cuda::blocks_of(shape.rows, 1), threads},
-                   row_kernel<width(), decltype(type)>, shape, arrays, bad_place);
+    cuda::with_rows(dtype, shape.stride, {arrays.logits}, [&]<typename T>(T, auto width) {
+      cuda::launch("cross_entropy", stream, {cuda::blocks_of(shape.rows, 1), threads}, row_kernel<width(), T>,
+                   shape, arrays, bad_place);
     });
   }
   cuda::launch("cross_entropy's sum", stream, {1, threads}, sum_kernel, arrays.loss, arrays.loss_factor,
@@ -186,9 +186,8 @@ void cross_entropy_cuda(runtime::StreamView stream, const CrossEntropyShape& sha
 
 void count_correct_cuda(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
                         double* correct, const void* logits, const std::int32_t* targets) {
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch("count_correct", stream, {1, threads}, correct_kernel<decltype(type)>, shape, correct, logits,
-                 targets);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch("count_correct", stream, {1, threads}, correct_kernel<T>, shape, correct, logits, targets);
   });
 }
 

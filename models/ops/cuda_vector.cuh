@@ -52,8 +52,7 @@ __device__ inline float warp_max(float value) {
 /// allow; null arrays are ignored.
 template <typename F>
 void with_rows(runtime::DType dtype, std::size_t columns, std::initializer_list<const void*> arrays, const F& f) {
-  with_type(dtype, [&](auto type) {
-    using T = decltype(type);
+  with_type(dtype, [&]<typename T>(T type) {
     const bool wide = columns % full_width<T> == 0 &&
                       std::all_of(arrays.begin(), arrays.end(), [](const void* array) { return aligned(array); });
     with_width<T>(wide, [&](auto width) { f(type, width); });

@@ -29,7 +29,9 @@ using runtime::ran_on_gpu;
 /// Bytes of n elements.
 [[nodiscard]] inline std::size_t bytes_of(std::size_t n, runtime::DType dtype) { return n * size_of(dtype); }
 
-/// Launches work(pool, type) on the host, with a value of the type for `dtype`.
+/// Launches work(pool, type) on the host, with a value of the type for `dtype`:
+///
+///   launch_typed(stream, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T) { … });
 template <typename Work>
 void launch_typed(runtime::StreamView stream, runtime::DType dtype, const runtime::WorkCost& cost, Work work) {
   stream.launch(cost, [=](runtime::ComputePool& pool) {

@@ -42,8 +42,7 @@ void dropout(runtime::StreamView stream, void* x, runtime::DType dtype, int samp
   const std::size_t bytes = 2 * bytes_of(static_cast<std::size_t>(samples) * elements_per_sample, dtype);
   if (ran_on_gpu<dropout_cuda>(stream, x, dtype, samples, elements_per_sample, options)) return;
   launch_typed(stream, dtype, memory_cost(runtime::WorkKind::dropout, dtype, bytes),
-               [=](runtime::ComputePool& pool, auto type) {
-                 using T = decltype(type);
+               [=]<typename T>(runtime::ComputePool& pool, T) {
                  auto* const values = static_cast<T*>(x);
                  pool.run([&](int thread, int threads) {
                    const auto share = runtime::share_of(elements_per_sample, thread, threads, 64);

@@ -51,8 +51,7 @@ void dropout_cuda(runtime::StreamView stream, void* x, runtime::DType dtype, int
                   std::size_t elements_per_sample, const Dropout& options) {
   if (samples == 0 || elements_per_sample == 0) return;
   const cuda::DropoutRule rule(options);
-  cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
+  cuda::with_type(dtype, [&]<typename T>(T) {
     constexpr int count = thread_elements<T>;
     const dim3 grid(cuda::blocks_of(elements_per_sample, std::size_t{threads} * count),
                     static_cast<unsigned>(std::min(samples, 65535)));

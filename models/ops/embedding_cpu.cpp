@@ -133,8 +133,7 @@ void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, 
                                          positions))
     return;
   const runtime::WorkCost cost = cost_of(shape, dtype, N + tables, positions == nullptr ? N : 2 * N);
-  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T) {
     const std::size_t C = shape.channels;
     for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
       const T* word = static_cast<const T*>(tokens_table) + row_of(shape, tokens, i) * C;
@@ -172,8 +171,7 @@ void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShap
   const std::size_t N = shape.samples * shape.positions;
   if (ran_on_gpu<embedding_positions_forward_cuda>(stream, shape, dtype, out, positions_table, positions)) return;
   const runtime::WorkCost cost = cost_of(shape, dtype, 2 * N + shape.positions, positions == nullptr ? 0 : N);
-  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T) {
     const std::size_t C = shape.channels;
     for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
       const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
@@ -195,10 +193,8 @@ void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape,
          most, shape.samples * shape.positions);
   }
   if (ran_on_gpu<embedding_backward_cuda>(stream, shape, dtype, arrays)) return;
-  launch_typed(stream, dtype, backward_cost(shape, dtype, arrays), [=](runtime::ComputePool& pool, auto type) {
-    runtime::with_float_type(arrays.gradient_dtype, [&](auto gradient_type) {
-      using T = decltype(type);
-      using G = decltype(gradient_type);
+  launch_typed(stream, dtype, backward_cost(shape, dtype, arrays), [=]<typename T>(runtime::ComputePool& pool, T) {
+    runtime::with_float_type(arrays.gradient_dtype, [&]<typename G>(G) {
       if (!arrays.accumulate && arrays.tokens_gradient != nullptr) {
         zero(pool, static_cast<G*>(arrays.tokens_gradient), 0, arrays.token_rows * shape.channels);
       }

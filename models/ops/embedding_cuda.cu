@@ -178,10 +178,10 @@ void embedding_forward_cuda(runtime::StreamView stream, const EmbeddingShape& sh
   const std::size_t rows = shape.samples * shape.positions;
   if (rows == 0 || shape.channels == 0) return;
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
-  cuda::with_rows(dtype, shape.channels, {out, tokens_table, positions_table}, [&](auto type, auto width) {
+  cuda::with_rows(dtype, shape.channels, {out, tokens_table, positions_table}, [&]<typename T>(T, auto width) {
     cuda::launch_each<threads>("embedding_forward", stream, rows * shape.channels / width(),
-                               forward_kernel<width(), decltype(type)>, out, tokens, tokens_table, positions_table,
-                               positions, shape, bad_place);
+                               forward_kernel<width(), T>, out, tokens, tokens_table, positions_table, positions,
+                               shape, bad_place);
   });
   expect_good_tokens(stream, shape);
 }
@@ -192,10 +192,9 @@ void embedding_tokens_forward_cuda(runtime::StreamView stream, const EmbeddingSh
   const std::size_t out_rows = shape.samples * shape.positions;
   if (out_rows == 0 || shape.channels == 0) return;
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
-  cuda::with_rows(dtype, shape.channels, {out, table}, [&](auto type, auto width) {
+  cuda::with_rows(dtype, shape.channels, {out, table}, [&]<typename T>(T, auto width) {
     cuda::launch_each<threads>("embedding_tokens_forward", stream, out_rows * shape.channels / width(),
-                               tokens_kernel<width(), decltype(type)>, out, tokens, table, shape, first_row, rows,
-                               bad_place);
+                               tokens_kernel<width(), T>, out, tokens, table, shape, first_row, rows, bad_place);
   });
   expect_good_tokens(stream, shape);
 }
@@ -203,9 +202,9 @@ void embedding_tokens_forward_cuda(runtime::StreamView stream, const EmbeddingSh
 void embedding_positions_forward_cuda(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                                       void* out, const void* positions_table, const std::int32_t* positions) {
   const std::size_t rows = shape.samples * shape.positions;
-  cuda::with_rows(dtype, shape.channels, {out, positions_table}, [&](auto type, auto width) {
+  cuda::with_rows(dtype, shape.channels, {out, positions_table}, [&]<typename T>(T, auto width) {
     cuda::launch_each<threads>("embedding_positions_forward", stream, rows * shape.channels / width(),
-                               positions_kernel<width(), decltype(type)>, out, positions_table, positions, shape);
+                               positions_kernel<width(), T>, out, positions_table, positions, shape);
   });
 }
 
@@ -232,10 +231,8 @@ void embedding_backward_cuda(runtime::StreamView stream, const EmbeddingShape& s
                                arrays.tokens, count);
   }
   cuda::with_rows(dtype, shape.channels, {arrays.d_out, arrays.tokens_gradient, arrays.positions_gradient},
-                  [&](auto type, auto width) {
-                    cuda::with_type(arrays.gradient_dtype, [&](auto gradient_type) {
-                      using T = decltype(type);
-                      using G = decltype(gradient_type);
+                  [&]<typename T>(T, auto width) {
+                    cuda::with_type(arrays.gradient_dtype, [&]<typename G>(G) {
                       const std::size_t packs = shape.channels / static_cast<std::size_t>(width());
                       if (arrays.tokens_gradient != nullptr) {
                         const auto across =

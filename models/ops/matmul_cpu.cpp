@@ -89,8 +89,7 @@ const std::byte* at(const void* array, DType dtype, std::size_t element) {
 }
 
 void widen(float* to, const void* from, DType dtype, std::size_t n) {
-  runtime::with_float_type(dtype,
-                           [&](auto type) { simd::convert(to, static_cast<const decltype(type)*>(from), n); });
+  runtime::with_float_type(dtype, [&]<typename T>(T) { simd::convert(to, static_cast<const T*>(from), n); });
 }
 
 /// to[rows, columns] of f32 or `dtype`, without gaps, = from[rows, columns], or its transpose if stored so. `stride`:
@@ -129,9 +128,9 @@ void copy_block(void* to, const std::byte* from, DType dtype, bool widened, bool
 /// c[rows, columns] (+)= from[rows, columns], with `stride` elements per row of c.
 void put_block(void* c, DType dtype, std::size_t stride, const float* from, std::size_t rows, std::size_t columns,
                bool accumulate) {
-  runtime::with_float_type(dtype, [&](auto type) {
+  runtime::with_float_type(dtype, [&]<typename T>(T) {
     for (std::size_t i = 0; i < rows; ++i) {
-      auto* to = static_cast<decltype(type)*>(c) + i * stride;
+      auto* to = static_cast<T*>(c) + i * stride;
       for (std::size_t j = 0; j < columns; j += simd::lanes) {
         const std::size_t count = std::min(columns - j, simd::lanes);
         const simd::Floats sum = simd::load(from + i * columns + j, count);
@@ -201,15 +200,14 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
 /// Result for K = 0.
 void put_bias(const MatmulShape& shape, const MatmulArrays& arrays) {
   if (arrays.accumulate) return;
-  runtime::with_float_type(arrays.c_dtype, [&](auto c_type) {
-    runtime::with_float_type(arrays.dtype, [&](auto bias_type) {
-      auto* c = static_cast<decltype(c_type)*>(arrays.c);
-      const auto* bias = static_cast<const decltype(bias_type)*>(arrays.bias);
+  runtime::with_float_type(arrays.c_dtype, [&]<typename C>(C) {
+    runtime::with_float_type(arrays.dtype, [&]<typename B>(B) {
+      auto* c = static_cast<C*>(arrays.c);
+      const auto* bias = static_cast<const B*>(arrays.bias);
       const std::size_t stride = shape.c_row();
       for (std::size_t i = 0; i < shape.m; ++i)
         for (std::size_t j = 0; j < shape.n; ++j)
-          c[i * stride + j] =
-              runtime::from_float<decltype(c_type)>(bias == nullptr ? 0.0f : runtime::to_float(bias[j]));
+          c[i * stride + j] = runtime::from_float<C>(bias == nullptr ? 0.0f : runtime::to_float(bias[j]));
     });
   });
 }
@@ -275,10 +273,10 @@ void column_sums_cpu(runtime::ComputePool& pool, void* sums, DType sums_dtype, c
   constexpr std::size_t strip = 1024;      // columns whose sums fit the cache
   pool.run([&](int thread, int threads) {
     const auto share = runtime::share_of(n, thread, threads, simd::lanes);
-    runtime::with_float_type(dtype, [&](auto type) {
-      runtime::with_float_type(sums_dtype, [&](auto sums_type) {
-        const auto* from = static_cast<const decltype(type)*>(dy);
-        auto* to = static_cast<decltype(sums_type)*>(sums);
+    runtime::with_float_type(dtype, [&]<typename T>(T) {
+      runtime::with_float_type(sums_dtype, [&]<typename S>(S) {
+        const auto* from = static_cast<const T*>(dy);
+        auto* to = static_cast<S*>(sums);
         alignas(64) float total[strip], of_block[strip];
         for (std::size_t j0 = share.begin; j0 < share.end; j0 += strip) {
           const std::size_t width = std::min(strip, share.end - j0);

@@ -167,9 +167,9 @@ void multiply(runtime::StreamView stream, const MatmulShape& shape, const Matmul
     return;
   }
   // The library adds a bias only in the result's type. Otherwise the bias is stored in c first.
-  cuda::with_type(arrays.dtype, [&](auto type) {
-    cuda::launch_each<threads>("matmul's bias", stream, shape.m * shape.n, bias_kernel<decltype(type)>, arrays.c,
-                               arrays.bias, shape.m, shape.n, Strides(shape).c);
+  cuda::with_type(arrays.dtype, [&]<typename T>(T) {
+    cuda::launch_each<threads>("matmul's bias", stream, shape.m * shape.n, bias_kernel<T>, arrays.c, arrays.bias,
+                               shape.m, shape.n, Strides(shape).c);
   });
   MatmulArrays added = arrays;
   added.bias = nullptr;
@@ -204,12 +204,12 @@ std::pair<MatmulShape, MatmulArrays> piece_of(const MatmulShape& shape, const Ma
 }  // namespace
 
 void matmul_cuda_plain(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
-  cuda::with_type(arrays.dtype, [&](auto type) {
-    const auto run = [&](auto c_type) {
+  cuda::with_type(arrays.dtype, [&]<typename T>(T type) {
+    const auto run = [&]<typename C>(C) {
       const unsigned blocks =
           cuda::blocks_of(cuda::ceil_divide(shape.m, tile) * cuda::ceil_divide(shape.n, tile), 1);
-      cuda::launch("matmul", stream, {blocks, threads}, plain_kernel<decltype(type), decltype(c_type)>, arrays.c,
-                   arrays.a, arrays.b, arrays.bias, shape.m, shape.n, shape.k, Strides(shape), arrays.accumulate);
+      cuda::launch("matmul", stream, {blocks, threads}, plain_kernel<T, C>, arrays.c, arrays.a, arrays.b,
+                   arrays.bias, shape.m, shape.n, shape.k, Strides(shape), arrays.accumulate);
     };
     if (arrays.c_dtype == DType::f32) {
       run(float{});
@@ -242,13 +242,12 @@ void column_sums_cuda(runtime::StreamView stream, void* sums, DType sums_dtype, 
   for (std::size_t first = 0; first < n; first += max_columns) {
     const std::size_t columns = std::min(max_columns, n - first);
     const void* const from = static_cast<const std::byte*>(dy) + first * size_of(dtype);
-    cuda::with_rows(dtype, n, {from}, [&](auto type, auto width) {
+    cuda::with_rows(dtype, n, {from}, [&]<typename T>(T, auto width) {
       const dim3 grid(cuda::blocks_of(columns, across * width()), static_cast<unsigned>(parts.count));
-      cuda::launch("column_sums of a part", stream, {grid, sum_threads}, part_kernel<width(), decltype(type)>,
-                   partial, from, m, columns, n, parts.rows);
+      cuda::launch("column_sums of a part", stream, {grid, sum_threads}, part_kernel<width(), T>, partial, from, m,
+                   columns, n, parts.rows);
     });
-    cuda::with_type(sums_dtype, [&](auto type) {
-      using S = decltype(type);
+    cuda::with_type(sums_dtype, [&]<typename S>(S) {
       cuda::launch_each<sum_threads>("column_sums", stream, columns, total_kernel<S>, static_cast<S*>(sums) + first,
                                      partial, parts.count, columns, accumulate);
     });

@@ -42,10 +42,8 @@ void matrix_vector(runtime::StreamView stream, const MatrixVectorShape& shape, c
   runtime::WorkCost cost = product_cost({.m = 1, .n = shape.n, .k = shape.k}, arrays.dtype, arrays.y_dtype, false);
   if (arrays.bias != nullptr) cost.bytes += static_cast<double>(bytes_of(shape.n, arrays.dtype));
   if (ran_on_gpu<matrix_vector_cuda>(stream, shape, arrays)) return;
-  launch_typed(stream, arrays.dtype, cost, [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
-    runtime::with_float_type(arrays.y_dtype, [&](auto y_type) {
-      using Y = decltype(y_type);
+  launch_typed(stream, arrays.dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T) {
+    runtime::with_float_type(arrays.y_dtype, [&]<typename Y>(Y) {
       pool.run([&](int thread, int threads) {
         static thread_local Scratch memory;
         auto* const x = memory.get<float>(shape.k);

@@ -31,11 +31,10 @@ __global__ void __launch_bounds__(threads)
 
 void matrix_vector_cuda(runtime::StreamView stream, const MatrixVectorShape& shape,
                         const MatrixVectorArrays& arrays) {
-  cuda::with_rows(arrays.dtype, shape.k, {arrays.a, arrays.x}, [&](auto type, auto width) {
-    const auto run = [&](auto y_type) {
+  cuda::with_rows(arrays.dtype, shape.k, {arrays.a, arrays.x}, [&]<typename T>(T type, auto width) {
+    const auto run = [&]<typename Y>(Y) {
       cuda::launch("matrix_vector", stream, {cuda::blocks_of(shape.n, threads / 32), threads},
-                   row_kernel<width(), decltype(type), decltype(y_type)>, arrays.y, arrays.a, arrays.x, arrays.bias,
-                   shape.n, shape.k);
+                   row_kernel<width(), T, Y>, arrays.y, arrays.a, arrays.x, arrays.bias, shape.n, shape.k);
     };
     if (arrays.y_dtype == runtime::DType::f32) {
       run(float{});

@@ -182,8 +182,8 @@ void norm_forward(runtime::StreamView stream, const NormShape& shape, runtime::D
   check(shape, dtype);
   if (ran_on_gpu<norm_forward_cuda>(stream, shape, dtype, arrays)) return;
   const runtime::WorkCost cost = cost_of(shape, dtype, arrays.branch == nullptr ? 2 : 4, shape.parameters());
-  launch(stream, shape, dtype, cost, [=](runtime::ComputePool& pool, auto type, auto kind) {
-    for_each_group(pool, shape, [&](std::size_t i) { forward_group<kind(), decltype(type)>(shape, arrays, i); });
+  launch(stream, shape, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T, auto kind) {
+    for_each_group(pool, shape, [&](std::size_t i) { forward_group<kind(), T>(shape, arrays, i); });
   });
 }
 
@@ -192,8 +192,8 @@ void norm_again(runtime::StreamView stream, const NormShape& shape, runtime::DTy
   check(shape, dtype);
   if (ran_on_gpu<norm_again_cuda>(stream, shape, dtype, arrays)) return;
   const runtime::WorkCost cost = cost_of(shape, dtype, 2, shape.parameters());
-  launch(stream, shape, dtype, cost, [=](runtime::ComputePool& pool, auto type, auto kind) {
-    const auto* const x = static_cast<const decltype(type)*>(arrays.x);
+  launch(stream, shape, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T, auto kind) {
+    const auto* const x = static_cast<const T*>(arrays.x);
     for_each_group(pool, shape, [&](std::size_t i) {
       normalise<kind()>(shape, arrays, x + begin_of(shape, i, shape.x_row()), i);
     });
@@ -210,9 +210,9 @@ void norm_backward(runtime::StreamView stream, const NormShape& shape, runtime::
   if (ran_on_gpu<norm_backward_cuda>(stream, shape, dtype, arrays)) return;
   const runtime::WorkCost cost =
       cost_of(shape, dtype, arrays.residual == nullptr ? 3 : 4, shape.channels, shape.parameters() * sizeof(float));
-  launch(stream, shape, dtype, cost, [=](runtime::ComputePool& pool, auto type, auto kind) {
+  launch(stream, shape, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T, auto kind) {
     sum_groups(pool, shape.rows * shape.groups, shape.parameters(), arrays.workspace, arrays.sums,
-               [&](std::size_t i, float* sums) { backward_group<kind(), decltype(type)>(shape, arrays, i, sums); });
+               [&](std::size_t i, float* sums) { backward_group<kind(), T>(shape, arrays, i, sums); });
   });
 }
 
@@ -221,8 +221,8 @@ void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType d
   expect_kernel(dtype, "store_gradient");
   if (ran_on_gpu<store_gradient_cuda>(stream, gradient, dtype, sums, n, accumulate)) return;
   const std::size_t bytes = n * sizeof(float) + bytes_of(n, dtype) * (accumulate ? 2 : 1);
-  launch_typed(stream, dtype, runtime::elementwise_cost(bytes, dtype), [=](runtime::ComputePool&, auto type) {
-    auto* const to = static_cast<decltype(type)*>(gradient);
+  launch_typed(stream, dtype, runtime::elementwise_cost(bytes, dtype), [=]<typename T>(runtime::ComputePool&, T) {
+    auto* const to = static_cast<T*>(gradient);
     simd::for_lanes(0, n, [&](std::size_t i, auto count) {
       const Floats value = simd::load(sums + i, count);
       simd::store(to + i, accumulate ? simd::load(to + i, count) + value : value, count);

@@ -319,9 +319,9 @@ void norm_forward_cuda(runtime::StreamView stream, const NormShape& shape, runti
   const std::size_t rows = shape.rows * shape.groups;
   if (rows == 0) return;
   with_rows(shape, dtype, {arrays.y, arrays.x, arrays.weight, arrays.bias, arrays.branch, arrays.sum},
-            [&](auto kind, auto type, auto vectors, auto width, dim3 threads) {
+            [&]<typename T>(auto kind, T, auto vectors, auto width, dim3 threads) {
               cuda::launch("norm_forward", stream, {cuda::blocks_of(rows, threads.y), threads},
-                           forward_kernel<kind(), decltype(type), vectors(), width()>, arrays, Rows<kind()>(shape),
+                           forward_kernel<kind(), T, vectors(), width()>, arrays, Rows<kind()>(shape),
                            shape.epsilon);
             });
 }
@@ -331,9 +331,9 @@ void norm_again_cuda(runtime::StreamView stream, const NormShape& shape, runtime
   const std::size_t rows = shape.rows * shape.groups;
   if (rows == 0) return;
   with_rows(shape, dtype, {arrays.y, arrays.x, arrays.weight, arrays.bias},
-            [&](auto kind, auto type, auto vectors, auto width, dim3 threads) {
+            [&]<typename T>(auto kind, T, auto vectors, auto width, dim3 threads) {
               cuda::launch("norm_again", stream, {cuda::blocks_of(rows, threads.y), threads},
-                           again_kernel<kind(), decltype(type), vectors(), width()>, arrays, Rows<kind()>(shape));
+                           again_kernel<kind(), T, vectors(), width()>, arrays, Rows<kind()>(shape));
             });
 }
 
@@ -343,11 +343,10 @@ void norm_backward_cuda(runtime::StreamView stream, const NormShape& shape, runt
   auto* const partial = reinterpret_cast<float*>(arrays.workspace);
   if (blocks != 0) {
     with_rows(shape, dtype, {arrays.dx, arrays.dy, arrays.x, arrays.weight, arrays.residual, arrays.workspace},
-              [&](auto kind, auto type, auto vectors, auto width, dim3 threads) {
+              [&]<typename T>(auto kind, T, auto vectors, auto width, dim3 threads) {
                 cuda::launch("norm_backward", stream,
                              {blocks, threads, (threads.y - 1) * shape.parameters() * sizeof(float)},
-                             backward_kernel<kind(), decltype(type), vectors(), width()>, arrays, partial,
-                             Rows<kind()>(shape));
+                             backward_kernel<kind(), T, vectors(), width()>, arrays, partial, Rows<kind()>(shape));
               });
   }
   cuda::launch("norm_backward's sums", stream,
@@ -357,9 +356,9 @@ void norm_backward_cuda(runtime::StreamView stream, const NormShape& shape, runt
 
 void store_gradient_cuda(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
                          std::size_t n, bool accumulate) {
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch_each<elementwise_threads>("store_gradient", stream, n, store_kernel<decltype(type)>, gradient,
-                                           sums, n, accumulate);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch_each<elementwise_threads>("store_gradient", stream, n, store_kernel<T>, gradient, sums, n,
+                                           accumulate);
   });
 }
 

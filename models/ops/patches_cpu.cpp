@@ -160,8 +160,7 @@ void gather_patches(runtime::StreamView stream, const PatchShape& shape, runtime
   expect_kernel(dtype, "patches");
   expect_patches(shape, "patches");
   if (ran_on_gpu<gather_patches_cuda>(stream, shape, dtype, patches, x)) return;
-  launch_typed(stream, dtype, cost_of(shape, dtype, dtype), [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost_of(shape, dtype, dtype), [=]<typename T>(runtime::ComputePool& pool, T) {
     pool.run([&](int thread, int threads) {
       const std::vector<T> zeros(shape.channels);
       const auto share = runtime::share_of(shape.rows(), thread, threads);
@@ -187,8 +186,7 @@ void add_patches(runtime::StreamView stream, const PatchShape& shape, runtime::D
   expect_patches(shape, "sums of patches");
   if (ran_on_gpu<add_patches_cuda>(stream, shape, dtype, x, patches)) return;
   launch_typed(stream, dtype, cost_of(shape, dtype, runtime::DType::f32),
-               [=](runtime::ComputePool& pool, auto type) {
-                 using T = decltype(type);
+               [=]<typename T>(runtime::ComputePool& pool, T) {
                  if (has_squares && shape.taps() == 9)
                    return add_patches_of_nine(pool, shape, static_cast<T*>(x), patches);
                  const std::size_t P = shape.out_height(), Q = shape.out_width(), taps = shape.taps();
@@ -214,8 +212,7 @@ void read_pixels(runtime::StreamView stream, std::size_t samples, std::size_t pi
   const std::size_t values = samples * pixels * colours;
   if (ran_on_gpu<read_pixels_cuda>(stream, samples, pixels, dtype, to, from, scale)) return;
   const runtime::WorkCost cost = memory_cost(runtime::WorkKind::patches, dtype, values + bytes_of(values, dtype));
-  launch_typed(stream, dtype, cost, [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T) {
     for_each_row(pool, samples * pixels, [&](std::size_t at) {
       const std::uint8_t* const image = from + at / pixels * colours * pixels + at % pixels;
       for (std::size_t k = 0; k < colours; ++k) {

@@ -59,18 +59,18 @@ __global__ void __launch_bounds__(threads)
 void gather_patches_cuda(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* patches,
                          const void* x) {
   const std::size_t n = shape.rows() * shape.columns();
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch_each<threads>("gather_patches", stream, n, gather_kernel<decltype(type)>, patches, x, shape,
-                               shape.out_height(), shape.out_width(), n);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch_each<threads>("gather_patches", stream, n, gather_kernel<T>, patches, x, shape, shape.out_height(),
+                               shape.out_width(), n);
   });
 }
 
 void add_patches_cuda(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* x,
                       const float* patches) {
   const std::size_t n = shape.samples * shape.height * shape.width * shape.channels;
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch_each<threads>("add_patches", stream, n, add_kernel<decltype(type)>, x, patches, shape,
-                               shape.out_height(), shape.out_width(), n);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch_each<threads>("add_patches", stream, n, add_kernel<T>, x, patches, shape, shape.out_height(),
+                               shape.out_width(), n);
   });
 }
 
@@ -82,9 +82,8 @@ void read_pixels_cuda(runtime::StreamView stream, std::size_t samples, std::size
     constants.mean[k] = scale.mean[k];
     constants.deviation[k] = scale.deviation[k];
   }
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch_each<threads>("read_pixels", stream, n, read_kernel<decltype(type)>, to, from, pixels, constants,
-                               n);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch_each<threads>("read_pixels", stream, n, read_kernel<T>, to, from, pixels, constants, n);
   });
 }
 

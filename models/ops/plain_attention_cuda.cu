@@ -293,8 +293,7 @@ void dispatch(runtime::DType dtype, int D, const F& f) {
 }  // namespace
 
 void plain_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArguments& arrays) {
-  dispatch(dtype, arrays.D, [&](auto parts, auto type) {
-    using T = decltype(type);
+  dispatch(dtype, arrays.D, [&]<typename T>(auto parts, T) {
     launch("attention_forward", queue,
            arrays.masked() ? forward_kernel<parts(), true, T> : forward_kernel<parts(), false, T>, arrays,
            arrays.heads(), 3);
@@ -302,8 +301,7 @@ void plain_attention_forward(cudaStream_t queue, runtime::DType dtype, const Att
 }
 
 void plain_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArguments& arrays) {
-  dispatch(dtype, arrays.D, [&](auto parts, auto type) {
-    using T = decltype(type);
+  dispatch(dtype, arrays.D, [&]<typename T>(auto parts, T) {
     launch("attention_backward of keys and values", queue,
            arrays.masked() ? key_gradient_kernel<parts(), true, T> : key_gradient_kernel<parts(), false, T>, arrays,
            arrays.key_heads(), 4);

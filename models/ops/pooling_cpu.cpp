@@ -60,8 +60,7 @@ void max_pool_forward(runtime::StreamView stream, const PatchShape& shape, runti
   expect_kernel(dtype, max_pool);
   expect_patches(shape, max_pool);
   if (ran_on_gpu<max_pool_forward_cuda>(stream, shape, dtype, y, places, x)) return;
-  launch_typed(stream, dtype, cost_of(shape, dtype), [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost_of(shape, dtype), [=]<typename T>(runtime::ComputePool& pool, T) {
     for_each_row(pool, shape.rows(), [&](std::size_t row) {
       pool_patch(shape, static_cast<T*>(y), places, static_cast<const T*>(x), row);
     });
@@ -73,8 +72,7 @@ void max_pool_backward(runtime::StreamView stream, const PatchShape& shape, runt
   expect_kernel(dtype, max_pool);
   expect_patches(shape, max_pool);
   if (ran_on_gpu<max_pool_backward_cuda>(stream, shape, dtype, dx, dy, places)) return;
-  launch_typed(stream, dtype, cost_of(shape, dtype), [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost_of(shape, dtype), [=]<typename T>(runtime::ComputePool& pool, T) {
     const std::size_t P = shape.out_height(), Q = shape.out_width(), C = shape.channels;
     for_each_row(pool, shape.samples * shape.height * shape.width, [&](std::size_t pixel) {
       std::array<std::size_t, PatchShape::max_taps> rows, taps;
@@ -99,8 +97,7 @@ void mean_pool_forward(runtime::StreamView stream, const MeanPoolShape& shape, r
                        const void* x) {
   expect_kernel(dtype, mean_pool);
   if (ran_on_gpu<mean_pool_forward_cuda>(stream, shape, dtype, y, x)) return;
-  launch_typed(stream, dtype, cost_of(shape, dtype), [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost_of(shape, dtype), [=]<typename T>(runtime::ComputePool& pool, T) {
     const float part = 1.0f / static_cast<float>(shape.pixels);
     const std::size_t C = shape.channels;
     for_each_row(pool, shape.samples, [&](std::size_t sample) {
@@ -119,8 +116,7 @@ void mean_pool_backward(runtime::StreamView stream, const MeanPoolShape& shape, 
                         const void* dy) {
   expect_kernel(dtype, mean_pool);
   if (ran_on_gpu<mean_pool_backward_cuda>(stream, shape, dtype, dx, dy)) return;
-  launch_typed(stream, dtype, cost_of(shape, dtype), [=](runtime::ComputePool& pool, auto type) {
-    using T = decltype(type);
+  launch_typed(stream, dtype, cost_of(shape, dtype), [=]<typename T>(runtime::ComputePool& pool, T) {
     const float part = 1.0f / static_cast<float>(shape.pixels);
     const std::size_t C = shape.channels;
     for_each_row(pool, shape.samples * shape.pixels, [&](std::size_t row) {

@@ -76,35 +76,34 @@ __global__ void __launch_bounds__(threads)
 void max_pool_forward_cuda(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* y,
                            std::uint8_t* places, const void* x) {
   const std::size_t n = shape.rows() * shape.channels;
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch_each<threads>("max_pool_forward", stream, n, max_forward_kernel<decltype(type)>, y, places, x,
-                               shape, shape.out_height(), shape.out_width(), n);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch_each<threads>("max_pool_forward", stream, n, max_forward_kernel<T>, y, places, x, shape,
+                               shape.out_height(), shape.out_width(), n);
   });
 }
 
 void max_pool_backward_cuda(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* dx,
                             const void* dy, const std::uint8_t* places) {
   const std::size_t n = shape.samples * shape.height * shape.width * shape.channels;
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch_each<threads>("max_pool_backward", stream, n, max_backward_kernel<decltype(type)>, dx, dy, places,
-                               shape, shape.out_height(), shape.out_width(), n);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch_each<threads>("max_pool_backward", stream, n, max_backward_kernel<T>, dx, dy, places, shape,
+                               shape.out_height(), shape.out_width(), n);
   });
 }
 
 void mean_pool_forward_cuda(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* y,
                             const void* x) {
   const std::size_t n = shape.samples * shape.channels;
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch_each<threads>("mean_pool_forward", stream, n, mean_forward_kernel<decltype(type)>, y, x, shape);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch_each<threads>("mean_pool_forward", stream, n, mean_forward_kernel<T>, y, x, shape);
   });
 }
 
 void mean_pool_backward_cuda(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* dx,
                              const void* dy) {
   const std::size_t n = shape.samples * shape.pixels * shape.channels;
-  cuda::with_type(dtype, [&](auto type) {
-    cuda::launch_each<threads>("mean_pool_backward", stream, n, mean_backward_kernel<decltype(type)>, dx, dy, shape,
-                               n);
+  cuda::with_type(dtype, [&]<typename T>(T) {
+    cuda::launch_each<threads>("mean_pool_backward", stream, n, mean_backward_kernel<T>, dx, dy, shape, n);
   });
 }
 

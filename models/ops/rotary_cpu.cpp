@@ -91,8 +91,7 @@ void rotary(runtime::StreamView stream, const RotaryShape& shape, runtime::DType
   const std::size_t bytes = bytes_of(2 * turned, dtype) + (positions == nullptr ? 0 : rows * sizeof(std::int32_t));
   if (ran_on_gpu<rotary_cuda>(stream, shape, dtype, x, frequencies, rotation, positions, first_position)) return;
   launch_typed(stream, dtype, memory_cost(runtime::WorkKind::rotary, dtype, bytes),
-               [=](runtime::ComputePool& pool, auto type) {
-                 using T = decltype(type);
+               [=]<typename T>(runtime::ComputePool& pool, T) {
                  const auto B = static_cast<std::size_t>(shape.samples),
                             T_ = static_cast<std::size_t>(shape.positions);
                  const auto D = static_cast<std::size_t>(frequencies.channels);

@@ -79,8 +79,7 @@ void rotary_cuda(runtime::StreamView stream, const RotaryShape& shape, runtime::
   const std::size_t rows = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
   const auto half = static_cast<std::size_t>(frequencies.channels) / 2;
   const std::size_t shares = cuda::ceil_divide(static_cast<std::size_t>(shape.heads), heads_per_thread);
-  cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
+  cuda::with_type(dtype, [&]<typename T>(T) {
     const bool wide = half % cuda::full_width<T> == 0 && shape.row_channels % cuda::full_width<T> == 0;
     cuda::with_width<T>(wide && cuda::aligned(x), [&](auto width) {
       const std::size_t count = rows * shares * (half / width());

@@ -59,8 +59,7 @@ __global__ void __launch_bounds__(threads)
 template <bool scatters>
 void copy_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                const std::int32_t* places, std::size_t row_bytes) {
-  const auto copy_words = [&](auto word) {
-    using Word = decltype(word);
+  const auto copy_words = [&]<typename Word>(Word) {
     const std::size_t words = row_bytes / sizeof(Word);
     cuda::launch_each<threads>(scatters ? "scatter_rows" : "gather_rows", stream, shape.rows() * words,
                                copy_kernel<scatters, Word>, shape, to, from, places, words);

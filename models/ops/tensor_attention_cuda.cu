@@ -460,8 +460,7 @@ void dispatch(const AttentionArguments& arrays, runtime::DType dtype, const F& f
 }  // namespace
 
 void tensor_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArguments& arrays) {
-  dispatch(arrays, dtype, [&](auto type, auto columns, auto drops, auto masked) {
-    using T = decltype(type);
+  dispatch(arrays, dtype, [&]<typename T>(T, auto columns, auto drops, auto masked) {
     using F = Forward<T, columns()>;
     launch_heads("attention_forward", queue, forward_kernel<T, columns(), drops(), masked()>, arrays,
                  arrays.heads(), F::queries, F::threads, sizeof(typename F::Shared));
@@ -469,8 +468,7 @@ void tensor_attention_forward(cudaStream_t queue, runtime::DType dtype, const At
 }
 
 void tensor_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArguments& arrays) {
-  dispatch(arrays, dtype, [&](auto type, auto columns, auto drops, auto masked) {
-    using T = decltype(type);
+  dispatch(arrays, dtype, [&]<typename T>(T, auto columns, auto drops, auto masked) {
     using Q = QueryGradient<T, columns()>;
     using K = KeyGradient<T, columns()>;
     launch_heads("attention_backward of keys and values", queue,

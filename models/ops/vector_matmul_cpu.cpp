@@ -42,8 +42,7 @@ struct Stored {
   /// Calls f with a pointer to element (row, column) of the stored operand.
   template <typename F>
   void at(std::size_t row, std::size_t column, const F& f) const {
-    runtime::with_float_type(
-        dtype, [&](auto type) { f(static_cast<const decltype(type)*>(data) + row * stride + column); });
+    runtime::with_float_type(dtype, [&]<typename T>(T) { f(static_cast<const T*>(data) + row * stride + column); });
   }
 };
 
@@ -194,8 +193,8 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Stored
   const float* bias = nullptr;
   if (arrays.bias != nullptr) {
     auto* const wide = memory.bias.get<float>(widest);
-    runtime::with_float_type(arrays.dtype, [&](auto type) {
-      simd::convert(wide, static_cast<const decltype(type)*>(arrays.bias) + columns.begin, n);
+    runtime::with_float_type(arrays.dtype, [&]<typename T>(T) {
+      simd::convert(wide, static_cast<const T*>(arrays.bias) + columns.begin, n);
     });
     bias = wide;
   }
@@ -251,11 +250,11 @@ void vector_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, con
     const bool by_columns = (few_rows || shape.transpose_a) && shape.n > shape.m;
     (by_columns ? columns : rows) =
         runtime::share_of(by_columns ? shape.n : shape.m, thread, threads, by_columns ? width : height);
-    runtime::with_float_type(arrays.c_dtype, [&](auto type) {
+    runtime::with_float_type(arrays.c_dtype, [&]<typename T>(T) {
       for (std::size_t column = columns.begin; column < columns.end; column += widest)
         for (std::size_t row = rows.begin; row < rows.end; row += tallest)
-          multiply<decltype(type)>(shape, arrays, a, b, shape.c_row(), {row, std::min(rows.end, row + tallest)},
-                                   {column, std::min(columns.end, column + widest)}, memory);
+          multiply<T>(shape, arrays, a, b, shape.c_row(), {row, std::min(rows.end, row + tallest)},
+                      {column, std::min(columns.end, column + widest)}, memory);
     });
   });
 }
