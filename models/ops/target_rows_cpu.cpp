@@ -3,6 +3,7 @@
 #include "models/ops/bad_token.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dispatch.hpp"
+#include "models/ops/small_task.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -15,11 +16,10 @@ namespace {
 
 /// Calls f(row of [B, F], row of [B, T]) for each gathered row, on the pool's threads.
 template <typename F>
-void for_each_row(runtime::ComputePool& pool, const TargetRows& shape, const std::int32_t* places, const F& f) {
-  pool.run([&](int thread, int threads) {
-    const auto share = runtime::share_of(shape.rows(), thread, threads);
-    for (std::size_t row = share.begin; row < share.end; ++row)
-      f(row, row / shape.chosen * shape.positions + static_cast<std::size_t>(places[row]));
+void for_each_gathered(runtime::ComputePool& pool, const TargetRows& shape, const std::int32_t* places,
+                       const F& f) {
+  for_each_row(pool, shape.rows(), [&](std::size_t row) {
+    f(row, row / shape.chosen * shape.positions + static_cast<std::size_t>(places[row]));
   });
 }
 
@@ -42,20 +42,17 @@ void choose_rows(runtime::StreamView stream, const TargetRows& shape, std::int32
   const std::size_t bytes = (shape.all() + 2 * shape.rows()) * sizeof(std::int32_t);
   if (ran_on_gpu<choose_rows_cuda>(stream, shape, places, chosen_targets, targets)) return;
   stream.launch(runtime::elementwise_cost(bytes), [=](runtime::ComputePool& pool) {
-    pool.run([&](int thread, int threads) {
-      const auto share = runtime::share_of(shape.samples, thread, threads);
-      for (std::size_t b = share.begin; b < share.end; ++b) {
-        const std::int32_t* const of_sample = targets + b * shape.positions;
-        std::size_t next = b * shape.chosen, count = 0;
-        for (const bool with_target : {true, false}) {
-          for (std::size_t t = 0; t < shape.positions; ++t) {
-            if ((of_sample[t] != no_target) != with_target) continue;
-            if (count++ >= shape.chosen) continue;
-            places[next] = static_cast<std::int32_t>(t);
-            chosen_targets[next++] = of_sample[t];
-          }
-          if (with_target && count > shape.chosen) fail_many_targets(count, b, shape.chosen);
+    for_each_row(pool, shape.samples, [&](std::size_t b) {
+      const std::int32_t* const of_sample = targets + b * shape.positions;
+      std::size_t next = b * shape.chosen, count = 0;
+      for (const bool with_target : {true, false}) {
+        for (std::size_t t = 0; t < shape.positions; ++t) {
+          if ((of_sample[t] != no_target) != with_target) continue;
+          if (count++ >= shape.chosen) continue;
+          places[next] = static_cast<std::int32_t>(t);
+          chosen_targets[next++] = of_sample[t];
         }
+        if (with_target && count > shape.chosen) fail_many_targets(count, b, shape.chosen);
       }
     });
   });
@@ -66,7 +63,7 @@ void gather_rows(runtime::StreamView stream, const TargetRows& shape, void* to, 
   check(shape);
   if (ran_on_gpu<gather_rows_cuda>(stream, shape, to, from, places, row_bytes)) return;
   stream.launch(cost_of_rows(shape, row_bytes), [=](runtime::ComputePool& pool) {
-    for_each_row(pool, shape, places, [&](std::size_t row, std::size_t place) {
+    for_each_gathered(pool, shape, places, [&](std::size_t row, std::size_t place) {
       std::memcpy(static_cast<std::byte*>(to) + row * row_bytes,
                   static_cast<const std::byte*>(from) + place * row_bytes, row_bytes);
     });
@@ -79,7 +76,7 @@ void scatter_rows(runtime::StreamView stream, const TargetRows& shape, void* to,
   runtime::fill_zero(stream, to, shape.all() * row_bytes);
   if (ran_on_gpu<scatter_rows_cuda>(stream, shape, to, from, places, row_bytes)) return;
   stream.launch(cost_of_rows(shape, row_bytes), [=](runtime::ComputePool& pool) {
-    for_each_row(pool, shape, places, [&](std::size_t row, std::size_t place) {
+    for_each_gathered(pool, shape, places, [&](std::size_t row, std::size_t place) {
       std::memcpy(static_cast<std::byte*>(to) + place * row_bytes,
                   static_cast<const std::byte*>(from) + row * row_bytes, row_bytes);
     });
