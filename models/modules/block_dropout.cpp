@@ -5,8 +5,7 @@
 namespace ranvier::models {
 
 Dropout BlockDropout::rule(const LayerCall& call, DropoutSite place) const {
-  return make_dropout(call.training ? rate_ : 0.0f, call.key.seed, call.key.step, dropout_site(block_, place),
-                      call.key.first_sample);
+  return dropout_at(call, call.training ? rate_ : 0.0f, dropout_site(block_, place));
 }
 
 void BlockDropout::drop(const LayerCall& call, std::byte* branch, DropoutSite place) const {

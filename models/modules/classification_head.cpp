@@ -4,7 +4,6 @@
 #include "models/modules/linear.hpp"
 #include "models/modules/unit_builder.hpp"
 #include "models/ops/activation.hpp"
-#include "models/ops/dropout.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -131,8 +130,7 @@ class ClassificationHead final : public Layer {
   void drop(const LayerCall& call, std::byte* values, std::uint32_t place) const {
     if (!call.training) return;
     dropout(call.stream, values, dtype_, call.shape.samples, options_.channels,
-            make_dropout(options_.dropout, call.key.seed, call.key.step, options_.dropout_site + place,
-                         call.key.first_sample));
+            dropout_at(call, options_.dropout, options_.dropout_site + place));
   }
 
   std::string name_ = "head";

@@ -4,6 +4,7 @@
 #include "models/core/layer.hpp"
 #include "models/modules/unit_builder.hpp"
 #include "models/ops/cross_entropy.hpp"
+#include "models/ops/dropout.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
@@ -33,6 +34,11 @@ namespace ranvier::models {
 /// Whether the call writes the parameter's gradient; false if it is frozen.
 [[nodiscard]] inline bool is_trained(const LayerCall& call, const ParameterRef& place) {
   return call.gradients[place.unit] != nullptr;
+}
+
+/// Dropout of the call's microbatch at one site of the model.
+[[nodiscard]] inline Dropout dropout_at(const LayerCall& call, float rate, std::uint32_t site) {
+  return make_dropout(rate, call.key.seed, call.key.step, site, call.key.first_sample);
 }
 
 /// Layouts of a call's arrays; base of a layer's struct with their offsets.

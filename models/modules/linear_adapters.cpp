@@ -1,7 +1,6 @@
 // Adapters of linear.cpp's linear maps.
 #include "models/core/lora.hpp"
 #include "models/modules/linear.hpp"
-#include "models/ops/dropout.hpp"
 #include "models/ops/matmul.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/files/xxh3.hpp"
@@ -61,8 +60,7 @@ const std::byte* Linear::dropped(const LayerCall& call, const Adapter& adapter, 
 
 void Linear::drop(const LayerCall& call, const Adapter& adapter, std::byte* values) const {
   dropout(call.stream, values, precision_.compute, call.shape.samples,
-          static_cast<std::size_t>(call.shape.positions) * in_,
-          make_dropout(dropout_, call.key.seed, call.key.step, adapter.dropout_site, call.key.first_sample));
+          static_cast<std::size_t>(call.shape.positions) * in_, dropout_at(call, dropout_, adapter.dropout_site));
 }
 
 Linear::AdaptedOutputs Linear::outputs_of(const Adapter& adapter, std::size_t tile, std::size_t part) const {

@@ -2,7 +2,6 @@
 
 #include "models/modules/layer_call.hpp"
 #include "models/modules/unit_builder.hpp"
-#include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/memory_layout.hpp"
@@ -181,9 +180,8 @@ class TokenEmbedding final : public Layer {
   }
 
   void drop(const LayerCall& call, std::byte* values) const {
-    dropout(
-        call.stream, values, dtype_, call.shape.samples, output_elements(call.shape.positions),
-        make_dropout(options_.dropout, call.key.seed, call.key.step, options_.dropout_site, call.key.first_sample));
+    dropout(call.stream, values, dtype_, call.shape.samples, output_elements(call.shape.positions),
+            dropout_at(call, options_.dropout, options_.dropout_site));
   }
 
   std::string name_ = "embedding";
