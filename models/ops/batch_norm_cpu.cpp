@@ -1,6 +1,7 @@
 #include "models/ops/batch_norm.hpp"
 
 #include "models/ops/dispatch.hpp"
+#include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"
@@ -35,26 +36,21 @@ void for_rows_together(std::size_t begin, std::size_t end, const F& f) {
 /// partial[block][i][C] = Σ over a block's rows of value i of f(row, c, count).
 template <std::size_t sums, typename F>
 void sum_blocks(runtime::ComputePool& pool, const BatchNormShape& shape, float* partial, const F& f) {
-  pool.run([&](int thread, int threads) {
-    const auto share = runtime::share_of(blocks_of(shape), thread, threads);
-    for (std::size_t block = share.begin; block < share.end; ++block) {
-      const std::size_t begin = block * batch_norm_block_rows;
-      float* const to = partial + block * sums * shape.channels;
-      for_rows_together(begin, std::min(shape.rows, begin + batch_norm_block_rows),
-                        [&](const runtime::Share& rows) {
-                          simd::for_lanes(0, shape.channels, [&](std::size_t c, auto count) {
-                            std::array<Floats, sums> total{};
-                            for (std::size_t i = 0; i < sums && rows.begin > begin; ++i)
-                              total[i] = simd::load(to + i * shape.channels + c, count);
-                            for (std::size_t row = rows.begin; row < rows.end; ++row) {
-                              const std::array<Floats, sums> more = f(row, c, count);
-                              for (std::size_t i = 0; i < sums; ++i) total[i] += more[i];
-                            }
-                            for (std::size_t i = 0; i < sums; ++i)
-                              simd::store(to + i * shape.channels + c, total[i], count);
-                          });
-                        });
-    }
+  for_each_row(pool, blocks_of(shape), [&](std::size_t block) {
+    const std::size_t begin = block * batch_norm_block_rows;
+    float* const to = partial + block * sums * shape.channels;
+    for_rows_together(begin, std::min(shape.rows, begin + batch_norm_block_rows), [&](const runtime::Share& rows) {
+      simd::for_lanes(0, shape.channels, [&](std::size_t c, auto count) {
+        std::array<Floats, sums> total{};
+        for (std::size_t i = 0; i < sums && rows.begin > begin; ++i)
+          total[i] = simd::load(to + i * shape.channels + c, count);
+        for (std::size_t row = rows.begin; row < rows.end; ++row) {
+          const std::array<Floats, sums> more = f(row, c, count);
+          for (std::size_t i = 0; i < sums; ++i) total[i] += more[i];
+        }
+        for (std::size_t i = 0; i < sums; ++i) simd::store(to + i * shape.channels + c, total[i], count);
+      });
+    });
   });
 }
 
@@ -62,14 +58,12 @@ void sum_blocks(runtime::ComputePool& pool, const BatchNormShape& shape, float* 
 template <typename F>
 void finish_sums(runtime::ComputePool& pool, std::size_t blocks, std::size_t width, const float* partial,
                  const F& put) {
-  pool.run([&](int thread, int threads) {
-    const auto share = runtime::share_of(width, thread, threads, 16);
-    for (std::size_t i = share.begin; i < share.end; ++i) {
-      double total = 0;
-      for (std::size_t block = 0; block < blocks; ++block) total += double{partial[block * width + i]};
-      put(i, total);
-    }
-  });
+  const auto finish = [&](std::size_t i) {
+    double total = 0;
+    for (std::size_t block = 0; block < blocks; ++block) total += double{partial[block * width + i]};
+    put(i, total);
+  };
+  for_each_row(pool, width, finish, 16);
 }
 
 /// Normalization of a lane's channels.

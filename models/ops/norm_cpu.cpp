@@ -115,14 +115,11 @@ void sum_groups(runtime::ComputePool& pool, std::size_t groups, std::size_t widt
                 float* sums, const F& add) {
   const std::size_t blocks = runtime::ceil_divide(groups, norm_block_groups);
   auto* const partial = reinterpret_cast<float*>(workspace);
-  pool.run([&](int thread, int threads) {
-    const auto share = runtime::share_of(blocks, thread, threads);
-    for (std::size_t block = share.begin; block < share.end; ++block) {
-      float* const of_block = partial + block * width;
-      std::fill(of_block, of_block + width, 0.0f);
-      const std::size_t end = std::min(groups, (block + 1) * norm_block_groups);
-      for (std::size_t group = block * norm_block_groups; group < end; ++group) add(group, of_block);
-    }
+  for_each_row(pool, blocks, [&](std::size_t block) {
+    float* const of_block = partial + block * width;
+    std::fill(of_block, of_block + width, 0.0f);
+    const std::size_t end = std::min(groups, (block + 1) * norm_block_groups);
+    for (std::size_t group = block * norm_block_groups; group < end; ++group) add(group, of_block);
   });
   pool.run([&](int thread, int threads) {
     const auto share = runtime::share_of(width, thread, threads, 64);

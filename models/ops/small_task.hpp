@@ -15,11 +15,11 @@ void run_pieces(runtime::ComputePool& pool, std::size_t pieces, const F& task) {
   pool.run(task);
 }
 
-/// Calls f(row) for each of these rows.
+/// Calls f(row) for each of these rows. A thread gets multiples of `grain` rows.
 template <typename F>
-void for_each_row(runtime::ComputePool& pool, std::size_t rows, const F& f) {
+void for_each_row(runtime::ComputePool& pool, std::size_t rows, const F& f, std::size_t grain = 1) {
   run_pieces(pool, rows, [&](int thread, int threads) {
-    const auto share = runtime::share_of(rows, thread, threads);
+    const auto share = runtime::share_of(rows, thread, threads, grain);
     for (std::size_t row = share.begin; row < share.end; ++row) f(row);
   });
 }
