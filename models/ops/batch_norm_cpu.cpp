@@ -58,12 +58,14 @@ void sum_blocks(runtime::ComputePool& pool, const BatchNormShape& shape, float* 
 template <typename F>
 void finish_sums(runtime::ComputePool& pool, std::size_t blocks, std::size_t width, const float* partial,
                  const F& put) {
-  const auto finish = [&](std::size_t i) {
-    double total = 0;
-    for (std::size_t block = 0; block < blocks; ++block) total += double{partial[block * width + i]};
-    put(i, total);
-  };
-  for_each_row(pool, width, finish, 16);
+  pool.run([&](int thread, int threads) {
+    const auto share = runtime::share_of(width, thread, threads, 16);
+    for (std::size_t i = share.begin; i < share.end; ++i) {
+      double total = 0;
+      for (std::size_t block = 0; block < blocks; ++block) total += double{partial[block * width + i]};
+      put(i, total);
+    }
+  });
 }
 
 /// Normalization of a lane's channels.

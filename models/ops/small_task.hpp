@@ -15,11 +15,11 @@ void run_pieces(runtime::ComputePool& pool, std::size_t pieces, const F& task) {
   pool.run(task);
 }
 
-/// Calls f(row) for each of these rows. A thread gets multiples of `grain` rows.
+/// Calls f(row) for each of these rows.
 template <typename F>
-void for_each_row(runtime::ComputePool& pool, std::size_t rows, const F& f, std::size_t grain = 1) {
+void for_each_row(runtime::ComputePool& pool, std::size_t rows, const F& f) {
   run_pieces(pool, rows, [&](int thread, int threads) {
-    const auto share = runtime::share_of(rows, thread, threads, grain);
+    const auto share = runtime::share_of(rows, thread, threads);
     for (std::size_t row = share.begin; row < share.end; ++row) f(row);
   });
 }
