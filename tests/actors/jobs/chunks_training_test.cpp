@@ -21,7 +21,7 @@ actors::TrainerOptions chunked(int stages, int chunks, Policy policy = Policy::m
 }  // namespace
 
 TEST_CASE("the number of chunks per rank never changes a bit") {
-  Share share(1, 4);
+  tests::Share share(1, 4);
   auto gpt = small_gpt(10);
   gpt.dropout = 0.1f;
   for (const int rows : {1, 2}) {
