@@ -2,7 +2,8 @@
 // unit, stored as records of buckets (bucket_partition.hpp). Sums have the same bits as on the device. Loop thread
 // only; handlers run on the loop, after the call returned.
 //
-//   sharded     Call::add adds received gradients, through a few device buffers
+//   sharded     received gradients go through a few device buffers: Call::store for a batch's first microbatch, then
+//               Call::add
 //   otherwise   layers add to the sum themselves: Call::fetch, then Call::store
 //
 // Reduced gradients are stored here until the step is committed, or stay on the device if every step is applied.
@@ -40,7 +41,7 @@ class GradientRecords final : public Actor {
   enum class Call {
     add,    ///< adds a microbatch's complete gradients to the sum; for sharded gradients
     fetch,  ///< fetches the sum
-    store,  ///< overwrites the sum
+    store,  ///< overwrites the sum, that of the previous batch included
   };
   /// `place` is a complete unit in device memory; only its range of gradients is used. It must stay unchanged until
   /// `done`. Calls for one tied use run in order; different uses run in parallel.

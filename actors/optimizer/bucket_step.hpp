@@ -14,7 +14,7 @@ namespace ranvier::actors {
 class BucketStep {
  public:
   using Plan = std::optional<HostStep::Plan>;  ///< none: updates on the device
-  /// `slots`: maximum number of buckets in an update.
+  /// `slots`: number of buckets that are updated at a time; Operands::slot is below it.
   [[nodiscard]] static Plan plan(PlanContext& planner, std::size_t slots);
 
   BucketStep(const RankContext& context, const ModelShare& share, const Plan& plan, const StateRecords& states);

@@ -99,11 +99,10 @@ void PlanCommunicator::run(Collective collective, std::span<const Operand> parts
   if (!operands) return state.loop.post(std::move(done));
   operands->index = state.take_indices(operands->parts.front().schedules->size(), what);
   state.staging.when_free([&state, waiting = std::move(*operands), what = std::move(what),
-                           done = std::move(done)](const runtime::SlotPool::Slot& slot) {
-    Executor::Operands starting = waiting;
-    starting.staging = slot.data();
-    const auto operation = state.running.insert(state.running.end(), {what, state.loop.now()});
-    state.executor.run(std::move(starting), [&state, operation, slot, done] {
+                           done = std::move(done)](const runtime::SlotPool::Slot& slot) mutable {  // runs once
+    waiting.staging = slot.data();
+    const auto operation = state.running.insert(state.running.end(), {std::move(what), state.loop.now()});
+    state.executor.run(std::move(waiting), [&state, operation, slot, done = std::move(done)] {
       slot.release();
       state.running.erase(operation);
       state.staging.serve();
