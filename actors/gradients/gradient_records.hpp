@@ -41,7 +41,7 @@ class GradientRecords final : public Actor {
   enum class Call {
     add,    ///< adds a microbatch's complete gradients to the sum; for sharded gradients
     fetch,  ///< fetches the sum
-    store,  ///< overwrites the sum, that of the previous batch included
+    store,  ///< overwrites the sum, including the sum of the previous batch
   };
   /// `place` is a complete unit in device memory; only its range of gradients is used. It must stay unchanged until
   /// `done`. Calls for one tied use run in order; different uses run in parallel.

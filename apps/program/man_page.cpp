@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <cstdint>
+#include <utility>
 
 namespace ranvier::apps {
 namespace {

@@ -11,7 +11,7 @@
 #include "apps/program/option_info.hpp"
 #include "runtime/base/error.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <chrono>

@@ -3,7 +3,6 @@
 #include "models/text/text_survey.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 

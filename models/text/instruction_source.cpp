@@ -17,9 +17,9 @@ PackedInstructions::PackedInstructions(const std::filesystem::path& path, const 
                                        const TextTokens& text, int sequence_length, int vocab_size)
     : TokenizedLines(path), length_(sequence_length) {
   const DocumentFrame frame = text.frame();
-  const std::int32_t end = text.tokenizer != nullptr ? text.tokenizer->required_end_of_text() : '\n';
   read_lines(reading, text, vocab_size,
              [&](const auto&, std::span<const std::int32_t> tokens, std::size_t prompt_tokens) {
+               const std::int32_t end = text.tokenizer != nullptr ? text.tokenizer->required_end_of_text() : '\n';
                const std::size_t first = tokens_.size();
                frame.begin(tokens, tokens_);
                const std::size_t prompt = tokens_.size() - first + prompt_tokens;

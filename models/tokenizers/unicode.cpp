@@ -181,7 +181,7 @@ std::size_t unfinished_bytes(std::string_view text) {
 void append_utf8(char32_t c, std::string& to) {
   std::array<utf8proc_uint8_t, 4> bytes{};
   const auto count = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes.data());
-  to.append(bytes.begin(), bytes.begin() + count);
+  to.append(reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(count));
 }
 
 }  // namespace ranvier::models

@@ -49,8 +49,9 @@ FileDescriptor lock_first_file(const fs::path& path, int flags) {
   const bool locked = ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 || (flags != 0 && errno != EWOULDBLOCK);
   if (locked && ::fstat(file.get(), &mine) == 0 && ::stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino)
     return file;
+  file = FileDescriptor();  // may set errno
   errno = EBUSY;
-  return FileDescriptor();
+  return file;
 }
 
 void sync_file(const fs::path& path) {

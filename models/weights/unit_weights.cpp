@@ -58,11 +58,11 @@ void check_finite(const Safetensors& file, const StoredTensor& tensor, std::size
 /// Whether no model uses the tensor with this name.
 bool is_unused(std::string_view name) {
   static const NamePattern pattern(
-      R"(^(transformer\.)?h\.\d+\.attn\.(masked_)?bias$)"       // constants of transformers' causal mask
-      R"(|\.rotary_emb\.inv_freq$)"                             // constants of early LLaMA files
-      R"(|\.embeddings\.position_ids$)"                         // constants of BERT
+      R"(^(transformer\.)?h\.\d+\.attn\.(masked_)?bias\z)"      // constants of transformers' causal mask
+      R"(|\.rotary_emb\.inv_freq\z)"                            // constants of early LLaMA files
+      R"(|\.embeddings\.position_ids\z)"                        // constants of BERT
       R"(|^cls\.seq_relationship\.|^(bert|roberta)\.pooler\.)"  // BERT's tensors for tasks other than masks
-      R"(|\.num_batches_tracked$)",                             // number of steps in running statistics
+      R"(|\.num_batches_tracked\z)",                            // number of steps in running statistics
       "unused tensors");
   return pattern.matches_in(name);
 }

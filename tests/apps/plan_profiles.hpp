@@ -49,8 +49,12 @@ inline runtime::MachineProfile job_profile() {
 
 /// The flags of a line such as "--layers 4 --hidden 64".
 inline std::vector<apps::GivenFlag> given_flags(const Flags& flags) {
+  REQUIRE(flags.size() % 2 == 0);
   std::vector<apps::GivenFlag> all;
-  for (std::size_t i = 0; i + 1 < flags.size(); i += 2) all.push_back({flags[i].substr(2), flags[i + 1]});
+  for (std::size_t i = 0; i < flags.size(); i += 2) {
+    REQUIRE(flags[i].starts_with("--"));
+    all.push_back({flags[i].substr(2), flags[i + 1]});
+  }
   return all;
 }
 

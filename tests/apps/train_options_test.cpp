@@ -261,6 +261,33 @@ TEST_CASE("precision, gradients and loss scale must be compatible") {
   refused_train("--loss-scale 8", "no effect in fp32");
 }
 
+TEST_CASE("flags with a list of values set their own field") {
+  const TrainOptions options = parse_train(
+      "--data a --all-gather ho-ring --reduce-scatter hierarchical --all-reduce torus --policy zero-bubble "
+      "--deferred-limit 3 --lr-decay linear --device inline --saved-activations all --bad-steps rollback "
+      "--bad-steps-limit 3 --spike-factor 2.5 --check-every 50 --checkpoint c --checkpoint-every 500 "
+      "--token-format jsonl --json-field body --documents mask");
+  const actors::TrainerOptions& trainer = options.trainer;
+  CHECK(trainer.algorithms.all_gather == "ho-ring");
+  CHECK(trainer.algorithms.reduce_scatter == "hierarchical");
+  CHECK(trainer.algorithms.all_reduce == "torus");
+  CHECK(trainer.policy == actors::Policy::zero_bubble);
+  CHECK(trainer.deferred_limit == 3);
+  CHECK(trainer.learning_rate.decay == actors::LearningRateOptions::Decay::linear);
+  CHECK(trainer.saved_activations == models::SavedActivations::all);
+  CHECK(trainer.bad_steps.action == actors::BadStepOptions::Action::rollback);
+  CHECK(trainer.bad_steps.limit == 3);
+  CHECK(trainer.bad_steps.spike_factor == 2.5);
+  CHECK(trainer.check_every == 50);
+  CHECK(options.device.device == DeviceFlag::inline_);
+  CHECK(options.checkpoint.every_steps == 500);
+  CHECK_FALSE(options.checkpoint.every_time);
+  CHECK(options.data.format == models::TokenFormat::jsonl);
+  CHECK(options.data.documents == models::Documents::mask);
+  CHECK(parse_train("--data a --policy 1f1b").trainer.policy == actors::Policy::one_f_one_b);
+  CHECK(parse_train("--data a --token-format megatron").data.format == models::TokenFormat::megatron);
+}
+
 TEST_CASE("bad steps end the job unless they are skipped or rolled back") {
   check_resolved({}, "--bad-steps stop");
   const Flags given = "--bad-steps rollback --bad-steps-limit 3 --spike-factor 2.5 --checkpoint c --check-every 50";

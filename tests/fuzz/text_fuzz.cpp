@@ -72,6 +72,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (auto& word : encoders.words(text.substr(cut))) both.push_back(word);
   fuzz::require(both == words, "splitting the text changes no word");
   fuzz::round_trip(encoders.tokenizer, *encoders.plain, text);
+  std::vector<std::int32_t> tokens;
+  encoders.plain->encode(text, true, tokens);
+  fuzz::require(encoders.tokenizer.decode(tokens) == text, "decoding gives the encoded text");
   fuzz::round_trip(encoders.tokenizer, *encoders.special, text);
   return 0;
 }

@@ -22,7 +22,7 @@ inline void round_trip(const models::Tokenizer& tokenizer, models::DocumentEncod
     require(token >= 0 && token < tokenizer.size(), "a token is in the vocabulary");
     back += tokenizer.spelled(token);
   }
-  require(back == text, "decoding gives the encoded text");
+  require(back == text, "the tokens spell the encoded text");
 }
 
 /// Reads the tokenizer at `path`; a message may name any file of its folder.
