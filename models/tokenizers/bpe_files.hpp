@@ -5,8 +5,8 @@
 //   *.tiktoken                  tokens of up to 256 bytes in base64 with their numbers; <|endoftext|> gets the first
 //                               unused number
 //
-// All functions but has_bpe_files() throw ErrorCode::io for a file that cannot be read, and ErrorCode::data if it is damaged or splits text
-// differently from GPT-2. Messages name file and offset or token. Any thread.
+// All functions but has_bpe_files() throw ErrorCode::io for a file that cannot be read, and ErrorCode::data if it is
+// damaged or splits text differently from GPT-2. Messages name file and offset or token. Any thread.
 #pragma once
 
 #include "models/tokenizers/file_text.hpp"

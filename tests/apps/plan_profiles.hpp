@@ -4,6 +4,7 @@
 #include "apps/options/train_options.hpp"
 #include "runtime/machine/machine_profile.hpp"
 #include "tests/apps/flags.hpp"
+#include "tests/test.hpp"
 
 #include <fmt/format.h>
 
