@@ -43,7 +43,6 @@ struct BucketPipeline::State {
   std::vector<Bucket> buckets;
   std::optional<bool> counts;
   std::size_t next = 0;  // next bucket to fetch
-  std::size_t announced = 0;
   std::size_t gone = 0;
 };
 
@@ -87,7 +86,7 @@ void BucketPipeline::State::drop(std::size_t bucket) {
 }
 
 void BucketPipeline::State::finish_if_done() {
-  if (!done || !counts || announced != buckets.size() || gone != (*counts ? buckets.size() : next)) return;
+  if (!done || !counts || gone != (*counts ? buckets.size() : next)) return;
   loop.post([this, counted = *counts, handler = std::exchange(done, nullptr)] {
     buckets.clear();
     handler(counted);
@@ -105,7 +104,7 @@ void BucketPipeline::begin(std::function<void(bool counted)> done) {
   state.done = std::move(done);
   state.buckets.assign(state.options.buckets, {});
   state.counts = state.options.commit_mode == CommitMode::always ? std::optional(true) : std::nullopt;
-  state.next = state.announced = state.gone = 0;
+  state.next = state.gone = 0;
   state.fetch_ahead();
   state.finish_if_done();
 }
@@ -115,8 +114,6 @@ void BucketPipeline::ready(std::size_t bucket) {
   expect(bucket < state.buckets.size() && !state.buckets[bucket].ready,
          "bucket {} of {} is ready outside a step or twice in one", bucket, state.options.buckets);
   state.buckets[bucket].ready = true;
-  ++state.announced;
-  if (state.is_skipped()) return state.finish_if_done();
   state.compute_if_due(bucket);
 }
 

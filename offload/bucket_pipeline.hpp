@@ -54,17 +54,16 @@ class BucketPipeline {
   BucketPipeline(runtime::EventLoop& loop, const BucketPipelineOptions& options, BucketStages stages);
   ~BucketPipeline();
 
-  /// Starts a step and fetching. Calls `done(committed)` on the loop, after this returned, when every bucket was
-  /// ready and has left the pipeline; then the next step may start. A step that is not committed stores and refreshes
-  /// nothing, except by_flip.
+  /// Starts a step and fetching. Calls `done(committed)` on the loop, after this returned, when every bucket has left
+  /// the pipeline; then the next step may start. A step that is not committed stores and refreshes nothing, except
+  /// by_flip, and ends when its running stages are done.
   void begin(std::function<void(bool counted)> done);
 
   /// Reports that the gradient of `bucket` is reduced. Once per bucket and step, in any order, before or after the
-  /// decision. Required for every bucket even if the step is not committed: `done` waits for all of them.
+  /// decision; not needed if the step is not committed.
   void ready(std::size_t bucket);
 
-  /// Reports whether the step is committed; once per step, unless `commit_mode` is `always`. A step that is not
-  /// committed ends when its running stages are done.
+  /// Reports whether the step is committed; once per step, unless `commit_mode` is `always`.
   void resolve(bool counts);
 
  private:

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 namespace ranvier::actors {
@@ -26,10 +25,9 @@ constexpr std::size_t no_bucket = ~std::size_t{0};
 /// Buckets in the order in which steps change them.
 std::vector<ChunkSchedule::Bucket> in_order_of_steps(const ChunkSchedule& chunks,
                                                      const Optimizer::Plan& optimizer) {
-  std::vector<std::size_t> order = chunks.from_the_front();
-  if (optimizer.every_step_counts || optimizer.flips) std::iota(order.begin(), order.end(), std::size_t{0});
+  const bool as_reduced = optimizer.every_step_counts || optimizer.flips;
   std::vector<ChunkSchedule::Bucket> buckets;
-  for (const std::size_t bundle : order) {
+  for (const std::size_t bundle : as_reduced ? chunks.as_reduced() : chunks.from_the_front()) {
     const auto& of_bundle = chunks.bundles[bundle].buckets;
     buckets.insert(buckets.end(), of_bundle.begin(), of_bundle.end());
   }

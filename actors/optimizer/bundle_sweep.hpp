@@ -1,13 +1,11 @@
-// A sweep over all bundles of a stage in a given order, with its progress. Loop thread only.
+// All bundles of a stage in a given order, with their buffers. Loop thread only.
 #pragma once
 
 #include "actors/states/hop_pipeline.hpp"
 #include "actors/states/model_share.hpp"
-#include "offload/bucket_pipeline.hpp"
 #include "runtime/device/slot_pool.hpp"
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -46,13 +44,8 @@ struct BundleSweep {
   /// Bundles of `share` in the order of their numbers in `order`.
   BundleSweep(const ModelShare& share, std::span<const std::size_t> order);
 
-  void rewind() { may_begin = next = 0; }
-
   std::vector<Bundle> bundles;
   std::vector<Bucket> buckets;
-  std::unique_ptr<offload::BucketPipeline> pipeline;
-  std::size_t may_begin = 0;  ///< number of bundles that may start
-  std::size_t next = 0;       ///< next bundle to start
 };
 
 }  // namespace ranvier::actors

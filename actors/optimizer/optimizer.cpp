@@ -3,13 +3,11 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace ranvier::actors {
 
-using offload::BucketPass;
-using runtime::Trace;
+using offload::CommitMode;
 
 Optimizer::Plan Optimizer::plan(PlanContext& planner, const Options& options) {
   const TierOptions& tiers = planner.tiers;
@@ -29,15 +27,20 @@ Optimizer::Plan Optimizer::plan(PlanContext& planner, const Options& options) {
 
 Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const Plan& plan,
                      ParameterStore& parameters, ParameterRecords* parameter_records, GradientRecords* gradients)
-    : loop_(&context.loop),
-      share_(&share),
+    : share_(&share),
       plan_(plan),
       gradients_(context, share, plan.gradients, gradients),
       states_(context, share, plan.states),
       step_(context, share, plan.step, states_),
       refresh_(context, share, plan.refresh, parameters, parameter_records),
-      in_stream_order_(refresh_.is_local() && !step_.on_host()),
-      commit_(CommitPolicy::make(*this)) {}
+      shared_{context.loop, share, plan.depth, gradients_, states_, step_, refresh_},
+      ahead_(plan.flips ? std::make_unique<UpdateSweep>(shared_, share.chunks.as_reduced(),
+                                                        UpdateSweep::Options{.commit_mode = CommitMode::by_flip})
+                        : nullptr),
+      steps_(shared_, plan.every_step_counts ? share.chunks.as_reduced() : share.chunks.from_the_front(),
+             {.commit_mode = plan.every_step_counts || plan.flips ? CommitMode::always : CommitMode::on_resolve,
+              .refreshed = [this] { bundle_refreshed(); },
+              .ahead = ahead_.get()}) {}
 
 void Optimizer::access_state(StateRecords::Access access) {
   expect(storing_.empty(), "states are {} during an update",
@@ -48,26 +51,47 @@ void Optimizer::access_state(StateRecords::Access access) {
 void Optimizer::begin(const runtime::AdamWOptions& unclipped) {
   newest_ = std::make_shared<BatchStep>();
   newest_->adamw = unclipped;
-  newest_->bundles_missing = steps_.bundles.size();
+  newest_->bundles_missing = share_->chunks.bundles.size();
   storing_.push_back(newest_);
-  if (steps_.bundles.empty()) {
+  if (newest_->bundles_missing == 0) {
     part_over(*newest_);
   } else {
     refreshing_.push_back(newest_);
   }
-  if (storing_.size() == 1) commit_->begin_states();
+  if (storing_.size() == 1) begin_states();
 }
 
-void Optimizer::reduced(std::size_t chunk) { commit_->reduced(share_->chunks.chunks[chunk]); }
+void Optimizer::reduced(std::size_t chunk) {
+  const std::size_t bundles = share_->chunks.chunks[chunk].end;
+  if (ahead_) return ahead_->allow(bundles);
+  if (plan_.every_step_counts) steps_.allow(bundles);
+}
 
 void Optimizer::decide(const runtime::AdamWOptions* adamw, runtime::Handler done) {
   const auto step = newest_;
   step->done = std::move(done);
-  step->answered = loop_->now();
-  step->counts = adamw != nullptr;
+  step->answered = shared_.loop.now();
+  step->commits = adamw != nullptr;
   answers_.skipped += adamw == nullptr;
   refresh_.begin();
-  adamw != nullptr ? commit_->counts(*adamw) : commit_->skips();
+  if (ahead_) {
+    if (adamw != nullptr) {
+      // Only the gradient scale can differ from the expected options. The decision is the same on all ranks.
+      step->as_ahead = adamw->gradient_scale == step->adamw.gradient_scale;
+      ++(step->as_ahead ? answers_.flipped : answers_.again);
+      step->adamw = *adamw;
+    }
+    if (newest_has_pipeline()) end_ahead();
+  } else if (plan_.every_step_counts) {
+    expect(adamw != nullptr, "a step is skipped where every step counts");
+  } else if (adamw != nullptr) {
+    step->adamw = *adamw;
+    steps_.allow_all();
+    if (newest_has_pipeline()) steps_.resolve(true);
+  } else {
+    if (newest_has_pipeline()) steps_.resolve(false);
+    keep_parameters();
+  }
   part_over(*step);
 }
 
@@ -76,68 +100,59 @@ void Optimizer::when_stored(runtime::Handler handler) {
   newest_->stored = std::move(handler);
 }
 
-void Optimizer::begin_bundles() {
-  const bool refreshes = round_ == &steps_ && refresh_.uses_places();
-  // If the step is committed as expected, and gradients pass through buffers, all its buckets were updated ahead.
-  const bool gathers =
-      gradients_.needed() && (round_ != &steps_ || refreshing_.empty() || !refreshing_.front()->as_ahead);
-  const auto has_place = [&] {
-    return (!gathers || gradients_.has_place()) && (!refreshes || refresh_.has_place());
-  };
-  BundleSweep& round = *round_;
-  while (round_ == &round && round.next < round.may_begin && has_place()) {
-    const std::size_t b = round.next++;
-    round.bundles[b].buckets_missing = round.bundles[b].buckets.size();
-    if (refreshes) refresh_.take_place(round.bundles[b]);
-    if (gathers) {
-      gradients_.bring(round, b, [this, b] { bundle_here(b); });
-    } else {
-      bundle_here(b);
-    }
+void Optimizer::begin_states() {
+  const auto step = storing_.front();
+  if (ahead_) {
+    ahead_->forget_stored();
+    if (step->commits && !gradients_.needed()) return ahead_over();
+    ahead_->begin(step->adamw, [this] { ahead_over(); });
+    if (step->commits) end_ahead();
+    return;
   }
+  if (step->commits == false) return shared_.loop.post([this] { stored(); });
+  steps_.begin(step->adamw, [this] { stored(); });
+  if (step->commits && !plan_.every_step_counts) steps_.resolve(true);
 }
 
-void Optimizer::bundle_here(std::size_t b) {
-  const BundleSweep::Bundle& bundle = round_->bundles[b];
-  for (std::size_t i = 0; i < bundle.buckets.size(); ++i) ready(bundle.first + i);
-}
+void Optimizer::end_ahead() { ahead_->resolve(gradients_.needed()); }
 
-void Optimizer::ready(std::size_t bucket) {
-  if (storing_.front() == refreshing_.front()) {
-    round_->pipeline->ready(bucket);
+void Optimizer::ahead_over() {
+  const auto step = storing_.front();
+  ahead_->rewind();
+  if (!*step->commits) {
+    // Only now, because the next batch overwrites gradients.
+    keep_parameters();
+    return stored();
+  }
+  if (step->as_ahead) {
+    answers_.buckets_ahead += ahead_->commit();
+    answers_.buckets += static_cast<std::int64_t>(steps_.buckets());
   } else {
-    refreshing_.front()->ready.push_back(bucket);
+    ahead_->forget_stored();
   }
-}
-
-BucketStep::Operands Optimizer::operands(const BundleSweep& round, const BucketPass& pass) const {
-  const BundleSweep::Bucket& bucket = round.buckets[pass.bucket];
-  const BundleSweep::Bundle& bundle = round.bundles[bucket.bundle];
-  const std::byte* const on_host = gradients_.on_host(bucket.bucket);
-  return {.bucket = bucket.bucket,
-          .slot = pass.slot,
-          .gradients = on_host != nullptr ? on_host : bundle.gradients.data(bucket.gradient_offset),
-          .gradients_on_host = on_host != nullptr,
-          .parameters = bundle.parameters.data(bucket.parameter_offset)};
-}
-
-void Optimizer::bucket_stepped(std::size_t b) {
-  BundleSweep::Bundle& bundle = steps_.bundles[b];
-  if (--bundle.buckets_missing > 0) return;
-  bundle.gradients.release();
-  refresh_.stepped(steps_, b, in_stream_order_, [this] { bundle_refreshed(); });
-  begin_bundles();
+  steps_.need_gradients(!step->as_ahead);
+  steps_.allow(0);
+  steps_.begin(step->adamw, [this] { stored(); });
+  steps_.allow_all();
 }
 
 void Optimizer::bundle_refreshed() {
   const auto step = refreshing_.front();
   if (--step->bundles_missing > 0) {
-    if (refresh_.uses_places()) begin_bundles();
+    if (refresh_.uses_places()) shared_.active->start_bundles();
     return;
   }
   refreshing_.pop_front();
   steps_.rewind();
-  commit_->refreshed();
+  if (ahead_) ahead_->allow(0);
+  part_over(*step);
+}
+
+void Optimizer::keep_parameters() {
+  refresh_.keep_all();
+  if (refreshing_.empty()) return;
+  const auto step = refreshing_.front();
+  refreshing_.pop_front();
   part_over(*step);
 }
 
@@ -145,15 +160,15 @@ void Optimizer::stored() {
   const auto step = storing_.front();
   storing_.pop_front();
   if (step->stored) std::exchange(step->stored, nullptr)();
-  if (!storing_.empty()) commit_->begin_states();
+  if (!storing_.empty()) begin_states();
   part_over(*step);
 }
 
 void Optimizer::part_over(BatchStep& step) {
   if (--step.parts_missing > 0) return;
   ++answers_.steps;
-  answers_.seconds += runtime::seconds(loop_->now() - step.answered);
-  loop_->post(std::exchange(step.done, nullptr));
+  answers_.seconds += runtime::seconds(shared_.loop.now() - step.answered);
+  shared_.loop.post(std::exchange(step.done, nullptr));
 }
 
 std::vector<Wait> Optimizer::waits() const {

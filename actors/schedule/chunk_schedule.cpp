@@ -13,9 +13,14 @@ std::vector<ChunkSchedule::Bucket> ChunkSchedule::buckets(const Chunk& chunk) co
   return all;
 }
 
-std::vector<std::size_t> ChunkSchedule::from_the_front() const {
+std::vector<std::size_t> ChunkSchedule::as_reduced() const {
   std::vector<std::size_t> order(bundles.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
+}
+
+std::vector<std::size_t> ChunkSchedule::from_the_front() const {
+  std::vector<std::size_t> order = as_reduced();
   std::ranges::stable_sort(order, {}, [this](std::size_t bundle) { return bundles[bundle].front; });
   return order;
 }

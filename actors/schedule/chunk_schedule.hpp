@@ -53,7 +53,9 @@ struct ChunkSchedule {
 
   /// Buckets of a chunk, in order.
   [[nodiscard]] std::vector<Bucket> buckets(const Chunk& chunk) const;
-  /// Bundles in layer order, for updates that start when all are reduced.
+  /// Numbers of bundles in the order of reductions.
+  [[nodiscard]] std::vector<std::size_t> as_reduced() const;
+  /// Numbers of bundles in layer order, for updates that start when all are reduced.
   [[nodiscard]] std::vector<std::size_t> from_the_front() const;
 };
 

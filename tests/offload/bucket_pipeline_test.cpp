@@ -73,19 +73,25 @@ struct Recorder {
   std::size_t most = 0;
 };
 
-/// Announces all buckets after random times, nearly in order or in any order, and resolves the step on request.
+/// Announces all buckets after random times, nearly in order or in any order, and resolves the step on request. After a
+/// skip no more buckets are announced.
 void play_step(EventLoop& loop, BucketPipeline& pipeline, CommitMode commit_mode, std::size_t buckets, bool counts,
                std::mt19937_64& random, const std::function<void(std::size_t)>& on_ready,
                const std::function<void(bool)>& ended) {
   pipeline.begin(ended);
+  const auto skipped = std::make_shared<bool>(false);
   for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
     loop.after(std::chrono::microseconds(random() % 1000), [=, &pipeline] {
+      if (*skipped) return;
       on_ready(bucket);
       pipeline.ready(bucket);
     });
   }
   if (commit_mode != CommitMode::always)
-    loop.after(std::chrono::microseconds(random() % 2000), [=, &pipeline] { pipeline.resolve(counts); });
+    loop.after(std::chrono::microseconds(random() % 2000), [=, &pipeline] {
+      *skipped = !counts;
+      pipeline.resolve(counts);
+    });
 }
 
 }  // namespace
