@@ -42,14 +42,16 @@ BatchReduction::BatchReduction(const RankContext& context, const ModelShare& sha
       squares_(context, share, plan.squares),
       sums_(context, share, plan.chunks, records),
       chunks_(share.chunks.chunks.size()),
-      ready_(states_->all().size()) {}
+      ready_(states_->all().size()),
+      submits_(chunks_),
+      copies_(chunks_),
+      announces_(chunks_) {}
 
 void BatchReduction::start(runtime::Handler done) {
   expect(missing_ == 0, "gradients of one batch are reduced at a time");
   done_ = std::move(done);
-  missing_ = chunks_.size();
-  next_ = next_there_ = next_left_ = next_equal_ = 0;
-  chunks_.assign(chunks_.size(), {});
+  missing_ = chunks_;
+  next_ = 0;
   squares_.start();
   ready_.assign(ready_.size(), false);
   if (missing_ == 0) context_->loop.post(std::exchange(done_, nullptr));
@@ -61,13 +63,10 @@ void BatchReduction::summed(std::size_t unit) {
 }
 
 void BatchReduction::bring_ready() {
-  for (; next_ < chunks_.size(); ++next_) {
+  for (; next_ < chunks_; ++next_) {
     const auto& buckets = sums_.buckets(next_);
     if (!std::ranges::all_of(buckets, [this](const auto& bucket) { return ready_[bucket.unit]; })) return;
-    sums_.bring(next_, [this, chunk = next_] {
-      chunks_[chunk].there = true;
-      while (next_there_ < chunks_.size() && chunks_[next_there_].there) submit(next_there_++);
-    });
+    sums_.bring(next_, [this, chunk = next_] { submits_.run(chunk, [this, chunk] { submit(chunk); }); });
   }
 }
 
@@ -89,9 +88,7 @@ void BatchReduction::submit(std::size_t chunk) {
                     [this, chunk, begin] {
                       context_->trace.add(SpanKind::reduce, Trace::Lane::communicate, begin, context_->trace.now(),
                                           static_cast<int>(chunk));
-                      chunks_[chunk].left_column = true;
-                      while (next_left_ < chunks_.size() && chunks_[next_left_].left_column)
-                        make_equal(next_left_++);
+                      copies_.run(chunk, [this, chunk] { make_equal(chunk); });
                     });
 }
 
@@ -101,8 +98,7 @@ void BatchReduction::make_equal(std::size_t chunk) {
   const std::ptrdiff_t copied = std::ranges::count_if(buckets, copies);
   // One extra until all copies have started.
   const auto one_equal = runtime::last_of(1 + static_cast<std::size_t>(copied), [this, chunk] {
-    chunks_[chunk].equal = true;
-    while (next_equal_ < chunks_.size() && chunks_[next_equal_].equal) reduced(next_equal_++);
+    announces_.run(chunk, [this, chunk] { reduced(chunk); });
   });
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     if (copies(buckets[i])) tied_->copy(buckets[i].unit, runs_of_reduced(chunk, i), one_equal);

@@ -7,6 +7,7 @@
 #include "actors/gradients/gradient_squared_norm.hpp"
 #include "actors/gradients/tied_units.hpp"
 #include "actors/states/hop_pipeline.hpp"
+#include "runtime/loop/in_order.hpp"
 
 #include <functional>
 #include <vector>
@@ -41,12 +42,6 @@ class BatchReduction {
   [[nodiscard]] std::vector<int> peers() const { return reduction_.peers(); }
 
  private:
-  struct Chunk {
-    bool there = false;  // on the device
-    bool left_column = false;
-    bool equal = false;  // on both stages of a tied unit
-  };
-
   void bring_ready();
   void submit(std::size_t chunk);
   void make_equal(std::size_t chunk);
@@ -60,10 +55,11 @@ class BatchReduction {
   HopPipeline reduction_;
   GradientSquaredNorm squares_;
   ChunkSums sums_;
-  std::vector<Chunk> chunks_;
+  std::size_t chunks_;
   std::vector<bool> ready_;  // by unit
-  // Next chunk per phase, in the same order on every row: fetch, submit, copy to the other stage, announce.
-  std::size_t next_ = 0, next_there_ = 0, next_left_ = 0, next_equal_ = 0;
+  // Phases of chunks, each in the same order on every row.
+  std::size_t next_ = 0;  // next chunk to fetch
+  runtime::InOrder submits_, copies_, announces_;
   std::size_t missing_ = 0;  // unfinished chunks
   std::function<void(std::size_t)> chunk_reduced_;
   runtime::Handler done_;

@@ -42,7 +42,8 @@ ChunkSums::ChunkSums(const RankContext& context, const ModelShare& share, const 
       states_(share.states.get()),
       records_(records),
       lends_(plan.lends),
-      places_(context.arena, plan.places) {
+      places_(context.arena, plan.places),
+      available_(share.chunks.chunks.size()) {
   for (const ChunkSchedule::Chunk& chunk : share.chunks.chunks) {
     Chunk& made = chunks_.emplace_back();
     made.buckets = share.chunks.buckets(chunk);
@@ -58,7 +59,6 @@ void ChunkSums::bring(std::size_t number, runtime::Handler there) {
   if (records_ == nullptr) return there();
   places_.when_free([this, number, there = std::move(there)](const SlotPool::Slot& place) {
     Chunk& chunk = chunks_[number];
-    if (number == 0) next_available_ = 0;
     chunk.place = place;
     const auto one_there = runtime::last_of(chunk.buckets.size(), there);
     for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
@@ -87,24 +87,21 @@ void ChunkSums::leave(std::size_t number, runtime::Handler available, runtime::H
     context_->loop.after_work(context_->compute, squares, std::move(over));
     return available();
   }
-  chunks_[number].available = std::move(available);
-  context_->loop.after_work(context_->compute, squares, [this, number, over = std::move(over)] {
-    if (!lends_) return store(number, over);
-    lend(number);
-    std::exchange(chunks_[number].available, nullptr)();
-    over();
-  });
+  context_->loop.after_work(context_->compute, squares,
+                            [this, number, available = std::move(available), over = std::move(over)] {
+                              if (!lends_) return store(number, available, over);
+                              lend(number);
+                              available();
+                              over();
+                            });
 }
 
 /// Stores the reduced gradients until the step is committed.
-void ChunkSums::store(std::size_t number, runtime::Handler over) {
+void ChunkSums::store(std::size_t number, const runtime::Handler& available, runtime::Handler over) {
   const Chunk& chunk = chunks_[number];
-  const auto stored = runtime::last_of(chunk.buckets.size(), [this, number, over = std::move(over)] {
+  const auto stored = runtime::last_of(chunk.buckets.size(), [this, number, available, over = std::move(over)] {
     chunks_[number].place.release();
-    while (next_available_ < chunks_.size() && chunks_[next_available_].available &&
-           chunks_[next_available_].place.data() == nullptr) {
-      std::exchange(chunks_[next_available_++].available, nullptr)();
-    }
+    available_.run(number, available);
     places_.serve();
     over();
   });

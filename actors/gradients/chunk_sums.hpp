@@ -4,6 +4,7 @@
 #pragma once
 
 #include "actors/gradients/gradient_records.hpp"
+#include "runtime/loop/in_order.hpp"
 
 #include <cstddef>
 #include <vector>
@@ -42,10 +43,9 @@ class ChunkSums {
     runtime::SlotPool::Slot place;
     std::vector<ChunkSchedule::Bucket> buckets;
     std::vector<std::size_t> offsets;  // by bucket, within the buffer
-    runtime::Handler available;        // callback, until all previous chunks are available
   };
 
-  void store(std::size_t chunk, runtime::Handler over);
+  void store(std::size_t chunk, const runtime::Handler& available, runtime::Handler over);
   void lend(std::size_t chunk);
 
   const RankContext* context_;
@@ -54,7 +54,7 @@ class ChunkSums {
   bool lends_;
   std::vector<Chunk> chunks_;
   runtime::SlotPool places_;
-  std::size_t next_available_ = 0;
+  runtime::InOrder available_;
 };
 
 }  // namespace ranvier::actors

@@ -163,26 +163,21 @@ void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
                     fmt::format("reduce-scatter of the gradients of layer {}, microbatch {}",
                                 stage_->layer_of(leaving.writes), microbatch),
                     [this, step, begin] {
-                      Writing& done = writings_[step];
                       context_->trace.add(SpanKind::reduce, Trace::Lane::communicate, begin, context_->trace.now(),
-                                          done.microbatch);
-                      done.reduced = true;
-                      accumulate_reduced();
+                                          writings_[step].microbatch);
+                      sums_.run(step, [this, step] { accumulate_reduced(step); });
                     });
 }
 
-void MicrobatchReduction::accumulate_reduced() {
-  while (!writings_.empty() && writings_[writings_.first()].reduced) {
-    const std::uint64_t number = writings_.first();
-    const Writing writing = writings_.remove(number);
-    accumulate(writing, [this, number, assigned = writing.assigned, writes = writing.writes,
-                         last = writing.microbatch + 1 == microbatches_] {
-      for (const std::size_t place : assigned) places_[place].over = number;
-      bring_sums();
-      check_waiting();
-      if (last) complete_(writes);
-    });
-  }
+void MicrobatchReduction::accumulate_reduced(std::uint64_t step) {
+  const Writing writing = writings_.remove(step);
+  accumulate(writing, [this, step, assigned = writing.assigned, writes = writing.writes,
+                       last = writing.microbatch + 1 == microbatches_] {
+    for (const std::size_t place : assigned) places_[place].over = step;
+    bring_sums();
+    check_waiting();
+    if (last) complete_(writes);
+  });
   bring_sums();
 }
 

@@ -9,6 +9,7 @@
 #include "actors/schedule/pass_resource.hpp"
 #include "actors/states/hop_pipeline.hpp"
 #include "models/core/stage.hpp"
+#include "runtime/loop/in_order.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -63,7 +64,6 @@ class MicrobatchReduction {
   struct Writing {
     models::Stage::PassStep writes;
     int microbatch = 0;
-    bool reduced = false;
     std::vector<std::size_t> assigned;                // buffers by tied use of the step
     std::vector<std::optional<std::uint64_t>> after;  // by tied use: step that must free the buffer first
     std::vector<std::byte*> places;                   // by unit of the layer
@@ -73,7 +73,7 @@ class MicrobatchReduction {
 
   [[nodiscard]] bool is_free(const Writing& writing, std::size_t use) const;
   void bring_sums();
-  void accumulate_reduced();
+  void accumulate_reduced(std::uint64_t step);
   void accumulate(const Writing& writing, const runtime::Handler& done);
   void accumulate_in_records(const Writing& writing, const runtime::Handler& done);
   void check_waiting();
@@ -90,6 +90,7 @@ class MicrobatchReduction {
   std::vector<std::uint64_t> last_step_;  // by use of the stage: last step in the batch
   int microbatches_ = 0;
   Accesses<Writing> writings_{"buffers for gradients"};
+  runtime::InOrder sums_;
 };
 
 }  // namespace ranvier::actors

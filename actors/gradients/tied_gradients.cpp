@@ -20,11 +20,12 @@ TiedGradientSum::TiedGradientSum(const RankContext& context, const UnitStates& s
       dtype_(states.precision().gradient) {
   if (records != nullptr) {
     stretches_ = records->stretches(options_.unit, options_.message_bytes);
-    return;
+  } else {
+    const std::size_t all = unit_->gradients.front().range.count, most = options_.message_bytes / size_of(dtype_);
+    for (std::size_t begin = 0; begin < all; begin += most)
+      stretches_.push_back({0, begin, std::min(all, begin + most)});
   }
-  const std::size_t all = unit_->gradients.front().range.count, most = options_.message_bytes / size_of(dtype_);
-  for (std::size_t begin = 0; begin < all; begin += most)
-    stretches_.push_back({0, begin, std::min(all, begin + most)});
+  sends_ = runtime::InOrder(stretches_.size());
 }
 
 void TiedGradientSum::run(runtime::Handler done) {
@@ -39,7 +40,7 @@ void TiedGradientSum::run(runtime::Handler done) {
   done_ = std::move(done);
   exchanges_.assign(stretches_.size(), {});
   since_ = context_->loop.now();
-  begun_ = sent_ = summed_ = 0;
+  begun_ = summed_ = 0;
   for (std::byte* place : options_.places) begin_next(place);
 }
 
@@ -52,32 +53,31 @@ void TiedGradientSum::begin_next(std::byte* place) {
   if (records_ != nullptr) {
     exchange = {.place = place, .mine = place, .other = place + options_.message_bytes};
     records_->move(IoKind::read, options_.unit, 0, stretch, exchange.mine, [this, number, there] {
-      exchanges_[number].fetched = true;
       if (!options_.partner) return there();
-      send_fetched();
+      send(number);
     });
   } else {
     std::byte* const mine = unit_->gradients.front().data + stretch.begin * size_of(dtype_);
-    exchange = {.place = place, .mine = mine, .other = place, .fetched = true};
+    exchange = {.place = place, .mine = mine, .other = place};
   }
   if (options_.partner) {
     context_->transport.receive(*options_.partner, tag_,
                                 runtime::Bytes(exchange.other, stretch.elements() * size_of(dtype_)), there);
-    send_fetched();
+    if (records_ == nullptr) send(number);
   } else {
     records_->move(IoKind::read, options_.unit, 1, stretch, exchange.other, there);
   }
 }
 
-/// Sends fetched stretches in the order of the receives, regardless of the order in which fetches finish.
-void TiedGradientSum::send_fetched() {
-  for (; sent_ < begun_ && exchanges_[sent_].fetched; ++sent_) {
-    // The sum overwrites the sent data, so send and receive must both be finished.
+/// Sends a fetched stretch, in the order of the receives.
+void TiedGradientSum::send(std::size_t number) {
+  // The sum overwrites the sent data, so send and receive must both be finished.
+  sends_.run(number, [this, number] {
     context_->transport.send(
         *options_.partner, tag_,
-        runtime::ConstBytes(exchanges_[sent_].mine, stretches_[sent_].elements() * size_of(dtype_)),
-        [this, number = sent_] { one_there(number); });
-  }
+        runtime::ConstBytes(exchanges_[number].mine, stretches_[number].elements() * size_of(dtype_)),
+        [this, number] { one_there(number); });
+  });
 }
 
 void TiedGradientSum::one_there(std::size_t number) {

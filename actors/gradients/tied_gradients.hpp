@@ -4,6 +4,7 @@
 #pragma once
 
 #include "actors/gradients/gradient_records.hpp"
+#include "runtime/loop/in_order.hpp"
 
 #include <cstddef>
 #include <deque>
@@ -42,12 +43,11 @@ class TiedGradientSum {
     std::byte* place = nullptr;
     std::byte* mine = nullptr;   // this stage's use 0, which receives the sum
     std::byte* other = nullptr;  // the other use
-    bool fetched = false;        // `mine` contains the gradients
     int missing = 2;             // pending transfers before the addition, one per tied use
   };
 
   void begin_next(std::byte* place);
-  void send_fetched();
+  void send(std::size_t number);
   void one_there(std::size_t number);
 
   const RankContext* context_;
@@ -58,7 +58,8 @@ class TiedGradientSum {
   runtime::DType dtype_;
   std::vector<GradientRecords::Stretch> stretches_;
   std::vector<Exchange> exchanges_;  // by stretch
-  std::size_t begun_ = 0, sent_ = 0, summed_ = 0;
+  std::size_t begun_ = 0, summed_ = 0;
+  runtime::InOrder sends_;
   runtime::Duration since_{};
   runtime::Handler done_;
 };

@@ -35,8 +35,11 @@ GradientGather::GradientGather(const RankContext& context, const ModelShare& sha
 void GradientGather::bring(BundleSweep& round, std::size_t number, runtime::Handler there) {
   BundleSweep::Bundle& bundle = round.bundles[number];
   bundle.gradients = places_.take();
-  const std::uint64_t me = first_ + coming_.size();
-  coming_.push_back({&round, number, records_ != nullptr ? bundle.buckets.size() : 1, std::move(there)});
+  const auto copied =
+      runtime::last_of(records_ != nullptr ? bundle.buckets.size() : 1,
+                       [this, me = brought_++, &round, &bundle, there = std::move(there)] {
+                         gathers_.run(me, [this, &round, &bundle, there] { gather(round, bundle, there); });
+                       });
   const std::size_t width = runtime::size_of(states_->precision().gradient);
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
     const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
@@ -47,7 +50,7 @@ void GradientGather::bring(BundleSweep& round, std::size_t number, runtime::Hand
         unit.cut.elements({unit.optimizer.begin, unit.reduced.begin - unit.optimizer.begin}, index);
     std::byte* to = bundle.gradients.data(bucket.gradient_offset) + before * width;
     if (records_ != nullptr) {
-      records_->fetch_reduced(u, index, to, [this, me] { copied(me); });
+      records_->fetch_reduced(u, index, to, copied);
     } else {
       const auto [begin, count, runs] = unit.cut.spread(unit.reduced, index);
       runtime::copy(context_->compute, to, {}, unit.gradients.front().at(begin), runs, width, count);
@@ -56,27 +59,19 @@ void GradientGather::bring(BundleSweep& round, std::size_t number, runtime::Hand
   if (records_ != nullptr) return;
   context_->loop.after_work(
       context_->compute,
-      {"optimizer", "the copy of the gradients of bundle", {}, static_cast<std::int64_t>(number)},
-      [this, me] { copied(me); });
+      {"optimizer", "the copy of the gradients of bundle", {}, static_cast<std::int64_t>(number)}, copied);
 }
 
-void GradientGather::copied(std::uint64_t number) {
-  if (--coming_[number - first_].missing > 0) return;
-  while (!coming_.empty() && coming_.front().missing == 0) {
-    Coming next = std::move(coming_.front());
-    coming_.pop_front();
-    ++first_;
-    const BundleSweep::Bundle& bundle = next.round->bundles[next.bundle];
-    std::vector<HopPipeline::Item> items;
-    for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-      const BundleSweep::Bucket& bucket = next.round->buckets[bundle.first + i];
-      const UnitState& unit = states_->all()[bucket.bucket.unit];
-      items.push_back({bundle.gradients.data(bucket.gradient_offset), unit.optimizer.begin, unit.elements,
-                       unit.cut.slice(bucket.bucket.index), true});
-    }
-    gather_.submit(std::move(items), "gather of the gradients of " + states_->names(bundle.buckets),
-                   std::move(next.there));
+void GradientGather::gather(const BundleSweep& round, const BundleSweep::Bundle& bundle, runtime::Handler there) {
+  std::vector<HopPipeline::Item> items;
+  for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
+    const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
+    const UnitState& unit = states_->all()[bucket.bucket.unit];
+    items.push_back({bundle.gradients.data(bucket.gradient_offset), unit.optimizer.begin, unit.elements,
+                     unit.cut.slice(bucket.bucket.index), true});
   }
+  gather_.submit(std::move(items), "gather of the gradients of " + states_->names(bundle.buckets),
+                 std::move(there));
 }
 
 }  // namespace ranvier::actors

@@ -6,8 +6,9 @@
 #include "actors/gradients/gradient_records.hpp"
 #include "actors/optimizer/bundle_sweep.hpp"
 #include "actors/states/hop_pipeline.hpp"
+#include "runtime/loop/in_order.hpp"
 
-#include <functional>
+#include <cstdint>
 #include <vector>
 
 namespace ranvier::actors {
@@ -33,13 +34,7 @@ class GradientGather {
   [[nodiscard]] std::vector<int> peers() const { return gather_.peers(); }
 
  private:
-  struct Coming {
-    BundleSweep* round = nullptr;
-    std::size_t bundle = 0;
-    std::size_t missing = 0;  // buckets in transfer
-    runtime::Handler there;
-  };
-  void copied(std::uint64_t number);
+  void gather(const BundleSweep& round, const BundleSweep::Bundle& bundle, runtime::Handler there);
 
   const RankContext* context_;
   const UnitStates* states_;
@@ -47,8 +42,8 @@ class GradientGather {
   bool needed_;
   HopPipeline gather_;
   runtime::SlotPool places_;
-  std::deque<Coming> coming_;
-  std::uint64_t first_ = 0;  // number of coming_.front()
+  std::uint64_t brought_ = 0;  // bundles
+  runtime::InOrder gathers_;
 };
 
 }  // namespace ranvier::actors

@@ -35,19 +35,15 @@ ParameterRefresh::ParameterRefresh(const RankContext& context, const ModelShare&
       gather_hops_(plan.gather.hops.size()),
       gather_(context, *share.column, plan.gather),
       places_(context.arena, plan.places),
-      stepped_(share.chunks.bundles.size()) {
+      gathers_(share.chunks.bundles.size()) {
   for (const UnitState& unit : states_->all()) buckets_missing_.push_back(unit.cut.buckets());
 }
 
 void ParameterRefresh::stepped(BundleSweep& round, std::size_t bundle, bool units_refreshed,
                                runtime::Handler done) {
-  stepped_[bundle] = {units_refreshed, std::move(done)};
-  while (next_ < stepped_.size() && stepped_[next_].done) {
-    const std::size_t next = next_++;
-    if (next_ == stepped_.size()) next_ = 0;
-    gather(round, next, std::exchange(stepped_[next], {}));
-    if (next_ == 0) break;
-  }
+  gathers_.run(bundle, [this, &round, bundle, stepped = Stepped{units_refreshed, std::move(done)}] {
+    gather(round, bundle, stepped);
+  });
 }
 
 void ParameterRefresh::gather(BundleSweep& round, std::size_t b, Stepped stepped) {

@@ -6,6 +6,7 @@
 #include "actors/states/hop_pipeline.hpp"
 #include "actors/states/parameter_records.hpp"
 #include "actors/states/parameter_store.hpp"
+#include "runtime/loop/in_order.hpp"
 
 #include <vector>
 
@@ -44,7 +45,7 @@ class ParameterRefresh {
  private:
   struct Stepped {
     bool units_refreshed = false;
-    runtime::Handler done;  // null: not updated yet
+    runtime::Handler done;
   };
   void gather(BundleSweep& round, std::size_t bundle, Stepped stepped);
   void store(BundleSweep& round, std::size_t bundle, const Stepped& stepped);
@@ -57,8 +58,7 @@ class ParameterRefresh {
   std::size_t gather_hops_;
   HopPipeline gather_;
   runtime::SlotPool places_;
-  std::vector<Stepped> stepped_;              // by bundle
-  std::size_t next_ = 0;                      // next bundle to gather
+  runtime::InOrder gathers_;
   std::vector<std::size_t> buckets_missing_;  // by unit
 };
 

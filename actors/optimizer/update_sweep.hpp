@@ -34,7 +34,7 @@ class CopyOnWriteGuard {
 
 class UpdateSweep {
  public:
-  /// What the sweeps of an optimizer share.
+  /// Shared by all sweeps of an optimizer.
   struct Shared {
     runtime::EventLoop& loop;
     const ModelShare& share;

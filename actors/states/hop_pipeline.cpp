@@ -79,7 +79,7 @@ HopPipeline::Plan HopPipeline::plan(PlanContext& planner, const Options& options
 }
 
 HopPipeline::HopPipeline(const RankContext& context, const ColumnOptions& column, const Plan& plan)
-    : loop_(&context.loop), column_(&column), hops_(plan.hops), dtype_(plan.dtype), queues_(hops_.size()) {
+    : loop_(&context.loop), column_(&column), hops_(plan.hops), dtype_(plan.dtype), starts_(hops_.size()) {
   expect(hops_.size() <= max_hops && plan.family >= 0 && plan.family < 8, "{} hops of family {}", hops_.size(),
          plan.family);
   for (std::size_t h = 0; h < hops_.size(); ++h) {
@@ -106,21 +106,12 @@ HopPipeline::HopPipeline(const RankContext& context, const ColumnOptions& column
 }
 
 void HopPipeline::submit(std::vector<Item> items, std::string what, runtime::Handler done) {
-  auto bundle = std::make_shared<Bundle>(Bundle{std::move(items), std::move(what), std::move(done)});
-  if (hops_.empty()) {
-    loop_->post([bundle] { bundle->done(); });
-    return;
-  }
-  for (auto& queue : queues_) queue.push_back(bundle);
-  start_ready(0);
+  if (hops_.empty()) return loop_->post(std::move(done));
+  start(std::make_shared<Bundle>(Bundle{submitted_++, std::move(items), std::move(what), std::move(done)}), 0);
 }
 
-void HopPipeline::start_ready(std::size_t h) {
-  auto& queue = queues_[h];
-  while (!queue.empty() && queue.front()->hop == h && queue.front()->waits) {
-    const auto bundle = queue.front();
-    queue.pop_front();
-    bundle->waits = false;
+void HopPipeline::start(const std::shared_ptr<Bundle>& bundle, std::size_t h) {
+  starts_[h].run(bundle->number, [this, bundle, h] {
     std::vector<Communicator::Operand> parts;
     for (const Item& item : bundle->items) {
       // Offset from the start of the item, in elements of the unit.
@@ -132,12 +123,11 @@ void HopPipeline::start_ready(std::size_t h) {
         parts.push_back({item.data + (begin + item.slice.begin) * runtime::size_of(dtype_), elements, run, stride});
       }
     }
-    communicators_[h]->run(hops_[h].collective, parts, dtype_, bundle->what, [this, bundle] {
-      if (++bundle->hop == hops_.size()) return bundle->done();
-      bundle->waits = true;
-      start_ready(bundle->hop);
+    communicators_[h]->run(hops_[h].collective, parts, dtype_, bundle->what, [this, bundle, h] {
+      if (h + 1 == hops_.size()) return bundle->done();
+      start(bundle, h + 1);
     });
-  }
+  });
 }
 
 std::vector<Wait> HopPipeline::waits() const {

@@ -7,8 +7,10 @@
 #include "actors/states/unit_shardings.hpp"
 #include "runtime/device/slot_pool.hpp"
 #include "runtime/loop/event_loop.hpp"
+#include "runtime/loop/in_order.hpp"
 
-#include <deque>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,21 +67,22 @@ class HopPipeline {
 
  private:
   struct Bundle {
+    std::uint64_t number = 0;
     std::vector<Item> items;
     std::string what;
     runtime::Handler done;
-    std::size_t hop = 0;  // next hop
-    bool waits = true;    // for its next hop to start
   };
 
-  void start_ready(std::size_t hop);
+  /// Starts a hop of a bundle, after the same hop of all earlier bundles has started.
+  void start(const std::shared_ptr<Bundle>& bundle, std::size_t hop);
 
   runtime::EventLoop* loop_;
   const ColumnOptions* column_;
   std::vector<collectives::Hop> hops_;
   runtime::DType dtype_;
   std::vector<std::unique_ptr<collectives::Communicator>> communicators_;  // by hop
-  std::vector<std::deque<std::shared_ptr<Bundle>>> queues_;                // by hop, in the order of submission
+  std::vector<runtime::InOrder> starts_;                                   // by hop
+  std::uint64_t submitted_ = 0;                                            // bundles
 };
 
 }  // namespace ranvier::actors

@@ -228,11 +228,7 @@ void ParameterStore::start_gathers() {
     gathers_under_way_.push_back(gather);
     gather->since = context_->loop.now();
     gather->missing = 1;  // this rank's shards
-    if (pulls_) {
-      pull(gather);
-    } else {
-      to_submit_.push_back(gather);
-    }
+    if (pulls_) pull(gather);
     bring_own(gather);
   }
   read_ahead();
@@ -247,10 +243,11 @@ void ParameterStore::read_ahead() {
 void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
   bool copies = false;
   gather->own_missing = 1;  // one for all copies on the device
-  const auto brought = [this, gather] {
+  const auto brought = [this, gather, number = started_++] {
     if (--gather->own_missing > 0) return;
     if (pulls_) return arrived(gather);
-    submit_brought();
+    // Collectives have the order of accesses, the same on all ranks.
+    submits_.run(number, [this, gather] { submit(gather); });
   };
   for (const Fill& fill : gather->fills) {
     if (!states_->all()[fill.unit].on_device()) {
@@ -271,24 +268,20 @@ void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
   brought();
 }
 
-/// Starts collectives in the order of accesses, the same on all ranks, regardless of the order in which fetches finish.
-void ParameterStore::submit_brought() {
-  while (!to_submit_.empty() && to_submit_.front()->own_missing == 0) {
-    const auto gather = to_submit_.front();
-    to_submit_.pop_front();
-    std::vector<std::vector<HopPipeline::Item>> items(ways_.size());
-    for (const Fill& fill : gather->fills) {
-      items[way_of_[fill.unit]].push_back({places_[fill.place].data, 0, states_->all()[fill.unit].elements});
-    }
-    for (std::size_t way = 0; way < ways_.size(); ++way) {
-      if (items[way].empty()) continue;
-      ++gather->missing;
-      HopPipeline& hops = gather->backward ? ways_[way].backward : ways_[way].forward;
-      if (hops.moves() && !gather->asked_at) gather->asked_at = context_->trace.now();
-      hops.submit(std::move(items[way]), describe(*gather), [this, gather] { came(gather); });
-    }
-    arrived(gather);  // this rank's shards
+void ParameterStore::submit(const std::shared_ptr<Gather>& gather) {
+  gather->submitted = true;
+  std::vector<std::vector<HopPipeline::Item>> items(ways_.size());
+  for (const Fill& fill : gather->fills) {
+    items[way_of_[fill.unit]].push_back({places_[fill.place].data, 0, states_->all()[fill.unit].elements});
   }
+  for (std::size_t way = 0; way < ways_.size(); ++way) {
+    if (items[way].empty()) continue;
+    ++gather->missing;
+    HopPipeline& hops = gather->backward ? ways_[way].backward : ways_[way].forward;
+    if (hops.moves() && !gather->asked_at) gather->asked_at = context_->trace.now();
+    hops.submit(std::move(items[way]), describe(*gather), [this, gather] { came(gather); });
+  }
+  arrived(gather);  // this rank's shards
 }
 
 void ParameterStore::came(const std::shared_ptr<Gather>& gather) {
@@ -379,8 +372,7 @@ std::vector<Wait> ParameterStore::waits() const {
   for (const auto& gather : gathers_under_way_) {
     for (const int rank : gather->asked) all.push_back({describe(*gather), rank, gather->since});
     // A collective starts when this rank's shards are fetched and all earlier gathers have started.
-    const bool submitted = std::ranges::find(to_submit_, gather) == to_submit_.end();
-    if (!pulls_ && submitted) all.push_back({describe(*gather), std::nullopt, gather->since});
+    if (gather->submitted) all.push_back({describe(*gather), std::nullopt, gather->since});
   }
   return all;
 }

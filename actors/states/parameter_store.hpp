@@ -14,6 +14,7 @@
 #include "actors/states/parameter_records.hpp"
 #include "actors/states/piece_pulls.hpp"
 #include "actors/states/unit_pieces.hpp"
+#include "runtime/loop/in_order.hpp"
 #include "runtime/trace/trace.hpp"
 #include "runtime/transport/staged_transport.hpp"
 
@@ -88,6 +89,7 @@ class ParameterStore final : public Actor, public PassResource {
   struct Gather {
     std::uint64_t use = 0;
     bool backward = false;
+    bool submitted = false;  // its collectives have started
     std::vector<Fill> fills;
     std::optional<std::uint64_t> after;         // access that must end before
     std::size_t own_missing = 0;                // pending fetches of this rank's shards
@@ -115,7 +117,7 @@ class ParameterStore final : public Actor, public PassResource {
   void start_gathers();
   void read_ahead();
   void bring_own(const std::shared_ptr<Gather>& gather);
-  void submit_brought();
+  void submit(const std::shared_ptr<Gather>& gather);
   void pull(const std::shared_ptr<Gather>& gather);
   /// Called after data of another rank has arrived.
   void came(const std::shared_ptr<Gather>& gather);
@@ -152,7 +154,8 @@ class ParameterStore final : public Actor, public PassResource {
   Accesses<Use> uses_{"parameters"};
   std::deque<std::shared_ptr<Gather>> gathers_to_start_;
   std::vector<std::shared_ptr<Gather>> gathers_under_way_;
-  std::deque<std::shared_ptr<Gather>> to_submit_;  // next collectives in order, waiting for this rank's shards
+  std::uint64_t started_ = 0;  // gathers
+  runtime::InOrder submits_;
 };
 
 }  // namespace ranvier::actors
