@@ -84,12 +84,10 @@ Snapshot::Plan Snapshot::plan(PlanContext& planner, const Options& options, cons
   return plan;
 }
 
-Snapshot::Snapshot(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,
-                   const ParameterRecords* parameters)
+Snapshot::Snapshot(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer)
     : context_(&context),
       states_(share.states.get()),
-      records_(&optimizer.records()),
-      parameters_(parameters),
+      optimizer_(&optimizer),
       plan_(plan),
       bucket_of_(plan.pieces.size()),
       buckets_(plan.buckets.size()),
@@ -136,7 +134,7 @@ void Snapshot::begin(Selection selection, StateSink& sink, runtime::Handler done
   next_bucket_ = 0;
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     const Plan::Bucket& bucket = plan_.buckets[b];
-    buckets_[b] = {.copy = records_->number_of(bucket.bucket, StateRecords::Copy::counts),
+    buckets_[b] = {.copy = optimizer_->records().number_of(bucket.bucket, StateRecords::Copy::counts),
                    .next = bucket.begin,
                    .missing = wanted(bucket.begin, bucket.end),
                    .waits = nullptr};
@@ -187,11 +185,9 @@ void Snapshot::copy(std::size_t number, const SlotPool::Slot& slot) {
 }
 
 StatePlace Snapshot::place_of(std::size_t bucket, const StatePiece& piece) const {
-  const UnitState& unit = states_->all()[piece.unit];
-  if (unit.trained())
-    return records_->place(piece.unit, buckets_[bucket].copy, optimizer_states[piece.array], piece.begin);
-  if (!unit.on_device()) return parameters_->place(piece.unit, piece.begin);
-  return {.memory = unit.parameters.at(piece.begin)};
+  const bool trained = states_->all()[piece.unit].trained();
+  return optimizer_->place(piece.unit, buckets_[bucket].copy,
+                           trained ? optimizer_states[piece.array] : StateKind::parameters, piece.begin);
 }
 
 void Snapshot::copied(std::size_t number, const SlotPool::Slot& slot, std::size_t begin) {

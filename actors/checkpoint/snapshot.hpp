@@ -53,9 +53,7 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
   /// Call it after the optimizer's plan.
   [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options, const Optimizer::Plan& optimizer);
 
-  /// `parameters` is null if parameters are stored on the device.
-  Snapshot(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,
-           const ParameterRecords* parameters);
+  Snapshot(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer);
   ~Snapshot() override;
 
   [[nodiscard]] const char* name() const noexcept override { return "snapshot"; }
@@ -94,8 +92,7 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
 
   const RankContext* context_;
   const UnitStates* states_;
-  const StateRecords* records_;
-  const ParameterRecords* parameters_;
+  const Optimizer* optimizer_;
   Plan plan_;
   std::unique_ptr<runtime::Stream> copies_, hashes_;
   std::vector<std::vector<std::size_t>> number_of_;  // by unit and bucket: index in plan_.buckets

@@ -33,6 +33,7 @@ Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const 
       states_(context, share, plan.states),
       step_(context, share, plan.step, states_),
       refresh_(context, share, plan.refresh, parameters, parameter_records),
+      parameter_records_(parameter_records),
       shared_{context.loop, share, plan.depth, gradients_, states_, step_, refresh_},
       ahead_(plan.flips ? std::make_unique<UpdateSweep>(shared_, share.chunks.as_reduced(),
                                                         UpdateSweep::Options{.commit_mode = CommitMode::by_flip})
@@ -42,10 +43,20 @@ Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const 
               .refreshed = [this] { bundle_refreshed(); },
               .ahead = ahead_.get()}) {}
 
-void Optimizer::access_state(StateRecords::Access access) {
-  expect(storing_.empty(), "states are {} during an update",
-         access.kind == offload::IoKind::read ? "read" : "written");
-  states_.access(std::move(access));
+void Optimizer::access_state(StateRecords::Access access, std::span<std::byte> blocks) {
+  const bool reads = access.kind == offload::IoKind::read;
+  expect(storing_.empty(), "states are {} during an update", reads ? "read" : "written");
+  if (!is_offloaded(access.unit, access.array)) return states_.access(std::move(access));
+  expect(reads, "offloaded parameters are written");
+  parameter_records_->read(access.unit, access.begin, access.values, blocks, std::move(access.done));
+}
+
+StatePlace Optimizer::place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const {
+  return is_offloaded(unit, kind) ? parameter_records_->place(unit, begin) : states_.place(unit, copy, kind, begin);
+}
+
+bool Optimizer::is_offloaded(std::size_t unit, StateKind kind) const {
+  return kind == StateKind::parameters && !share_->states->all()[unit].on_device();
 }
 
 void Optimizer::begin(const runtime::AdamWOptions& unclipped) {

@@ -18,6 +18,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -79,9 +80,11 @@ class Optimizer final : public Actor {
   [[nodiscard]] std::vector<Wait> waits() const override;
   [[nodiscard]] std::vector<int> peers() const override;
 
-  /// Reads or writes elements of an array of records(). Between steps, one call at a time. Replicas of other ranks do
-  /// not change.
-  void access_state(StateRecords::Access access);
+  /// Reads or writes elements of an array of records(), or of this rank's parameters. Between steps, one call at a time.
+  /// Replicas of other ranks do not change. Offloaded parameters are only read; `blocks`: see ParameterRecords::read().
+  void access_state(StateRecords::Access access, std::span<std::byte> blocks = {});
+  /// See StateRecords::place() and ParameterRecords::place().
+  [[nodiscard]] StatePlace place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const;
 
  private:
   /// A step from its start until all its work has finished.
@@ -96,6 +99,8 @@ class Optimizer final : public Actor {
     runtime::Handler done;
   };
 
+  /// Returns whether the array is in ParameterRecords.
+  [[nodiscard]] bool is_offloaded(std::size_t unit, StateKind kind) const;
   /// Commits the step with these options, or skips it.
   void decide(const runtime::AdamWOptions* adamw, runtime::Handler done);
   /// Returns whether the newest step is storing_.front().
@@ -119,6 +124,7 @@ class Optimizer final : public Actor {
   StateRecords states_;
   BucketStep step_;
   ParameterRefresh refresh_;
+  ParameterRecords* parameter_records_;
   UpdateSweep::Shared shared_;
   std::unique_ptr<UpdateSweep> ahead_;  // updates before the decision; null: no flips
   UpdateSweep steps_;                   // committed updates

@@ -65,22 +65,14 @@ const ShardRecords& StateRecords::records(const Bucket& bucket, Copy copy) const
   return (number_of(bucket, copy) == 0 ? plan_.states : plan_.spare)[bucket.unit];
 }
 
-std::byte* StateRecords::beside_unit(std::size_t u, StateKind kind, std::size_t begin) const {
-  const UnitState& unit = states_->all()[u];
-  expect(kind != StateKind::parameters, "{} has no optimizer state '{}'", unit.spec->name, to_string(kind));
-  if (kind == StateKind::weights && !states_->separate_master()) return unit.parameters.at(begin);
-  if (!on_device()) return nullptr;
-  if (kind == StateKind::weights) return unit.master.at(begin);
-  return reinterpret_cast<std::byte*>((kind == StateKind::m ? unit.m : unit.v) + (begin - unit.optimizer.begin));
-}
-
 std::size_t StateRecords::array_of(StateKind kind) const {
   const auto* const array = std::ranges::find(optimizer_states, kind);
+  expect(array != optimizer_states.end(), "records of optimizer states have no {}", to_string(kind));
   return static_cast<std::size_t>(array - optimizer_states.begin()) - (states_->separate_master() ? 0 : 1);
 }
 
 StatePlace StateRecords::place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const {
-  if (const std::byte* memory = beside_unit(unit, kind, begin)) return {.memory = memory};
+  if (const std::byte* memory = states_->all()[unit].view(kind).at(begin)) return {.memory = memory};
   const ShardRecords& records = (copy == 0 ? plan_.states : plan_.spare)[unit];
   return records.place(*context_, records.run_from(begin, array_of(kind)).offset);
 }
@@ -114,37 +106,29 @@ void StateRecords::commit(const Bucket& bucket) { flipped_[bucket.unit][bucket.i
 std::vector<StateRecords::Stretch> StateRecords::stretches(const Bucket& bucket, std::size_t slot_index,
                                                            Copy to) const {
   const UnitState& unit = states_->all()[bucket.unit];
-  const bool separate_master = states_->separate_master();
   const std::size_t piece = unit.cut.piece_elements(), of_piece = unit.cut.slice(bucket.index).count;
-  const Range& whole = unit.optimizer;
-  const auto array = [&](std::size_t which, std::size_t offset) {
-    const std::size_t begin = plan_.states[bucket.unit].layout().array_offset(bucket.index, which);
-    return reinterpret_cast<float*>(record(bucket, slot_index, to) + begin) + offset;
-  };
   std::vector<Stretch> all;
   for (const Range& range : stepped_ranges(unit)) {
     const auto [begin, count, runs] = unit.cut.spread(range, bucket.index);
-    Stretch stretch{.begin = begin,
-                    .offset = (range.begin - whole.begin) / piece * of_piece,
-                    .count = count,
-                    .in_unit = runs,
-                    .layers_have = unit.parameters.range.contains(range)};
-    if (on_device()) {
-      stretch.weights = reinterpret_cast<float*>(unit.master.at(begin));
-      stretch.m = unit.m + (begin - whole.begin);
-      stretch.v = unit.v + (begin - whole.begin);
-      stretch.weight_runs = stretch.moment_runs = runs;
-    } else if (separate_master) {
-      stretch.weights = array(0, stretch.offset);
-      stretch.m = array(1, stretch.offset);
-      stretch.v = array(2, stretch.offset);
-    } else {
-      stretch.weights = reinterpret_cast<float*>(unit.parameters.at(begin));
-      stretch.weight_runs = runs;
-      stretch.m = array(0, stretch.offset);
-      stretch.v = array(1, stretch.offset);
-    }
-    all.push_back(stretch);
+    Stretch& stretch = all.emplace_back();
+    stretch.begin = begin;
+    stretch.offset = (range.begin - unit.optimizer.begin) / piece * of_piece;
+    stretch.count = count;
+    stretch.in_unit = runs;
+    stretch.layers_have = unit.parameters.range.contains(range);
+    const auto find = [&](StateKind kind, float*& state, runtime::StridedLayout& layout) {
+      std::byte* at = unit.view(kind).at(begin);
+      if (at != nullptr) {
+        layout = runs;
+      } else {
+        const std::size_t array = plan_.states[bucket.unit].layout().array_offset(bucket.index, array_of(kind));
+        at = record(bucket, slot_index, to) + array + stretch.offset * sizeof(float);
+      }
+      state = reinterpret_cast<float*>(at);
+    };
+    find(StateKind::weights, stretch.weights, stretch.weight_runs);
+    find(StateKind::m, stretch.m, stretch.moment_runs);
+    find(StateKind::v, stretch.v, stretch.moment_runs);
   }
   return all;
 }
@@ -156,9 +140,7 @@ std::vector<StateArray> StateRecords::arrays() const {
     if (!unit.trained()) continue;
     // If nothing is trained, states on the device do not exist.
     for (const StateKind kind : optimizer_states) {
-      const bool is_weights = kind == StateKind::weights;
-      const bool exists = !on_device() || (is_weights ? unit.master.data != nullptr : unit.m != nullptr);
-      if (exists) all.push_back({u, kind, unit.optimizer});
+      if (!on_device() || unit.view(kind).data != nullptr) all.push_back({u, kind, unit.optimizer});
     }
   }
   return all;
@@ -171,7 +153,7 @@ std::span<float> StateRecords::memory(const StateArray& array, std::size_t begin
     return context_->device.host_reaches(from) ? std::span(reinterpret_cast<float*>(from), count)
                                                : std::span<float>();
   };
-  if (std::byte* whole = beside_unit(array.unit, array.kind, begin))
+  if (std::byte* whole = unit.view(array.kind).at(begin))
     return floats(whole, unit.optimizer.begin + unit.optimizer.count - begin);
   if (plan_.tier != TierKind::host) return {};
   const auto [bucket, first, count, offset] = plan_.states[array.unit].run_from(begin, array_of(array.kind));
@@ -180,13 +162,13 @@ std::span<float> StateRecords::memory(const StateArray& array, std::size_t begin
 
 void StateRecords::access(Access access) {
   if (access.values.empty()) return context_->loop.post(std::move(access.done));
-  const UnitState& unit = states_->all().at(access.array.unit);
-  const std::size_t count = access.values.size() / sizeof(float);
-  expect(unit.optimizer.contains({access.begin, count}), "elements {} to {} of {} are not this rank's",
-         access.begin, access.begin + count, unit.spec->name);
-  std::byte* whole = beside_unit(access.array.unit, access.array.kind, access.begin);
-  if (whole == nullptr) return access_record(std::move(access));
-  copy(access, whole, access.values.size(), access.done);
+  const UnitState& unit = states_->all().at(access.unit);
+  const UnitView& view = unit.view(access.array);
+  const std::size_t count = access.values.size() / runtime::size_of(view.dtype);
+  expect(view.range.contains({access.begin, count}), "elements {} to {} of {} are not this rank's", access.begin,
+         access.begin + count, unit.spec->name);
+  if (std::byte* state = view.at(access.begin)) return copy(access, state, access.values.size(), access.done);
+  access_record(std::move(access));
 }
 
 void StateRecords::copy(const Access& access, std::byte* state, std::size_t bytes, runtime::Handler next) {
@@ -196,7 +178,7 @@ void StateRecords::copy(const Access& access, std::byte* state, std::size_t byte
     runtime::copy(context_->compute, access.values.data(), state, bytes);
   }
   context_->loop.after_work(context_->compute,
-                            {"optimizer", "a copy of the states of", states_->all()[access.array.unit].spec->name},
+                            {"optimizer", "a copy of the states of", states_->all()[access.unit].spec->name},
                             std::move(next));
 }
 
@@ -212,9 +194,9 @@ void StateRecords::move(IoKind kind, const Bucket& bucket, Copy copy, std::size_
 /// Moves the elements in the record of the first one, up to the end of its finest shard; then the rest.
 void StateRecords::access_record(Access access) {
   constexpr std::size_t block = offload::Tier::block_bytes;
-  const ShardRecords& states = plan_.states[access.array.unit];
-  const ShardRecords::Run run = states.run_from(access.begin, array_of(access.array.kind));
-  const Bucket bucket{access.array.unit, run.bucket};
+  const ShardRecords& states = plan_.states[access.unit];
+  const ShardRecords::Run run = states.run_from(access.begin, array_of(access.array));
+  const Bucket bucket{access.unit, run.bucket};
   const std::size_t bytes = std::min(access.values.size(), run.count * sizeof(float));
   const std::size_t first = run.offset - states.layout().record_offset(run.bucket), end = first + bytes;
   Access rest = access;

@@ -44,9 +44,10 @@ class StateRecords {
   /// A copy of elements of an array to host memory (read) or from it (write).
   struct Access {
     offload::IoKind kind = offload::IoKind::read;
-    StateArray array;
-    std::size_t begin = 0;        ///< first element, within the unit
-    std::span<std::byte> values;  ///< complete elements
+    std::size_t unit = 0;
+    StateKind array = StateKind::weights;  ///< or parameters on the device
+    std::size_t begin = 0;                 ///< first element, within the unit
+    std::span<std::byte> values;           ///< complete elements
     runtime::Handler done;
   };
   /// Calls `done` on the loop after this returned.
@@ -96,8 +97,6 @@ class StateRecords {
   [[nodiscard]] bool stays() const noexcept { return !plan_.slots; }
   [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
   [[nodiscard]] const ShardRecords& records(const Bucket& bucket, Copy copy) const;
-  /// Memory of the array starting at element `begin` of the unit, if stored in UnitState; null: in records.
-  [[nodiscard]] std::byte* beside_unit(std::size_t unit, StateKind kind, std::size_t begin) const;
   /// Index of an array in records.
   [[nodiscard]] std::size_t array_of(StateKind kind) const;
   /// Memory of the bucket's record for the update.

@@ -64,8 +64,8 @@ void fill_next(const std::shared_ptr<Filling>& filling) {
     f.values.resize(std::min(max_values, end - begin));
     f.source(unit, begin, f.values);
     f.filled += f.values.size();
-    return f.optimizer.access_state(
-        {offload::IoKind::write, array, begin, std::as_writable_bytes(std::span(f.values)), go_on});
+    return f.optimizer.access_state({offload::IoKind::write, array.unit, array.kind, begin,
+                                     std::as_writable_bytes(std::span(f.values)), go_on});
   }
   f.done();
 }
@@ -123,9 +123,9 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
   }
   ReplicaCheck* replicas = nullptr;
   if (options.check_every > 0 && options.steps > 0)
-    replicas = &add<ReplicaCheck>(context, plan_, plan_.replicas, *optimizer_, parameter_records_, consensus);
+    replicas = &add<ReplicaCheck>(context, plan_, plan_.replicas, *optimizer_, consensus);
   if (options.checkpoint_staging > 0 && options.steps > 0) {
-    snapshot_ = &add<Snapshot>(context, plan_, plan_.snapshot, *optimizer_, parameter_records_);
+    snapshot_ = &add<Snapshot>(context, plan_, plan_.snapshot, *optimizer_);
     checkpointer_ = &add<Checkpointer>(context, *snapshot_, *optimizer_, [this] { return scalars(); });
   }
   trainer_ = &add<Trainer>(
@@ -251,28 +251,27 @@ void Rank::add_checkpoints(CheckpointSeries series) {
 }
 
 void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
-  if (!plan_.states->all()[unit].trained()) return read_frozen(unit, begin, out, std::move(done));
-  const StateArray weights{unit, StateKind::weights, plan_.states->all()[unit].optimizer};
-  optimizer_->access_state({offload::IoKind::read, weights, begin, std::as_writable_bytes(out), std::move(done)});
-}
-
-void Rank::read_frozen(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
-  const UnitView& part = plan_.states->all()[unit].parameters;
-  const std::span<float> now = out.first(std::min(out.size(), FrozenValues::value_bytes / size_of(part.dtype)));
-  const auto widen = [=, this, dtype = part.dtype, done = std::move(done)] {
+  using offload::IoKind;
+  if (plan_.states->all()[unit].trained())
+    return optimizer_->access_state(
+        {IoKind::read, unit, StateKind::weights, begin, std::as_writable_bytes(out), std::move(done)});
+  const runtime::DType dtype = plan_.states->all()[unit].parameters.dtype;
+  const std::span<float> now = out.first(std::min(out.size(), FrozenValues::value_bytes / size_of(dtype)));
+  const auto widen = [=, this, done = std::move(done)] {
     runtime::with_float_type(dtype, [&](auto type) {
       const auto* const elements = reinterpret_cast<const decltype(type)*>(frozen_.data());
       for (std::size_t i = 0; i < now.size(); ++i) now[i] = runtime::to_float(elements[i]);
     });
     if (now.size() == out.size()) return done();
-    read_frozen(unit, begin + now.size(), out.subspan(now.size()), done);
+    read_weights(unit, begin + now.size(), out.subspan(now.size()), done);
   };
-  const std::span<std::byte> to(frozen_.data(), now.size() * runtime::size_of(part.dtype));
-  if (!plan_.states->all()[unit].on_device())
-    return parameter_records_->read(unit, begin, to,
-                                    {frozen_.data() + FrozenValues::value_bytes, FrozenValues::block_bytes}, widen);
-  runtime::copy(context().compute, to.data(), part.at(begin), to.size());
-  context().loop.after_work(context().compute, {"parameters", "a copy of frozen ones"}, widen);
+  optimizer_->access_state({IoKind::read,
+                            unit,
+                            StateKind::parameters,
+                            begin,
+                            {frozen_.data(), now.size() * runtime::size_of(dtype)},
+                            widen},
+                           {frozen_.data() + FrozenValues::value_bytes, FrozenValues::block_bytes});
 }
 
 std::vector<Wait> Rank::waits() const {

@@ -95,7 +95,6 @@ class Rank {
   }
 
   void fill_parameters(const models::UnitSource& weights);
-  void read_frozen(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
   /// Initializes the optimizer's states: optimizer_states starting at `which`.
   void fill_states(std::size_t which, runtime::Handler done);
   /// Scalars of all actors.

@@ -1,7 +1,6 @@
 #include "actors/replicas/replica_check.hpp"
 
 #include "actors/optimizer/optimizer.hpp"
-#include "actors/states/parameter_records.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/work_cost.hpp"
@@ -82,12 +81,11 @@ ReplicaCheck::Plan ReplicaCheck::plan(PlanContext& planner, std::vector<ReplicaS
 }
 
 ReplicaCheck::ReplicaCheck(const RankContext& context, const ModelShare& share, const Plan& plan,
-                           Optimizer& optimizer, ParameterRecords* records, Consensus& consensus)
+                           Optimizer& optimizer, Consensus& consensus)
     : context_(&context),
       states_(share.states.get()),
       plan_(plan),
       optimizer_(&optimizer),
-      records_(records),
       consensus_(&consensus),
       slots_(context.arena, plan.staging) {
   hashes_on_ = context.host.make_stream("hashes of states", runtime::StreamWidth::one);
@@ -153,16 +151,8 @@ void ReplicaCheck::read(const Transfer& piece, const SlotPool::Slot& slot) {
     hash(piece, slot);
     read_next();
   };
-  if (set.array != StateKind::parameters) {
-    const StateArray array{unit, set.array, states_->all()[unit].optimizer};
-    return optimizer_->access_state({IoKind::read, array, piece.range.begin, to, here});
-  }
-  if (!states_->all()[unit].on_device()) {
-    const std::span blocks(slot.data(plan_.piece_bytes), plan_.piece_bytes + 2 * Tier::block_bytes);
-    return records_->read(unit, piece.range.begin, to, blocks, here);
-  }
-  runtime::copy(context_->compute, to.data(), states_->all()[unit].parameters.at(piece.range.begin), bytes);
-  context_->loop.after_work(context_->compute, {name(), "a copy of the parameters of", set.unit}, here);
+  const std::span blocks = std::span(slot.data(), plan_.staging.bytes).subspan(plan_.piece_bytes);
+  optimizer_->access_state({IoKind::read, unit, set.array, piece.range.begin, to, here}, blocks);
 }
 
 void ReplicaCheck::clear_gaps(const Transfer& piece, std::span<std::byte> values) const {
@@ -278,24 +268,12 @@ void ReplicaCheck::damage(StateKind array, runtime::Handler done) {
   const std::size_t unit = plan_.copies[copy].unit, element = set.range.begin;
   const std::size_t bytes = runtime::size_of(dtype_of(set));
   const std::span<std::byte> value(context_->arena.slot(plan_.staging.memory), bytes);
-  const StateArray state{unit, array, states_->all()[unit].optimizer};
-  if (array != StateKind::parameters) {
-    const auto flip = [this, state, element, value, done = std::move(done)] {
-      value[0] ^= std::byte{1};
-      optimizer_->access_state({IoKind::write, state, element, value, done});
-    };
-    return optimizer_->access_state({IoKind::read, state, element, value, flip});
-  }
-  if (!states_->all()[unit].on_device())
+  if (array == StateKind::parameters && !states_->all()[unit].on_device())
     fail(ErrorCode::usage, "RANVIER_FAULT cannot damage parameters off the device; remove `parameter_tier`");
-  std::byte* const there = states_->all()[unit].parameters.at(element);
-  runtime::copy(context_->compute, value.data(), there, bytes);
-  context_->loop.after_work(context_->compute, {name(), "damage"},
-                            [this, value, there, bytes, done = std::move(done)] {
+  optimizer_->access_state({IoKind::read, unit, array, element, value, [=, this, done = std::move(done)] {
                               value[0] ^= std::byte{1};
-                              runtime::copy(context_->compute, there, value.data(), bytes);
-                              context_->loop.after_work(context_->compute, {name(), "damage"}, done);
-                            });
+                              optimizer_->access_state({IoKind::write, unit, array, element, value, done});
+                            }});
 }
 
 }  // namespace ranvier::actors

@@ -23,7 +23,6 @@
 namespace ranvier::actors {
 
 class Optimizer;
-class ParameterRecords;
 
 /// Result of a check; `damage` is the same on all ranks.
 struct ReplicaReport {
@@ -49,9 +48,8 @@ class ReplicaCheck final : public Actor {
   /// All ranks plan the same sets.
   [[nodiscard]] static Plan plan(PlanContext& planner, std::vector<ReplicaSet> sets, int rank);
 
-  /// `records` is null if parameters are stored on the device.
   ReplicaCheck(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,
-               ParameterRecords* records, Consensus& consensus);
+               Consensus& consensus);
 
   [[nodiscard]] const char* name() const noexcept override { return "replica check"; }
   [[nodiscard]] std::string details() const override;
@@ -98,7 +96,6 @@ class ReplicaCheck final : public Actor {
   const UnitStates* states_;
   Plan plan_;
   Optimizer* optimizer_;
-  ParameterRecords* records_;
   Consensus* consensus_;
   std::unique_ptr<runtime::Stream> hashes_on_;
 

@@ -16,26 +16,13 @@ std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,
                                      const ReplicaSetOptions& options) {
   const collectives::ShardLayout& layout = *options.layout;
   const runtime::Grid grid(options.grid, options.grid.ranks());
-  struct Held {
-    StateKind array;
-    collectives::Scope scope;
-  };
-  const auto arrays_of = [&](bool trained) {
-    const bool apart = options.separate_master || !trained;
-    const collectives::Sharding& sharding = options.sharding.of(trained);
-    std::vector<Held> arrays = {{StateKind::parameters, held_parameters(sharding, apart)}};
-    if (!trained) return arrays;
-    if (options.separate_master) arrays.push_back({StateKind::weights, sharding.optimizer});
-    arrays.push_back({StateKind::m, sharding.optimizer});
-    arrays.push_back({StateKind::v, sharding.optimizer});
-    return arrays;
-  };
   std::vector<ReplicaSet> sets;
   for (std::size_t u = 0; u < units.size(); ++u) {
     const std::size_t elements = units[u].elements(), padded = padded_elements(units[u], layout.ranks());
-    for (const Held& held : arrays_of(units[u].trained)) {
+    for (const StateShape& held : state_shapes(units[u].trained, options.sharding, {}, options.separate_master)) {
+      if (held.kind == StateKind::secondary || held.kind == StateKind::gradients) continue;  // short-lived
       std::vector<ReplicaSet> pieces(static_cast<std::size_t>(layout.pieces(held.scope)),
-                                     ReplicaSet{.unit = units[u].name, .array = held.array});
+                                     ReplicaSet{.unit = units[u].name, .array = held.kind});
       for (const int stage : stages[u]) {
         for (int row = 0; row < layout.ranks(); ++row) {
           ReplicaSet& set = pieces[static_cast<std::size_t>(layout.piece(held.scope, row))];

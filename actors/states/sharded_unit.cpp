@@ -61,34 +61,48 @@ bool separate_master(const models::Precision& precision, offload::TierKind param
   return precision.compute != runtime::DType::f32 || parameters != offload::TierKind::device;
 }
 
-Scope held_parameters(const collectives::Sharding& sharding, bool separate_master) {
-  return separate_master ? sharding.parameters : std::min(sharding.parameters, sharding.optimizer);
+std::vector<StateShape> state_shapes(bool trained, const UnitShardings& shardings,
+                                     const models::Precision& precision, bool separate_master) {
+  const collectives::Sharding& sharding = shardings.of(trained);
+  const Scope held =
+      separate_master || !trained ? sharding.parameters : std::min(sharding.parameters, sharding.optimizer);
+  std::vector<StateShape> shapes = {{StateKind::parameters, held, precision.compute}};
+  if (sharding.secondary_parameters) shapes.push_back({StateKind::secondary, Scope::group, precision.compute});
+  if (!trained) return shapes;
+  shapes.push_back({StateKind::gradients, sharding.gradients, precision.gradient});
+  if (separate_master) shapes.push_back({StateKind::weights, sharding.optimizer});
+  for (const StateKind moment : {StateKind::m, StateKind::v}) shapes.push_back({moment, sharding.optimizer});
+  return shapes;
 }
 
 bool are_in_place(bool trained, const UnitShardings& shardings, int ranks, int group_size,
                   const models::Precision& precision, offload::TierKind tier) {
-  const bool apart = separate_master(precision, tier) || !trained;
-  return tier == offload::TierKind::device &&
-         pieces(held_parameters(shardings.of(trained), apart), ranks, group_size) == 1;
+  const auto shapes = state_shapes(trained, shardings, precision, separate_master(precision, tier));
+  return tier == offload::TierKind::device && pieces(shapes.front().scope, ranks, group_size) == 1;
 }
 
 StateBytes state_bytes(std::span<const ShardedUnit> units, const UnitShardings& shardings, int ranks,
                        int group_size, const models::Precision& precision, offload::TierKind tier) {
-  const bool separate = separate_master(precision, tier);
-  const std::size_t optimizer_bytes = (separate ? 3 : 2) * sizeof(float);
   StateBytes bytes;
   for (const auto& [elements, uses, trained] : units) {
-    const auto held = [&, elements = elements](Scope scope) { return elements / pieces(scope, ranks, group_size); };
-    const collectives::Sharding& sharding = shardings.of(trained);
-    std::size_t parameters = held(held_parameters(sharding, separate || !trained)) * size_of(precision.compute);
-    if (sharding.secondary_parameters) parameters += held(Scope::group) * size_of(precision.compute);
-    bytes.parameters += parameters;
-    if (!trained) {
-      bytes.frozen += parameters;
-      continue;
+    for (const auto& [kind, scope, dtype] :
+         state_shapes(trained, shardings, precision, separate_master(precision, tier))) {
+      const std::size_t held = elements / pieces(scope, ranks, group_size) * size_of(dtype);
+      switch (kind) {
+        case StateKind::parameters:
+        case StateKind::secondary:
+          bytes.parameters += held;
+          if (!trained) bytes.frozen += held;
+          break;
+        case StateKind::gradients:
+          bytes.gradients += held * static_cast<std::size_t>(uses);
+          break;
+        case StateKind::weights:
+        case StateKind::m:
+        case StateKind::v:
+          bytes.optimizer += held;
+      }
     }
-    bytes.gradients += held(sharding.gradients) * size_of(precision.gradient) * static_cast<std::size_t>(uses);
-    bytes.optimizer += held(sharding.optimizer) * optimizer_bytes;
   }
   return bytes;
 }

@@ -6,6 +6,7 @@
 // tied use.
 #pragma once
 
+#include "actors/states/state_kind.hpp"
 #include "actors/states/unit_shardings.hpp"
 #include "collectives/plans/shard.hpp"
 #include "models/core/architecture.hpp"
@@ -44,8 +45,16 @@ struct LargestUnits {
 /// Returns whether master weights are separate from the layers' parameters, for trained units. `parameters`: tier of
 /// the layers' parameters.
 [[nodiscard]] bool separate_master(const models::Precision& precision, offload::TierKind parameters);
-/// Scope of parameters. Without separate master weights it is the coarser of the scopes of P and OS.
-[[nodiscard]] collectives::Scope held_parameters(const collectives::Sharding& sharding, bool separate_master);
+/// An array of a unit's states: on a rank, its shard at this scope.
+struct StateShape {
+  StateKind kind = StateKind::parameters;
+  collectives::Scope scope = collectives::Scope::none;
+  runtime::DType dtype = runtime::DType::f32;
+};
+/// All arrays of a trained or frozen unit. Without separate master weights, parameters have the coarser of the scopes of
+/// P and OS.
+[[nodiscard]] std::vector<StateShape> state_shapes(bool trained, const UnitShardings& shardings,
+                                                   const models::Precision& precision, bool separate_master);
 
 /// Returns whether layers read parameters of trained or frozen units in place: not sharded, on the device.
 /// `parameters`: their tier.

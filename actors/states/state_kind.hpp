@@ -10,21 +10,27 @@ namespace ranvier::actors {
 
 enum class StateKind {
   parameters,  ///< as layers read them
+  secondary,   ///< ZeRO++: second copy of the parameters, for backward passes
   weights,     ///< separate master weights
   m,           ///< AdamW's moments
   v,
+  gradients,  ///< one array per tied use
 };
 
 [[nodiscard]] constexpr const char* to_string(StateKind array) noexcept {
   switch (array) {
     case StateKind::parameters:
       return "parameters";
+    case StateKind::secondary:
+      return "parameters for backward passes";
     case StateKind::weights:
       return "weights";
     case StateKind::m:
       return "m";
     case StateKind::v:
       return "v";
+    case StateKind::gradients:
+      return "gradients";
   }
   return "?";
 }

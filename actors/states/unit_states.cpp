@@ -17,15 +17,9 @@ using runtime::MemorySpace;
 UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains)
     : precision_(planner.share.stage->precision()),
       trained_on_device_(planner.tiers.parameters_of(true) == TierKind::device),
-      separate_master_(actors::separate_master(precision_, planner.tiers.parameters_of(true))),
-      gradients_on_device_(planner.tiers.gradients == TierKind::device),
-      optimizer_on_device_(planner.tiers.optimizer == TierKind::device),
-      trains_(trains) {
+      separate_master_(actors::separate_master(precision_, planner.tiers.parameters_of(true))) {
   const models::StageSlices& stage = *planner.share.stage;
   const collectives::ShardLayout& layout = planner.share.column->layout;
-  const auto add = [&](MemoryKind kind, const std::string& name, std::size_t bytes, std::size_t slots = 1) {
-    return planner.memory.add({kind, MemorySpace::device, name, bytes, slots});
-  };
   std::unordered_map<std::string_view, std::size_t> global_index;
   for (std::size_t u = 0; u < architecture_units.size(); ++u) global_index.emplace(architecture_units[u].name, u);
   std::vector<std::size_t> uses(stage.units().size());
@@ -45,12 +39,15 @@ UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>
     const collectives::Scope passed = state.trained() ? sharding.optimizer : sharding.parameters;
     state.cut = BucketPartition(state.elements, layout.ranks(), planner.tiers.bucket_elements,
                                 static_cast<std::size_t>(layout.ranks() / layout.pieces(passed)));
-    const bool apart = separate_master_ || !state.trained();
-    state.parameters = {.range = range(held_parameters(sharding, apart)), .dtype = precision_.compute};
-    if (sharding.secondary_parameters) {
-      state.secondary = UnitView{.range = range(collectives::Scope::group), .dtype = precision_.compute};
+    state.gradients.assign(uses[u], {.dtype = precision_.gradient});
+    for (const auto& [kind, scope, dtype] :
+         state_shapes(state.trained(), planner.share.column->sharding, precision_, separate_master_)) {
+      const UnitView view{.range = range(scope), .dtype = dtype};
+      if (kind == StateKind::gradients) state.gradients.assign(uses[u], view);
+      if (kind == StateKind::secondary) state.secondary = view;
+      if (kind == StateKind::parameters) state.parameters = view;
+      if (kind == StateKind::m) state.master = state.m = state.v = view;
     }
-    state.master = {.range = state.optimizer};
     for (std::size_t p = 0; p < state.spec->parameters.size(); ++p) {
       const models::ParameterSpec& parameter = state.spec->parameters[p];
       const std::size_t offset = state.spec->offset(p);
@@ -64,25 +61,45 @@ UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>
       add_segment(0, decayed, parameter.decays);
       add_segment(decayed, elements, false);
     }
-    state.gradients.assign(
-        uses[u], {.range = state.trained() ? range(sharding.gradients) : Range(), .dtype = precision_.gradient});
-
     const std::string& name = state.spec->name;
-    Ids ids;
-    ids.parameters =
-        add(MemoryKind::parameters, name + " parameters", state.on_device() ? state.parameters.bytes() : 0);
-    ids.secondary = add(MemoryKind::parameters, name + " parameters for backward passes",
-                        state.secondary && state.on_device() ? state.secondary->bytes() : 0);
-    ids.gradients =
-        add(MemoryKind::gradients, name + " gradients",
-            trains_ && gradients_on_device_ ? state.gradients.front().bytes() : 0, state.gradients.size());
-    ids.master = add(MemoryKind::optimizer, name + " master weights",
-                     trains_ && separate_master_ && optimizer_on_device_ ? state.master.bytes() : 0);
-    ids.moments = add(MemoryKind::optimizer, name + " moments",
-                      trains_ && optimizer_on_device_ ? state.optimizer.count * sizeof(float) : 0, 2);
+    const auto plan = [&](MemoryKind kind, const std::string& array, bool here,
+                          const std::vector<UnitView*>& views) {
+      if (!here || views.front()->bytes() == 0) return;
+      const runtime::MemoryId memory =
+          planner.memory.add({kind, MemorySpace::device, name + array, views.front()->bytes(), views.size()});
+      for (std::size_t v = 0; v < views.size(); ++v) {
+        views[v]->memory = memory;
+        views[v]->slot = v;
+      }
+    };
+    const bool optimizer_here = trains && planner.tiers.optimizer == TierKind::device;
+    std::vector<UnitView*> gradients;
+    for (UnitView& of_use : state.gradients) gradients.push_back(&of_use);
+    plan(MemoryKind::parameters, " parameters", state.on_device(), {&state.parameters});
+    if (state.secondary)
+      plan(MemoryKind::parameters, " parameters for backward passes", state.on_device(), {&*state.secondary});
+    plan(MemoryKind::gradients, " gradients", trains && planner.tiers.gradients == TierKind::device, gradients);
+    plan(MemoryKind::optimizer, " master weights", optimizer_here && separate_master_, {&state.master});
+    plan(MemoryKind::optimizer, " moments", optimizer_here, {&state.m, &state.v});
     units_.push_back(std::move(state));
-    ids_.push_back(ids);
   }
+}
+
+const UnitView& UnitState::view(StateKind kind) const {
+  switch (kind) {
+    case StateKind::parameters:
+      return parameters;
+    case StateKind::weights:
+      return master;
+    case StateKind::m:
+      return m;
+    case StateKind::v:
+      return v;
+    case StateKind::secondary:
+    case StateKind::gradients:
+      break;
+  }
+  fail(ErrorCode::internal, "{} has no single view of its {}", spec->name, to_string(kind));
 }
 
 std::vector<Range> stepped_ranges(const UnitState& unit) {
@@ -99,26 +116,14 @@ std::vector<Range> stepped_ranges(const UnitState& unit) {
 }
 
 void UnitStates::bind(const runtime::Arena& arena) {
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    UnitState& unit = units_[u];
-    if (unit.on_device()) {
-      unit.parameters.data = arena.slot(ids_[u].parameters);
-      if (unit.secondary) unit.secondary->data = arena.slot(ids_[u].secondary);
-    }
-    if (!unit.trained()) continue;
-    if (!separate_master_) {
-      unit.master.data = unit.parameters.at(unit.optimizer.begin);
-    } else if (trains_ && optimizer_on_device_) {
-      unit.master.data = arena.slot(ids_[u].master);
-    }
-    if (!trains_) continue;
-    if (optimizer_on_device_) {
-      unit.m = arena.slot_as<float>(ids_[u].moments, 0);
-      unit.v = arena.slot_as<float>(ids_[u].moments, 1);
-    }
-    for (std::size_t use = 0; use < unit.gradients.size(); ++use) {
-      if (gradients_on_device_) unit.gradients[use].data = arena.slot(ids_[u].gradients, use);
-    }
+  const auto bind = [&arena](UnitView& view) {
+    if (view.memory) view.data = arena.slot(*view.memory, view.slot);
+  };
+  for (UnitState& unit : units_) {
+    for (UnitView* view : {&unit.parameters, &unit.master, &unit.m, &unit.v}) bind(*view);
+    if (unit.secondary) bind(*unit.secondary);
+    for (UnitView& of_use : unit.gradients) bind(of_use);
+    if (unit.trained() && !separate_master_) unit.master.data = unit.parameters.at(unit.optimizer.begin);
   }
 }
 

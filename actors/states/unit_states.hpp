@@ -8,6 +8,7 @@
 #include "actors/schedule/bucket_partition.hpp"
 #include "actors/schedule/chunk_schedule.hpp"
 #include "actors/states/sharded_unit.hpp"
+#include "actors/states/state_kind.hpp"
 #include "actors/states/tier_options.hpp"
 #include "collectives/plans/shard.hpp"
 #include "models/core/stage.hpp"
@@ -27,6 +28,8 @@ struct UnitView {
   collectives::Range range;  ///< range in elements of the unit
   std::byte* data = nullptr;
   runtime::DType dtype = runtime::DType::f32;
+  std::optional<runtime::MemoryId> memory = std::nullopt;  ///< planned memory of `data`
+  std::size_t slot = 0;                                    ///< slot of `memory`
 
   [[nodiscard]] std::size_t bytes() const noexcept { return range.count * runtime::size_of(dtype); }
   /// Address of the unit's elements starting at `begin`; null if they are offloaded.
@@ -48,9 +51,8 @@ struct UnitState {
   UnitView parameters;
   std::optional<UnitView> secondary;  ///< ZeRO++: secondary shard for backward passes
   UnitView master;                    ///< range `optimizer`; null if separate and offloaded
-  float* m = nullptr;                 ///< null if offloaded
-  float* v = nullptr;
-  std::vector<UnitView> gradients;  ///< by tied use, in the gradient dtype; the first one receives the sum
+  UnitView m, v;                      ///< range `optimizer`; null if offloaded
+  std::vector<UnitView> gradients;    ///< by tied use, in the gradient dtype; the first one receives the sum
   std::vector<runtime::DecaySegment> segments;  ///< relative to the start of the optimizer's range
   TierKind tier = TierKind::device;             ///< tier of parameters
 
@@ -59,6 +61,8 @@ struct UnitState {
   /// Returns whether layers read the parameters in place; otherwise they are gathered or fetched.
   [[nodiscard]] bool in_place() const noexcept { return on_device() && parameters.whole(elements); }
   [[nodiscard]] bool on_device() const noexcept { return tier == TierKind::device; }
+  /// View of the parameters, master weights or a moment. Throws ErrorCode::internal for other kinds.
+  [[nodiscard]] const UnitView& view(StateKind kind) const;
 };
 
 struct PlanContext;
@@ -91,18 +95,10 @@ class UnitStates {
   [[nodiscard]] bool shards_gradients() const noexcept;
 
  private:
-  struct Ids {
-    runtime::MemoryId parameters, secondary, master, moments, gradients;
-  };
-
   models::Precision precision_;
   bool trained_on_device_;
   bool separate_master_;
-  bool gradients_on_device_;  // if false, accumulated gradients have no address (gradient_records.hpp)
-  bool optimizer_on_device_;
-  bool trains_;
   std::vector<UnitState> units_;
-  std::vector<Ids> ids_;  // by unit
 };
 
 }  // namespace ranvier::actors

@@ -54,7 +54,7 @@ class Alone {
       const models::UnitSpec& unit = *plan_.states->all()[array.unit].spec;
       if (array.kind == actors::StateKind::weights) models::initialize(unit, 3, 0, unit.elements(), values.data());
       optimizer_->access_state(
-          {offload::IoKind::write, array, 0, std::as_writable_bytes(std::span(values)), [] {}});
+          {offload::IoKind::write, array.unit, array.kind, 0, std::as_writable_bytes(std::span(values)), [] {}});
       settle();
     }
   }
@@ -89,7 +89,7 @@ class Alone {
     std::vector<std::vector<std::byte>> all;
     for (const actors::StateArray& array : optimizer_->records().arrays()) {
       auto& values = all.emplace_back(array.range.count * sizeof(float));
-      optimizer_->access_state({offload::IoKind::read, array, 0, values, [] {}});
+      optimizer_->access_state({offload::IoKind::read, array.unit, array.kind, 0, values, [] {}});
       settle();
     }
     return all;
