@@ -274,3 +274,49 @@ TEST_CASE(
     CHECK(batches.memory().bytes(runtime::MemorySpace::pinned) >= elements * sizeof(float));
   }
 }
+
+TEST_CASE("an update on the host needs no memory for gradients in host memory, unless they are gathered") {
+  const auto architecture = models::make_gpt(tests::small_gpt());
+  auto options = tests::small_run({2, 2});
+  options.group_size = 1;
+  options.tiers = {.gradients = TierKind::host, .optimizer = TierKind::host, .step = actors::StepLocation::host};
+  for (const char* name : {"ddp", "zero2", "NGI"}) {
+    CAPTURE(std::string(name));
+    options.sharding = collectives::parse_sharding(name);
+    const bool gathers = std::string(name) == "NGI";
+    const auto plan = tests::plan_of(architecture, options, 0);
+    CHECK(plan.flow.gather_gradient.empty() == !gathers);
+    std::size_t items = 0;
+    for (const runtime::MemoryItem& item : plan.memory.items()) {
+      if (item.name != "gradients for the optimizer" && item.name != "gradients for the step on the host") continue;
+      ++items;
+      CHECK((item.slots > 0) == gathers);
+    }
+    CHECK(items == 2);
+  }
+}
+
+TEST_CASE("with gradients in a tier the sums are planned there, and the device has one chunk and a few buffers") {
+  const auto architecture = models::make_gpt(tests::small_gpt(12));
+  auto options = tests::small_run();
+  const auto on_device = tests::plan_of(architecture, options, 0);
+  options.tiers.gradients = TierKind::host;
+  const auto in_tier = tests::plan_of(architecture, options, 0);
+  std::size_t sums = 0, largest_chunk = 0;
+  for (const actors::UnitState& unit : on_device.states->all())
+    sums += unit.gradients.size() * unit.gradients[0].bytes();
+  for (const actors::ChunkSchedule::Chunk& chunk : in_tier.chunks.chunks) {
+    std::size_t bytes = 0;
+    for (const auto& [u, index] : in_tier.chunks.buckets(chunk)) {
+      const actors::UnitState& unit = in_tier.states->all()[u];
+      bytes += offload::Tier::whole_blocks(unit.cut.elements(unit.gradients[0].range, index) * sizeof(float));
+    }
+    largest_chunk = std::max(largest_chunk, bytes);
+  }
+  const std::size_t places = std::min<std::size_t>(3, in_tier.chunks.chunks.size());
+  using runtime::MemoryKind;
+  using runtime::MemorySpace;
+  CHECK(on_device.memory.bytes(MemorySpace::device, MemoryKind::gradients) >= sums);
+  CHECK(in_tier.memory.bytes(MemorySpace::pinned, MemoryKind::gradients) >= sums);
+  CHECK(in_tier.memory.bytes(MemorySpace::device, MemoryKind::gradients) == places * largest_chunk);
+}

@@ -1,8 +1,8 @@
-// The location of parameters between their uses must not change a bit.
+// Parameters off the device between their uses.
 #include "actors/base/rank_context.hpp"
 #include "actors/states/parameter_records.hpp"
 #include "runtime/loop/asio_loop.hpp"
-#include "tests/actors/same_bits.hpp"
+#include "tests/actors/simulated_job.hpp"
 #include "tests/test.hpp"
 
 #include <deque>
@@ -235,66 +235,6 @@ TEST_CASE("unsharded parameters off the device take only the device memory of a 
         const auto optimizer = plan.memory.bytes(MemorySpace::device, MemoryKind::optimizer);
         const auto of_device = on_device.memory.bytes(MemorySpace::device, MemoryKind::optimizer);
         CHECK(optimizer == (dtype == runtime::DType::f32 ? of_device / 2 * 3 : of_device));
-      }
-    }
-  }
-}
-
-TEST_CASE(
-    "parameters in host memory give the same bits, regardless of prefetching, buffer reuse and recomputation") {
-  tests::Share share(1, 9);
-  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
-    auto gpt = small_gpt();
-    gpt.precision = {dtype, runtime::DType::f32};
-    auto options = small_run({2, 2});
-    options.steps = 3;
-    options.eval_every = 2;
-    options.eval_samples = options.batch_size;
-    options.precision = gpt.precision;
-    const auto on_device = run_simulated(gpt, options, 1);
-    options.tiers.parameters = TierKind::host;
-    std::uint64_t seed = 0;
-    for (const int prefetch : {0, 1, 2, 3}) {
-      for (const bool reuse : {false, true}) {
-        for (const int recompute : {0, 2}) {
-          for (const auto optimizer : {TierKind::device, TierKind::host}) {
-            ++seed;
-            if (!share.takes()) continue;
-            INFO("prefetch ", prefetch, ", reuse ", reuse, ", recompute ", recompute);
-            options.prefetch = prefetch;
-            options.reuse = reuse;
-            options.recompute = recompute;
-            options.tiers.optimizer = optimizer;
-            options.tiers.bucket_elements = prefetch % 2 == 0 ? 1000 : 1 << 20;
-            check_same_bits(on_device, run_simulated(gpt, options, seed));
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("parameters in host memory combine with every sharding, under any order of messages") {
-  std::uint64_t seed = 0;
-  tests::Share share(6, 72);
-  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
-    auto gpt = small_gpt();
-    gpt.precision = {dtype, runtime::DType::f32};
-    for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 4}, {3, 2}}) {
-      for (const char* name : shardings) {
-        INFO("name ", std::string(name), ", g_inter ", g_inter, ", g_data ", g_data);
-        auto options = small_run({g_inter, g_data}, name);
-        options.steps = 3;
-        options.precision = gpt.precision;
-        options.group_size = 2;
-        ReferenceJob on_device(gpt, options);
-        options.tiers = {.parameters = TierKind::host, .bucket_elements = 1024};
-        for (int i = 0; i < 4; ++i, ++seed) {
-          if (!share.takes()) continue;
-          options.reuse = i % 4 < 2;
-          options.tiers.optimizer = i % 3 == 0 ? TierKind::host : TierKind::device;
-          check_trains_like(on_device, gpt, options, seed);
-        }
       }
     }
   }

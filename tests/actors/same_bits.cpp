@@ -1,7 +1,16 @@
 #include "tests/actors/same_bits.hpp"
+
+#include "models/core/initialize.hpp"
+#include "runtime/base/arithmetic.hpp"
+#include "tests/collectives/all_shardings.hpp"
 #include "tests/test.hpp"
 
 namespace ranvier::tests {
+
+using actors::Policy;
+using actors::TierKind;
+using actors::TrainerOptions;
+using runtime::DType;
 
 void check_same_bits(const JobResult& a, const JobResult& b) {
   REQUIRE(a.steps.size() == b.steps.size());
@@ -16,63 +25,160 @@ void check_same_bits(const JobResult& a, const JobResult& b) {
   CHECK(a.weights == b.weights);
 }
 
-std::vector<std::uint64_t> message_orders(int count) {
-  if (const char* const only = std::getenv("RANVIER_SEED")) return {static_cast<std::uint64_t>(std::atoll(only))};
-  const char* const wanted = std::getenv("RANVIER_SEEDS");
-  std::vector<std::uint64_t> seeds(static_cast<std::size_t>(wanted != nullptr ? std::atoi(wanted) : count));
-  std::iota(seeds.begin(), seeds.end(), std::uint64_t{0});
-  return seeds;
+models::Precision draw_precision(Draw& draw) {
+  const DType compute = draw.of(DType::f32, DType::bf16, DType::f16);
+  return {compute, draw.of(DType::f32, compute)};
 }
 
-void set_precision(actors::TrainerOptions& options, runtime::DType compute) {
-  options.precision = {compute, runtime::DType::f32};
-  options.loss_scale = {};
-  if (compute == runtime::DType::f16) options.loss_scale = {.scale = 1024, .dynamic = true};
+std::unique_ptr<RandomTokens> draw_tokens(int vocabulary, Draw& draw) {
+  return std::make_unique<RandomTokens>(8, vocabulary, 1 << 20, draw(0, 3) == 0);
 }
 
-std::vector<std::pair<std::string, actors::TrainerOptions>> pipeline_orders(const actors::TrainerOptions& options) {
-  using actors::Policy, actors::TierKind;
-  std::vector<std::pair<std::string, actors::TrainerOptions>> orders;
-  for (const Policy policy :
-       {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe, Policy::zero_bubble, Policy::zb_h1}) {
-    auto order = options;
-    order.grid.g_inter = 3;
-    order.policy = policy;
-    orders.emplace_back(actors::to_string(policy), order);
-    order.saved_activations = models::SavedActivations::all;
-    orders.emplace_back(std::string(actors::to_string(policy)) + ", all activations saved", order);
+namespace {
+
+bool partly_trained(const models::Architecture& architecture) {
+  return architecture.trained_parameters() < architecture.parameters();
+}
+
+/// Draws what determines the result of a job.
+TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
+  const int rows = draw.of(1, 2, 2, 3, 4, 6);
+  auto options = small_run({1, rows});
+  options.precision = model.architecture.precision;
+  options.batch_size = rows * draw(1, 8);
+  options.microbatch_size = draw(1, 3);
+  options.steps = options.learning_rate.steps = draw(1, 3);
+  options.clip = draw.of(0.0, 0.5, 1.0, 1e3);
+  options.eval_every = draw(0, 2);
+  options.eval_samples = draw(1, 2 * options.batch_size);
+  if (model.writes_texts)
+    options.sample = {
+        .every = draw(0, 2), .prompt = {3, 1}, .tokens = 5, .sampling = {.temperature = 0.9, .seed = 4}};
+  const auto every_sharding = all_shardings();
+  options.sharding = every_sharding[static_cast<std::size_t>(draw(0, static_cast<int>(every_sharding.size()) - 1))];
+  do {
+    options.group_size = draw(1, rows);
+  } while (rows % options.group_size != 0);
+  for (int row = 0; row < rows; ++row) options.node_of.push_back(draw(0, 2));
+  options.algorithms = {"ring", "ring", "ring"};
+  if (options.precision.compute == DType::f16 || draw(0, 3) == 0)
+    options.loss_scale = {.scale = 1024, .dynamic = true};
+  // The first stage must have gradients.
+  if (partly_trained(model.architecture)) {
+    options.trained_sharding = options.sharding;
+  } else if (options.loss_scale.dynamic && draw(0, 1) == 0) {
+    options.fault = overflow(draw(0, rows - 1), draw(1, static_cast<int>(options.steps)));
   }
-  auto waiting = options;
-  waiting.grid.g_inter = 3;
-  waiting.defer_weights = true;
-  waiting.recompute = 1;
-  orders.emplace_back("deferred", waiting);
-  for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
-    auto chunks = options;
-    chunks.grid.g_inter = chunks.chunks_per_rank = 2;
-    chunks.policy = policy;
-    orders.emplace_back("chunks, " + std::string(actors::to_string(policy)), chunks);
+  return options;
+}
+
+std::string described(const TrainerOptions& options) {
+  const actors::TierOptions& tiers = options.tiers;
+  return fmt::format(
+      "{} rows in groups of {}, sharding {} ({}), {} with {} gradients, {} microbatches, {} stages, {} chunks, "
+      "policy {}, defer_weights {}, deferred_limit {}, pipeline_limit {}, recompute {}, prefetch {}, reuse {}, "
+      "parameters {} ({}), gradients {}, optimizer {}, activations {}, step on host {}, flip {}, bucket_elements "
+      "{}, "
+      "chunk_buckets {}, depth {}, check_every {}",
+      options.grid.g_data, options.group_size, to_string(options.shardings().trained), to_string(options.sharding),
+      to_string(options.precision.compute), to_string(options.precision.gradient), actors::microbatches_of(options),
+      options.grid.g_inter, options.chunks_per_rank, actors::to_string(options.policy), options.defer_weights,
+      options.deferred_limit.value_or(-1), options.pipeline_limit, options.recompute, options.prefetch,
+      options.reuse, offload::to_string(tiers.parameters), offload::to_string(tiers.parameters_of(true)),
+      offload::to_string(tiers.gradients), offload::to_string(tiers.optimizer),
+      offload::to_string(tiers.activations), tiers.step == actors::StepLocation::host,
+      tiers.commit == actors::Commit::flip, tiers.bucket_elements, tiers.chunk_buckets, tiers.depth,
+      options.check_every);
+}
+
+}  // namespace
+
+void draw_placement(TrainerOptions& options, const models::Architecture& architecture, Draw& draw) {
+  const int layers = static_cast<int>(architecture.layers.size());
+  const int stages = options.grid.g_inter = draw(1, std::min(layers, 5));
+  if (!options.node_of.empty()) {
+    options.node_of.resize(static_cast<std::size_t>(options.grid.g_data));
+    const std::vector<int> rows = options.node_of;
+    for (int stage = 1; stage < stages; ++stage)
+      options.node_of.insert(options.node_of.end(), rows.begin(), rows.end());
   }
-  auto& last = orders.back().second;
-  last.recompute = 2;
-  last.saved_activations = models::SavedActivations::all;
-  last.tiers = {.parameters = TierKind::host,
-                .optimizer = TierKind::host,
-                .activations = TierKind::host,
-                .bucket_elements = 256};
-  return orders;
+  options.policy = draw.of(Policy::message_driven, Policy::message_driven, Policy::one_f_one_b, Policy::gpipe,
+                           Policy::zero_bubble, Policy::zb_h1);
+  options.chunks_per_rank = stages > 1 ? draw(1, std::clamp(layers / stages, 1, 3)) : 1;
+  const bool chunked = options.chunks_per_rank > 1;
+  const bool in_groups = actors::microbatches_of(options) % stages == 0;
+  if (chunked && (options.policy == Policy::zb_h1 || (options.policy == Policy::one_f_one_b && !in_groups)))
+    options.policy = Policy::zero_bubble;
+  options.defer_weights = options.policy == Policy::message_driven && draw(0, 1) == 0;
+  options.deferred_limit.reset();
+  if (draw(0, 1) == 0) options.deferred_limit = draw(0, 5);
+  options.pipeline_limit = draw.of(0, draw(chunked ? 2 * stages : 1, 2 * stages + 2));
+  options.recompute = draw.of(0, draw(1, 3));
+  options.saved_activations = draw.of(models::SavedActivations::few, models::SavedActivations::all);
+  options.prefetch = draw(0, 5);
+  options.reuse = draw(0, 1) == 0;
+  if (options.trained_sharding)
+    options.sharding = collectives::parse_sharding(draw.of("ddp", "zero3", "mics", "zero++"));
+
+  const auto tier = [&draw] { return draw.of(TierKind::device, TierKind::host); };
+  actors::TierOptions& tiers = options.tiers = {};
+  tiers.bucket_elements = draw.of(256u, 600u, 1500u, 5000u, 1u << 20);
+  tiers.chunk_buckets = draw.of(0u, 1u, 2u, 4u);
+  tiers.bundle_bytes = draw.of(1u, 10'000u, 1u << 20);
+  tiers.depth = draw.of(1u, 2u, 3u);
+  if (draw(0, 3) > 0) {
+    tiers.parameters = tier();
+    if (options.trained_sharding) tiers.trained_parameters = tier();
+    tiers.gradients = tier();
+    tiers.optimizer = tier();
+    if (tiers.optimizer == TierKind::host) {
+      tiers.step = draw.of(actors::StepLocation::device, actors::StepLocation::host);
+      if (actors::separate_master(options.precision, tiers.parameters_of(true)))
+        tiers.commit = draw.of(actors::Commit::wait, actors::Commit::flip);
+    }
+  }
+  if (options.recompute > 0) {
+    tiers.activations = tier();
+    tiers.checkpoint_places = draw(2, 5);
+  }
 }
 
-const JobResult& ReferenceJob::result() {
-  if (!result_) result_ = run_simulated(gpt_, options_, 1);
-  return *result_;
+void check_any_placement(const std::function<DrawnModel(Draw&)>& make, int usual, int all, int under_sanitizers) {
+  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(usual, all, under_sanitizers)))) {
+    CAPTURE(seed);
+    Draw draw(seed);
+    const DrawnModel model = make(draw);
+    auto options = draw_job(model, draw);
+    const auto reference =
+        run_simulated(model.alike ? *model.alike : model.architecture, *model.samples, options, 1);
+    if (options.fault) CHECK(reference.steps[static_cast<std::size_t>(options.fault->step - 1)].skipped);
+    for (const models::UnitSpec& unit : model.architecture.units())
+      if (!unit.trained) CHECK((reference.weights.at(unit.name) == initial_values(unit, options)));
+
+    draw_placement(options, model.architecture, draw);
+    options.check_every = draw(0, 2);
+    CAPTURE(described(options));
+    const auto placed = run_simulated(model.architecture, *model.samples, options, seed, {},
+                                      draw.of(Devices::inline_, Devices::delayed, Devices::delayed));
+    check_same_bits(reference, placed);
+    CHECK(std::ssize(placed.checks) ==
+          (options.check_every == 0 ? 0 : runtime::ceil_divide(options.steps, options.check_every)));
+    for (const actors::ReplicaReport& report : placed.checks) CHECK(report.damage.empty());
+    const auto skipped = std::ranges::count_if(placed.steps, &actors::StepResult::skipped);
+    CHECK(placed.answers.skipped == skipped);
+    if (options.tiers.commit == actors::Commit::flip && !actors::every_step_counts(options))
+      CHECK(placed.answers.flipped + placed.answers.again == options.steps - skipped);
+  }
 }
 
-void check_trains_like(ReferenceJob& reference, const models::GptOptions& gpt,
-                       const actors::TrainerOptions& options, std::uint64_t seed) {
-  CAPTURE(seed);
-  const auto devices = seed % 2 == 0 ? Devices::inline_ : Devices::delayed;
-  check_same_bits(reference.result(), run_simulated(gpt, options, seed, devices));
+std::vector<float> initial_values(const models::UnitSpec& unit, const TrainerOptions& options) {
+  std::vector<float> values(unit.elements());
+  models::initialize(unit, options.seed, 0, unit.elements(), values.data());
+  if (!unit.trained)
+    runtime::with_float_type(options.precision.compute, [&](auto type) {
+      for (float& value : values) value = runtime::to_float(runtime::from_float<decltype(type)>(value));
+    });
+  return values;
 }
 
 }  // namespace ranvier::tests

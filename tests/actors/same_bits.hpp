@@ -1,54 +1,61 @@
-// Comparison of jobs that must give the same bits.
+// Jobs that must give the same bits: their comparison, and jobs that are drawn at random.
 #pragma once
 
 #include "tests/actors/simulated_job.hpp"
-#include "tests/effort.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+#include <functional>
+#include <memory>
+#include <random>
 
 namespace ranvier::tests {
 
 /// A skipped step's norm is an arbitrary result of the overflow.
 void check_same_bits(const JobResult& a, const JobResult& b);
 
-/// Seeds of `count` message orders, or as many as RANVIER_SEEDS=N requests, or the order of RANVIER_SEED=N only.
-[[nodiscard]] std::vector<std::uint64_t> message_orders(int count);
-
-/// Every name, and triples that have none.
-inline constexpr std::array shardings{"ddp",      "zero1",  "zero2", "zero3", "mics", "paro-igg", "paro-iig",
-                                      "paro-nig", "zero++", "GIN",   "IGN",   "NGI",  "GNN"};
-
-/// A precision whose loss is scaled if half-precision numbers would underflow.
-void set_precision(actors::TrainerOptions& options, runtime::DType compute);
-
-/// Variants of the job by name: on a pipeline of three stages under every schedule, with few and with all activations
-/// saved and with deferred weight gradients. Then on two stages of two chunks each. Some have recomputation, and states
-/// in host memory.
-[[nodiscard]] std::vector<std::pair<std::string, actors::TrainerOptions>> pipeline_orders(
-    const actors::TrainerOptions& options);
-
-/// The reference result. It is computed at the first request.
-class ReferenceJob {
+/// Draws numbers, and one of several values.
+class Draw {
  public:
-  ReferenceJob(models::GptOptions gpt, actors::TrainerOptions options)
-      : gpt_(std::move(gpt)), options_(std::move(options)) {}
+  explicit Draw(std::uint64_t seed) : random_(seed) {}
 
-  const JobResult& result();
+  [[nodiscard]] int operator()(int least, int most) { return std::uniform_int_distribution(least, most)(random_); }
+  template <typename... Values>
+  [[nodiscard]] auto of(Values... values) {
+    const std::array all{values...};
+    return all[static_cast<std::size_t>((*this)(0, static_cast<int>(all.size()) - 1))];
+  }
 
  private:
-  models::GptOptions gpt_;
-  actors::TrainerOptions options_;
-  std::optional<JobResult> result_;
+  std::mt19937_64 random_;
 };
 
-/// Checks that the same job gives the same bits, placed and partitioned by `options`, with messages in the order of the
-/// seed. With every other seed, work on streams is late.
-void check_trains_like(ReferenceJob& reference, const models::GptOptions& gpt,
-                       const actors::TrainerOptions& options, std::uint64_t seed);
+[[nodiscard]] models::Precision draw_precision(Draw& draw);
+
+/// A quarter of the sources have documents.
+[[nodiscard]] std::unique_ptr<RandomTokens> draw_tokens(int vocabulary, Draw& draw);
+
+/// A model and its samples, for jobs in the model's precision.
+struct DrawnModel {
+  models::Architecture architecture;
+  std::unique_ptr<models::SampleSource> samples;
+  bool writes_texts = false;                              ///< whether jobs may sample texts
+  std::unique_ptr<models::Architecture> alike = nullptr;  ///< model with equal results; null: none
+};
+
+/// Draws what must not change any bit of a job: its stages and schedule, recomputation, the location of states, and
+/// their partition. With `trained_sharding` also the sharding of the frozen base.
+void draw_placement(actors::TrainerOptions& options, const models::Architecture& architecture, Draw& draw);
+
+/// Draws jobs of models, with any rows, sharding, precision and faults. Compares each on a single stage, with all states
+/// on the device, and in a drawn placement: messages come in any order, and work on streams may be late. Also checks
+/// that frozen units keep their values, and that replicas do not differ. The numbers of jobs are for effort(). Replay one
+/// with --seed=N.
+void check_any_placement(const std::function<DrawnModel(Draw&)>& make, int usual, int all, int under_sanitizers);
+
+/// Initial values of a unit in a job, rounded to the layers' precision if it is frozen.
+[[nodiscard]] std::vector<float> initial_values(const models::UnitSpec& unit,
+                                                const actors::TrainerOptions& options);
 
 }  // namespace ranvier::tests

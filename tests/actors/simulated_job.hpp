@@ -121,26 +121,4 @@ void load_initial_weights(actors::Rank& rank, std::uint64_t seed);
   return run_simulated(gpt, options, seed, {}, 1 << 20, kind);
 }
 
-/// Randomly chooses locations of states, recomputation and prefetching: `draw(least, most)` gives a number. The
-/// precision must be set before.
-template <typename Draw>
-void draw_memory(actors::TrainerOptions& options, const Draw& draw) {
-  using actors::TierKind;
-  options.recompute = draw(0, 2);
-  if (draw(0, 1) == 0) options.saved_activations = models::SavedActivations::all;
-  options.prefetch = draw(0, 3);
-  options.reuse = draw(0, 1) == 0;
-  const auto tier = [&] { return draw(0, 1) == 0 ? TierKind::device : TierKind::host; };
-  if (draw(0, 1) == 0)
-    options.tiers = {
-        .parameters = tier(), .gradients = tier(), .optimizer = TierKind::host, .bucket_elements = 256};
-  if (options.recompute > 0) {
-    options.tiers.activations = tier();
-    options.tiers.checkpoint_places = draw(2, 4);
-  }
-  const bool apart = actors::separate_master(options.precision, options.tiers.parameters_of(true));
-  if (options.tiers.optimizer == TierKind::host && apart && draw(0, 1) == 0)
-    options.tiers.commit = actors::Commit::flip;
-}
-
 }  // namespace ranvier::tests

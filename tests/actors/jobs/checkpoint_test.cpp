@@ -5,6 +5,7 @@
 #include "runtime/simulation/simulation.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
+#include "tests/collectives/all_shardings.hpp"
 #include "tests/test.hpp"
 
 #include <boost/json/serialize.hpp>
@@ -43,37 +44,21 @@ void states_on_host(actors::TrainerOptions& options) {
   options.tiers.bucket_elements = 1500;
 }
 
-/// A random placement of a job in its precision, with unchanged rows of the grid.
-void place_at_random(actors::TrainerOptions& options, std::mt19937_64& random) {
-  const auto any_of = [&](auto... values) { return std::array{values...}[random() % sizeof...(values)]; };
-  options.grid.g_inter = any_of(1, 2, 3);
-  options.policy = any_of(actors::Policy::message_driven, actors::Policy::one_f_one_b, actors::Policy::gpipe,
-                          actors::Policy::zero_bubble, actors::Policy::zb_h1);
-  options.deferred_limit = any_of(std::optional<int>(), std::optional(1), std::optional(3));
-  options.pipeline_limit = any_of(0, 1, 3);
-  options.chunks_per_rank = options.grid.g_inter == 2 ? any_of(1, 2) : 1;
-  if (options.chunks_per_rank > 1) {
-    if (actors::microbatches_of(options) % options.grid.g_inter != 0)
-      options.policy = actors::Policy::message_driven;  // 1F1B needs full groups
-    if (options.policy == actors::Policy::zb_h1) options.policy = actors::Policy::zero_bubble;
-    options.pipeline_limit = any_of(0, 4);
-  }
-  options.recompute = any_of(0, 0, 1, 2);
-  auto& tiers = options.tiers;
-  tiers = {};
-  tiers.bucket_elements = any_of(600, 1500, 5000, 1 << 20);
-  tiers.chunk_buckets = any_of(0, 1, 2, 4);
-  tiers.bundle_bytes = any_of(1, 10'000, 1 << 20);
-  tiers.depth = any_of(1, 3);
-  if (random() % 3 > 0) {
-    tiers.optimizer = TierKind::host;
-    tiers.step = any_of(actors::StepLocation::device, actors::StepLocation::host);
-    tiers.parameters = any_of(TierKind::device, TierKind::host);
-    tiers.gradients = any_of(TierKind::device, TierKind::host);
-    const bool separate = options.precision.compute != DType::f32 || tiers.parameters == TierKind::host;
-    if (separate) tiers.commit = any_of(actors::Commit::wait, actors::Commit::flip);
-  }
-  options.clip = any_of(0.0, 0.05, 1e3);
+/// A run with one of all shardings.
+actors::TrainerOptions draw_run(Draw& draw) {
+  auto options = longer_run();
+  options.grid.g_data = draw.of(1, 2, 4);
+  options.group_size = 2 % options.grid.g_data;
+  const auto every_sharding = all_shardings();
+  options.sharding = every_sharding[static_cast<std::size_t>(draw(0, static_cast<int>(every_sharding.size()) - 1))];
+  options.precision = {draw.of(DType::f32, DType::f32, DType::bf16, DType::f16), DType::f32};
+  return options;
+}
+
+/// A checkpoint of a run, except the last one.
+const std::pair<const std::int64_t, SavedState>& draw_state(const CheckpointedResult& run, Draw& draw) {
+  REQUIRE(run.states.size() > 1);
+  return *std::next(run.states.begin(), draw(0, static_cast<int>(run.states.size()) - 2));
 }
 
 /// Checks that `late`, which resumed from a checkpoint of step `from`, continues like `whole`.
@@ -165,61 +150,47 @@ TEST_CASE("the optimizer waits only for buckets that are not copied yet") {
 TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to the bit") {
   for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(24, 300, 3)))) {
     CAPTURE(seed);
-    std::mt19937_64 random(seed);
-    auto options = longer_run();
-    if (random() % 3 == 0) options.precision = {DType::bf16, DType::f32};
-    if (random() % 3 == 0) {
-      options.precision = {DType::f16, DType::f32};
+    Draw draw(seed);
+    auto options = draw_run(draw);
+    options.clip = draw.of(0.0, 0.05, 1e3);
+    if (options.precision.compute == DType::f16) {
       // Grows during the run.
       options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 2};
+      options.fault = overflow(0, 2);
     }
-    options.grid.g_data = std::array{1, 2, 4}[random() % 3];
-    options.group_size = 2 % options.grid.g_data;
-    options.sharding = collectives::parse_sharding(shardings[random() % shardings.size()]);
-    place_at_random(options, random);
-    const double clip = options.clip;
     const auto gpt = gpt_with_dropout(options);
-    if (options.loss_scale.dynamic) options.fault = overflow(0, 2);
+    const auto architecture = models::make_gpt(gpt);
+    draw_placement(options, architecture, draw);
     const auto whole =
-        run_checkpointed(gpt, options, {.every = 1}, seed, random() % 2 == 0 ? Devices::inline_ : Devices::delayed);
-    REQUIRE(whole.states.size() > 1);
-    auto from = whole.states.begin();
-    std::advance(from, random() % (whole.states.size() - 1));
-    place_at_random(options, random);
-    options.clip = clip;
-    if (from->first >= 2) options.fault.reset();
-    const auto late = run_checkpointed(gpt, options, {.from = &from->second}, seed + 1,
-                                       random() % 2 == 0 ? Devices::inline_ : Devices::delayed);
-    check_goes_on(whole, late, from->first);
+        run_checkpointed(gpt, options, {.every = 1}, seed, draw.of(Devices::inline_, Devices::delayed));
+    const auto& [step, state] = draw_state(whole, draw);
+    draw_placement(options, architecture, draw);
+    if (step >= 2) options.fault.reset();
+    const auto late =
+        run_checkpointed(gpt, options, {.from = &state}, seed + 1, draw.of(Devices::inline_, Devices::delayed));
+    check_goes_on(whole, late, step);
   }
 }
 
 TEST_CASE("any grid, sharding and precision resumes from any other") {
   for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(24, 300, 3)))) {
     CAPTURE(seed);
-    std::mt19937_64 random(seed);
-    const auto place = [&](actors::TrainerOptions& options) {
-      options.grid.g_data = std::array{1, 2, 4}[random() % 3];
-      options.group_size = options.grid.g_data == 4 ? 2 : 0;
-      options.sharding = collectives::parse_sharding(shardings[random() % shardings.size()]);
-      options.precision = {std::array{DType::f32, DType::f32, DType::bf16, DType::f16}[random() % 4], DType::f32};
+    Draw draw(seed);
+    const auto draw_placed_run = [&draw] {
+      auto options = draw_run(draw);
       if (options.precision.compute == DType::f16)
         options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 100};
-      place_at_random(options, random);
-      options.clip = 1.0;
+      draw_placement(options, models::make_gpt(gpt_with_dropout(options)), draw);
+      return options;
     };
-    auto options = longer_run();
-    place(options);
+    const auto options = draw_placed_run();
     const auto whole = run_checkpointed(gpt_with_dropout(options), options, {.every = 1}, seed);
-    const bool was_rounded = options.precision.compute != DType::f32;
-    auto from = whole.states.begin();
-    std::advance(from, random() % (whole.states.size() - 1));
-    auto other = longer_run();
-    place(other);
-    const bool is_rounded = was_rounded || other.precision.compute != DType::f32;
-    const auto late = run_checkpointed(gpt_with_dropout(other), other, {.from = &from->second}, seed);
+    const auto& [from, state] = draw_state(whole, draw);
+    const auto other = draw_placed_run();
+    const bool is_rounded = options.precision.compute != DType::f32 || other.precision.compute != DType::f32;
+    const auto late = run_checkpointed(gpt_with_dropout(other), other, {.from = &state}, seed);
     const double tolerance = is_rounded ? 2e-2 : 1e-4;
-    REQUIRE(late.job.steps.size() + static_cast<std::size_t>(from->first) == whole.job.steps.size());
+    REQUIRE(late.job.steps.size() + static_cast<std::size_t>(from) == whole.job.steps.size());
     for (const actors::StepResult& step : late.job.steps) {
       const actors::StepResult& same = whole.job.steps[static_cast<std::size_t>(step.step - 1)];
       CAPTURE(step.step);

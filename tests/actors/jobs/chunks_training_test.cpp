@@ -6,7 +6,6 @@
 using namespace ranvier;
 using namespace ranvier::tests;
 using actors::Policy;
-using runtime::DType;
 using runtime::MemorySpace;
 
 namespace {
@@ -19,85 +18,6 @@ actors::TrainerOptions chunked(int stages, int chunks, Policy policy = Policy::m
 }
 
 }  // namespace
-
-TEST_CASE("the number of chunks per rank never changes a bit") {
-  tests::Share share(1, 4);
-  auto gpt = small_gpt(10);
-  gpt.dropout = 0.1f;
-  for (const int rows : {1, 2}) {
-    auto options = small_run({1, rows});
-    options.batch_size = 12 * rows;
-    options.eval_every = 1;
-    options.eval_samples = options.batch_size + 3;
-    options.sample = {.every = 1, .prompt = {3, 1}, .tokens = 5, .sampling = {.temperature = 0.9, .seed = 4}};
-    const auto reference = run_simulated(gpt, options, 1);
-    CHECK(reference.texts.size() == 2);
-    for (const auto& [stages, chunks] : {std::pair{2, 2}, {2, 6}, {3, 4}, {6, 2}}) {
-      for (const Policy policy :
-           {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe, Policy::zero_bubble}) {
-        if (!share.takes()) continue;
-        INFO("stages ", stages, ", chunks ", chunks, ", policy ", actors::to_string(policy));
-        options.grid.g_inter = stages;
-        options.chunks_per_rank = chunks;
-        options.policy = policy;
-        check_same_bits(reference, run_simulated(gpt, options, 2));
-      }
-    }
-  }
-}
-
-// Replay one with --seed=N.
-TEST_CASE("chunks do not change any bit, with any order of messages, sharding and location of states") {
-  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(60, 2000, 6)))) {
-    CAPTURE(seed);
-    std::mt19937_64 random(seed * 6364136223846793005ull + 1);
-    const auto draw = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
-    const DType compute = std::array{DType::f32, DType::bf16, DType::f16}[std::size_t(draw(0, 2))];
-    const int rows = draw(1, 4), stages = draw(2, 4), chunks = draw(2, 3);
-    auto gpt = small_gpt(draw(stages * chunks - 2, stages * chunks + 2));
-    gpt.dropout = draw(0, 1) == 0 ? 0.0f : 0.1f;
-    gpt.precision = {compute, draw(0, 1) == 0 ? DType::f32 : compute};
-    const bool documents = draw(0, 3) == 0;
-    const RandomTokens tokens(8, 37, 1 << 20, documents);
-    const models::Architecture architecture = models::make_gpt(gpt);
-    auto options = small_run({1, rows});
-    options.precision = gpt.precision;
-    options.policy = seed % 2 == 0 ? Policy::zero_bubble
-                                   : std::array{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe,
-                                                Policy::message_driven}[seed / 2 % 4];
-    options.microbatch_size = draw(1, 2);
-    const int microbatches = options.policy == Policy::one_f_one_b ? stages * draw(1, 3) : draw(1, 9);
-    options.batch_size = rows * (microbatches * options.microbatch_size - draw(0, options.microbatch_size - 1));
-    options.clip = draw(0, 1);
-    options.eval_every = draw(0, 2);
-    options.eval_samples = draw(1, 2 * options.batch_size);
-    options.sharding = collectives::parse_sharding(shardings[random() % shardings.size()]);
-    options.group_size = rows % 2 == 0 ? draw(1, 2) : 1;
-    options.algorithms = {"ring", "ring", "ring"};
-    if (compute == DType::f16) options.loss_scale = {.scale = 1024, .dynamic = true};
-    options.sample = {
-        .every = draw(0, 2), .prompt = {3, 1}, .tokens = 5, .sampling = {.temperature = 0.9, .seed = 4}};
-    const auto reference = run_simulated(architecture, tokens, options, 1);
-    options.grid.g_inter = stages;
-    options.chunks_per_rank = chunks;
-    if (options.policy == Policy::zero_bubble) {
-      options.defer_weights = draw(0, 1) == 0;
-      if (options.defer_weights) options.policy = Policy::message_driven;
-      if (draw(0, 2) > 0) options.deferred_limit = draw(0, 5);
-    }
-    if (options.policy != Policy::one_f_one_b) options.pipeline_limit = draw(0, 1) * draw(stages, 2 * stages + 1);
-    draw_memory(options, draw);
-    INFO("sharding ", to_string(options.sharding), ", rows ", rows, ", stages ", stages, ", chunks ", chunks,
-         ", layers ", gpt.layers, ", policy ", actors::to_string(options.policy), ", defer_weights ",
-         options.defer_weights, ", options.deferred_limit.value_or(-1) ", options.deferred_limit.value_or(-1),
-         ", batch_size ", options.batch_size, ", microbatch_size ", options.microbatch_size, ", pipeline_limit ",
-         options.pipeline_limit, ", recompute ", options.recompute, ", activations ",
-         offload::to_string(options.tiers.activations), ", gradients ", offload::to_string(options.tiers.gradients),
-         ", options.tiers.commit == actors::Commit::flip ", options.tiers.commit == actors::Commit::flip);
-    const auto devices = draw(0, 2) == 0 ? Devices::inline_ : Devices::delayed;
-    check_same_bits(reference, run_simulated(architecture, tokens, options, seed, {}, devices));
-  }
-}
 
 TEST_CASE("staged messages of chunks have their pinned memory before the first step") {
   const RandomTokens tokens(8, 37, 1 << 20, true);

@@ -1,4 +1,4 @@
-// The mean loss of the validation samples.
+// The mean loss of the validation samples, and of samples with documents.
 #include "tests/actors/simulated_job.hpp"
 #include "tests/test.hpp"
 
@@ -86,4 +86,28 @@ TEST_CASE(
       }
     }
   }
+}
+
+TEST_CASE("the loss, also of an evaluation, is a mean over the elements that have one, regardless of their ranks") {
+  const RandomTokens tokens(8, 37, 1 << 20, true);
+  const auto architecture = models::make_gpt(small_gpt());
+  auto options = small_run();
+  options.steps = 1;
+  const double loss = run_simulated(architecture, tokens, options, 1).steps.front().loss;
+  CHECK(loss == doctest::Approx(std::log(37.0)).epsilon(0.02));  // an untrained model's, over the counted elements
+  CHECK(tokens.losses(0, 8) < 8 * 8 * 3 / 4);
+  for (const int rows : {2, 4}) {
+    for (const int microbatch : {1, 2}) {
+      options.grid = {1, rows};
+      options.microbatch_size = microbatch;
+      CHECK(run_simulated(architecture, tokens, options, 1).steps.front().loss ==
+            doctest::Approx(loss).epsilon(1e-9));
+    }
+  }
+  auto evaluation = options;
+  evaluation.steps = 0;
+  evaluation.eval_samples = 8;
+  const auto evaluated = run_simulated(architecture, tokens, evaluation, 1).evaluations;
+  REQUIRE(evaluated.size() == 1);
+  CHECK(evaluated.front() == doctest::Approx(loss).epsilon(1e-9));
 }

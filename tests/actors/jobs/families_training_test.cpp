@@ -1,5 +1,4 @@
-// Complete jobs of all families: like GPT's, they train the same bits on every grid, with and without sharding, with
-// states in any memory. A family adds a row to families().
+// Complete jobs of families other than GPT's.
 #include "models/images/image_set.hpp"
 #include "models/images/image_source.hpp"
 #include "models/text/masked_source.hpp"
@@ -9,92 +8,19 @@
 
 using namespace ranvier;
 using namespace ranvier::tests;
-using actors::Policy;
-using actors::TierKind;
 using actors::TrainerOptions;
 
 namespace {
 
-JobResult train_bert(bool roberta, const TrainerOptions& options, std::uint64_t seed,
-                     Devices devices = Devices::inline_, int tile = 1, bool documents = false) {
-  models::BertOptions bert = small_bert(roberta, options.precision);
-  bert.tile = tile;
-  const models::MaskedSource masked(
-      std::make_unique<RandomTokens>(bert.sequence_length, bert.vocab_size - 1, 1 << 20, documents),
-      {.probability = 0.3, .mask_token = 36, .tokens = 36, .seed = options.seed});
-  return run_simulated(models::make_bert(bert), masked, options, seed, {}, devices);
+std::unique_ptr<models::ImageSource> images() {
+  const auto set = std::make_shared<const models::SyntheticSet>(small_resnet.image_size, small_resnet.classes);
+  return std::make_unique<models::ImageSource>(set, 0, 1000, std::nullopt);
 }
 
-/// Heads share keys; with a window, norms per head and biases; if `tied`, also with fused tensors like Phi-3's. 150
-/// `words` make several tiles of the tables.
-JobResult train_llama(bool tied, const TrainerOptions& options, std::uint64_t seed, Devices devices, int tile,
-                      int words) {
-  models::LlamaOptions llama = small_llama(options.precision);
-  llama.window = 5;
-  llama.qkv_bias = llama.qk_norm = true;
-  llama.tied = llama.fused = tied;
-  llama.vocab_size = words;
-  llama.tile = tile;
-  return run_simulated(models::make_llama(llama), RandomTokens(llama.sequence_length, words), options, seed, {},
-                       devices);
-}
-
-JobResult train_resnet(const TrainerOptions& options, std::uint64_t seed, Devices devices = Devices::inline_) {
+JobResult train_resnet(const TrainerOptions& options, std::uint64_t seed) {
   models::ResnetOptions resnet = small_resnet;
   resnet.precision = options.precision;
-  const auto set = std::make_shared<const models::SyntheticSet>(resnet.image_size, resnet.classes);
-  const models::ImageSource images(set, 0, 1000, std::nullopt);
-  return run_simulated(models::make_resnet(resnet), images, options, seed, {}, devices);
-}
-
-/// Trains a job of a family, whole (tile 1) or in tiles.
-using Train = std::function<JobResult(const TrainerOptions&, std::uint64_t seed, Devices, int tile)>;
-
-struct Family {
-  std::string name;
-  std::vector<const char*> shardings;        ///< for untiled models
-  std::vector<const char*> tiled_shardings;  ///< none: it has no tiles
-  Train train;
-  Train train_for_tiles = nullptr;  ///< null: the same
-  Policy policy_of_stages = Policy::message_driven;
-};
-
-std::vector<Family> families() {
-  const auto bert = [](bool roberta) {
-    return [roberta](const TrainerOptions& options, std::uint64_t seed, Devices devices, int tile) {
-      return train_bert(roberta, options, seed, devices, tile);
-    };
-  };
-  const auto llama = [](bool tied, int words) {
-    return [tied, words](const TrainerOptions& options, std::uint64_t seed, Devices devices, int tile) {
-      return train_llama(tied, options, seed, devices, tile, words);
-    };
-  };
-  const auto resnet = [](const TrainerOptions& options, std::uint64_t seed, Devices devices, int) {
-    return train_resnet(options, seed, devices);
-  };
-  // Running statistics of a residual network are states like others.
-  return {{"BERT", {"ddp", "zero3"}, {"zero3"}, bert(false)},
-          {"RoBERTa", {"ddp", "zero3"}, {"ddp"}, bert(true)},
-          {"LLaMA", {"ddp", "zero3"}, {"zero3"}, llama(false, 37), llama(false, 150)},
-          {"tied Phi-3", {"ddp", "zero3"}, {"zero3", "ddp"}, llama(true, 37), llama(true, 150)},
-          {"residual network", {"ddp", "mics", "zero3"}, {}, resnet, nullptr, Policy::one_f_one_b}};
-}
-
-/// On `g_inter` stages, with states on the device and then in host memory.
-void check_stages(const Family& family, const Train& train, const JobResult& reference, TrainerOptions options,
-                  int g_inter, int tile) {
-  CAPTURE(g_inter);
-  options.grid.g_inter = g_inter;
-  options.policy = g_inter == 3 ? family.policy_of_stages : Policy::message_driven;
-  options.recompute = g_inter == 3 ? 1 : 0;
-  check_same_bits(reference, train(options, 2, Devices::inline_, tile));
-  options.recompute = 2;
-  options.tiers = {.parameters = TierKind::host,
-                   .optimizer = TierKind::host,
-                   .activations = TierKind::host,
-                   .bucket_elements = 256};
-  check_same_bits(reference, train(options, 3, Devices::delayed, tile));
+  return run_simulated(models::make_resnet(resnet), *images(), options, seed);
 }
 
 /// Running statistics of the first norm's first channel.
@@ -111,72 +37,44 @@ Statistics first_norm(const JobResult& job) {
 
 }  // namespace
 
-TEST_CASE("every family trains the same bits on every grid, sharded or not, with states in any memory") {
-  for (const Family& family : families()) {
-    for (const char* const name : family.shardings) {
-      INFO("family.name ", family.name, ", name ", name);
-      const TrainerOptions options = small_run({1, 2}, name);
-      const JobResult reference = family.train(options, 1, Devices::inline_, 1);
-      for (const int g_inter : {1, 3}) check_stages(family, family.train, reference, options, g_inter, 1);
-    }
+TEST_CASE("a family trains the same bits in any placement, with any sharding, in tiles and with documents") {
+  SUBCASE("BERT and RoBERTa") {
+    const auto draw_bert = [](Draw& draw) -> DrawnModel {
+      const bool roberta = draw(0, 1) == 0;
+      models::BertOptions bert = small_bert(roberta, draw_precision(draw));
+      auto tokens = draw_tokens(bert.vocab_size - 1, draw);
+      if (tokens->document_positions() == 0) bert.tile = draw.of(1, 4);
+      return {models::make_bert(bert),
+              std::make_unique<models::MaskedSource>(
+                  std::move(tokens),
+                  models::MaskingOptions{.probability = 0.3, .mask_token = 36, .tokens = 36, .seed = 11})};
+    };
+    check_any_placement(draw_bert, 64, 600, 8);
   }
-}
-
-TEST_CASE(
-    "a model in tiles trains the same bits on every grid, with states in any memory, and the untiled model's "
-    "losses") {
-  tests::Share share(1, 2);
-  for (const Family& family : families()) {
-    const Train& train = family.train_for_tiles ? family.train_for_tiles : family.train;
-    for (const char* const name : family.tiled_shardings) {
-      INFO("family.name ", family.name, ", name ", name);
-      const TrainerOptions options = small_run({1, 2}, name);
-      const JobResult reference = train(options, 1, Devices::inline_, 4),
-                      whole = train(options, 1, Devices::inline_, 1);
-      for (std::size_t step = 0; step < whole.steps.size(); ++step)
-        CHECK(reference.steps[step].loss == doctest::Approx(whole.steps[step].loss).epsilon(1e-6));
-      for (const int g_inter : {3, 1})
-        if (share.takes()) check_stages(family, train, reference, options, g_inter, 4);
-    }
-  }
-}
-
-TEST_CASE("every family trains the same bits under every policy, in chunks, and in every precision") {
-  tests::Share share(1, 3);
-  for (const auto compute : {runtime::DType::f32, runtime::DType::bf16, runtime::DType::f16}) {
-    for (const Family& family : families()) {
-      // Each kind of model once for each type: RoBERTa for bf16, BERT for the others.
-      if (family.name == (compute == runtime::DType::bf16 ? "BERT" : "RoBERTa") || family.name == "LLaMA") continue;
-      INFO("compute ", runtime::to_string(compute), ", name ", family.name);
-      TrainerOptions options = small_run({1, 2});
-      set_precision(options, compute);
-      const JobResult reference = family.train(options, 1, Devices::inline_, 1);
-      std::uint64_t seed = 2;
-      for (const auto& [name, order] : pipeline_orders(options)) {
-        if (!share.takes()) continue;
-        CAPTURE(name);
-        check_same_bits(reference, family.train(order, seed++, Devices::inline_, 1));
+  SUBCASE("LLaMA and similar models") {
+    const auto draw_llama = [](Draw& draw) -> DrawnModel {
+      models::LlamaOptions llama = small_llama(draw_precision(draw));
+      llama.tied = draw(0, 1) == 0;
+      llama.tile = draw.of(1, 1, 4);
+      if (llama.tile > 1) llama.vocab_size = 150;  // several tiles of the tables
+      auto tokens = draw_tokens(llama.vocab_size, draw);
+      if (tokens->document_positions() == 0) {
+        llama.window = 5;
+        llama.qkv_bias = llama.qk_norm = true;
+        llama.fused = llama.tied;  // like Phi-3
       }
-    }
+      return {models::make_llama(llama), std::move(tokens)};
+    };
+    check_any_placement(draw_llama, 64, 600, 8);
   }
-}
-
-TEST_CASE(
-    "documents that a BERT's positions keep to train the same bits on every grid, and other ones than one text") {
-  for (const bool roberta : {false, true}) {
-    CAPTURE(roberta);
-    auto options = small_run({1, 2});
-    options.eval_every = 1;
-    options.eval_samples = 5;
-    const auto reference = train_bert(roberta, options, 1, Devices::inline_, 1, true);
-    CHECK(reference.steps.back().loss != train_bert(roberta, options, 1).steps.back().loss);
-    for (const auto policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
-      CAPTURE(static_cast<int>(policy));
-      options.policy = policy;
-      options.grid.g_inter = 3;
-      options.recompute = 1;
-      check_same_bits(reference, train_bert(roberta, options, 2, Devices::delayed, 1, true));
-    }
+  // Running statistics are states like others.
+  SUBCASE("residual networks") {
+    const auto draw_resnet = [](Draw& draw) -> DrawnModel {
+      models::ResnetOptions resnet = small_resnet;
+      resnet.precision = draw_precision(draw);
+      return {models::make_resnet(resnet), images()};
+    };
+    check_any_placement(draw_resnet, 40, 400, 5);
   }
 }
 

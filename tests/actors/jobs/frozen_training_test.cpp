@@ -1,6 +1,5 @@
-// Complete jobs that train a part of a model: the same bits on every grid, and only parameters, but no states, of
-// frozen units.
-#include "models/core/initialize.hpp"
+// Complete jobs that train a part of a model: the same bits in any placement, and only parameters, but no states, of
+// frozen units. Base and trained part may have different shardings (PaRO §3.2, Ψ ≫ Ψ′).
 #include "models/families/gpt.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
@@ -8,152 +7,187 @@
 #include "tests/test.hpp"
 
 using namespace ranvier;
+using namespace ranvier::tests;
 using actors::TierKind;
+using collectives::parse_sharding;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
 
 namespace {
 
-/// With biases.
-models::LlamaOptions tied_llama(const models::Precision& precision = {}) {
-  models::LlamaOptions options = tests::small_llama(precision);
+constexpr int rows = 4;
+
+/// Trained parts of a LLaMA: patterns to train and to freeze.
+constexpr std::pair<const char*, const char*> tunings[] = {
+    {"layers.2|model.norm", ""},         // backward passes end in the last stage
+    {"q_proj|up_proj", ""},              // all blocks are split
+    {"", "embed|layers.1"},              // frozen in the middle, and a table that two stages have
+    {"layers.0", ""},                    // everything is differentiated, only the front has gradients
+    {"layers.0|q_proj|model.norm", ""},  // a front block, and a part of the others
+};
+
+/// With biases, and a table that two stages have.
+models::Architecture tied_llama(const models::Precision& precision, const models::Tuning& tuning) {
+  models::LlamaOptions options = small_llama(precision);
   options.qkv_bias = options.tied = true;
+  return models::make_llama(options, tuning);
+}
+
+models::Architecture with_adapters(const models::Precision& precision) {
+  return tied_llama(precision, adapters({"q_proj", "v_proj", "down_proj"}, 0.2f));
+}
+
+/// A LLaMA of which a part is trained, or one with adapters, or a GPT with adapters.
+DrawnModel draw_model(Draw& draw) {
+  const models::Precision precision = draw_precision(draw);
+  auto tokens = draw_tokens(37, draw);
+  if (draw(0, 1) == 0) {
+    const auto& [train, freeze] = tunings[static_cast<std::size_t>(draw(0, int{std::size(tunings)} - 1))];
+    return {tied_llama(precision, models::make_tuning(train, freeze)), std::move(tokens)};
+  }
+  if (draw(0, 1) == 0) return {with_adapters(precision), std::move(tokens)};
+  auto gpt = in_precision(small_gpt(3), precision);
+  gpt.heads = 4;
+  gpt.dropout = 0.1f;
+  gpt.tile = draw.of(1, 2);
+  return {models::make_gpt(gpt, adapters({"c_attn", "mlp.c_proj"}, 0.2f)), std::move(tokens)};
+}
+
+actors::TrainerOptions run_of(const models::Architecture& architecture, const std::string& frozen,
+                              const std::string& trained) {
+  auto options = small_run({1, rows}, frozen);
+  options.group_size = 2;
+  options.precision = architecture.precision;
+  options.trained_sharding = parse_sharding(trained);
   return options;
 }
 
-models::Architecture model(const std::string& train, const std::string& freeze,
-                           const models::Precision& precision = {}) {
-  return models::make_llama(tied_llama(precision), models::make_tuning(train, freeze));
-}
-
-tests::JobResult run(const models::Architecture& architecture, const actors::TrainerOptions& options,
-                     std::uint64_t seed, tests::Devices devices = tests::Devices::inline_) {
-  const auto llama = tied_llama();
-  return run_simulated(architecture, tests::RandomTokens(llama.sequence_length, llama.vocab_size), options, seed,
-                       {}, devices);
-}
-
-/// Checks that frozen units keep their initial values, and trained ones do not.
-void check_what_changed(const models::Architecture& architecture, const tests::JobResult& result,
-                        const actors::TrainerOptions& options) {
-  for (const models::UnitSpec& unit : architecture.units()) {
-    CAPTURE(unit.name);
-    std::vector<float> before(unit.elements());
-    models::initialize(unit, options.seed, 0, unit.elements(), before.data());
-    const runtime::DType dtype = options.precision.compute;
-    if (dtype != runtime::DType::f32 && !unit.trained) {
-      runtime::with_float_type(dtype, [&](auto type) {
-        using Element = decltype(type);
-        for (float& value : before) value = runtime::to_float(runtime::from_float<Element>(value));
-      });
-    }
-    CHECK((result.weights.at(unit.name) == before) == !unit.trained);
-  }
-}
-
-constexpr std::pair<const char*, const char*> tunings[] = {
-    {"layers.2|model.norm", ""},  // backward passes end in the last stage
-    {"q_proj|up_proj", ""},       // all blocks are split
-    {"", "embed|layers.1"},       // frozen in the middle, and a table that two stages have
-    {"layers.0", ""},             // everything is differentiated, only the front has gradients
-};
-
 }  // namespace
 
-TEST_CASE("a partly trained model gives the same bits on every grid, sharded, with states anywhere") {
-  std::uint64_t seed = 1;
-  tests::Share share(1, 3);
-  for (const auto& [train, freeze] : tunings) {
-    INFO("train ", train, ", freeze ", freeze);
-    const models::Architecture architecture = model(train, freeze);
-    for (const char* const name : {"ddp", "zero3", "zero++", "IGN"}) {
-      CAPTURE(name);
-      if (!share.takes()) continue;
-      auto options = tests::small_run({1, 2}, name);
-      options.group_size = 1;
-      const auto reference = run(architecture, options, 1);
-      check_what_changed(architecture, reference, options);
-      for (const int g_inter : {1, 2, 3}) {
-        CAPTURE(g_inter);
-        options.grid.g_inter = g_inter;
-        for (const actors::Policy policy :
-             {actors::Policy::message_driven, actors::Policy::one_f_one_b, actors::Policy::gpipe}) {
-          options.policy = policy;
-          options.tiers = {};
-          options.recompute = static_cast<int>(seed % 3);
-          check_same_bits(reference, run(architecture, options, ++seed));
+TEST_CASE("a partly trained model gives the same bits in any placement, with any sharding of its frozen base") {
+  check_any_placement(draw_model, 120, 1000, 15);
+}
+
+TEST_CASE("training changes every trained unit") {
+  for (const std::uint64_t seed : test::seeds(60)) {
+    CAPTURE(seed);
+    Draw draw(seed);
+    const DrawnModel drawn = draw_model(draw);
+    auto options = small_run({1, 2});
+    options.precision = drawn.architecture.precision;
+    if (options.precision.compute == runtime::DType::f16) continue;  // a step may be skipped
+    const auto result = run_simulated(drawn.architecture, *drawn.samples, options, 1);
+    for (const models::UnitSpec& unit : drawn.architecture.units()) {
+      CAPTURE(unit.name);
+      if (unit.trained) CHECK((result.weights.at(unit.name) != initial_values(unit, options)));
+    }
+  }
+}
+
+TEST_CASE(
+    "a rank holds trained units as their sharding defines, and only parameters of frozen units, as theirs does") {
+  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    const models::Precision precision{dtype, runtime::DType::f32};
+    std::vector<models::Architecture> all;
+    all.push_back(with_adapters(precision));
+    for (const auto& [train, freeze] : tunings)
+      all.push_back(tied_llama(precision, models::make_tuning(train, freeze)));
+    for (const models::Architecture& architecture : all) {
+      for (const std::string frozen : {"ddp", "zero3", "mics", "zero++"}) {
+        for (const std::string trained :
+             {"ddp", "zero1", "zero2", "zero3", "mics", "paro-iig", "paro-nig", "zero++", "IGN", "GNN"}) {
+          INFO("frozen ", frozen, ", trained ", trained);
+          auto options = run_of(architecture, frozen, trained);
+          options.grid.g_inter = 2;
+          for (const int rank : {0, 3, 5}) {
+            const auto plan = plan_of(architecture, options, rank);
+            const auto expected = actors::state_bytes(actors::sharded_units(architecture, plan.layers, rows),
+                                                      options.shardings(), rows, 2, precision);
+            for (const auto& [kind, bytes] : {std::pair{MemoryKind::parameters, expected.parameters},
+                                              {MemoryKind::gradients, expected.gradients},
+                                              {MemoryKind::optimizer, expected.optimizer}}) {
+              CHECK(plan.memory.bytes(kind) == bytes);
+              CHECK(plan.memory.bytes(MemorySpace::device, kind) == bytes);
+            }
+            const bool trains = std::ranges::any_of(plan.states->all(), &actors::UnitState::trained);
+            CHECK((expected.gradients > 0) == trains);
+            CHECK((expected.optimizer > 0) == trains);
+          }
         }
-        options.policy = actors::Policy::message_driven;
-        options.recompute = 1;
-        options.tiers = {.parameters = TierKind::host,
-                         .gradients = TierKind::host,
-                         .optimizer = TierKind::host,
-                         .activations = TierKind::host,
-                         .bucket_elements = 256};
-        check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
-        options.tiers.commit = actors::Commit::flip;
-        check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
-        if (g_inter != 2) continue;
-        options.chunks_per_rank = 2;  // some tunings leave model chunks without trained parameters
-        check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
-        options.chunks_per_rank = 1;
       }
     }
   }
 }
 
-TEST_CASE("a partly trained model gives the same bits in half precision, clipped or not") {
-  std::uint64_t seed = 1;
-  for (const auto& [train, freeze] : tunings) {
-    CAPTURE(train);
-    for (const double clip : {0.0, 1.0}) {
-      const models::Precision precision{runtime::DType::bf16, runtime::DType::bf16};
-      const models::Architecture architecture = model(train, freeze, precision);
-      auto options = tests::small_run({1, 2});
-      options.precision = precision;
-      options.clip = clip;
-      const auto reference = run(architecture, options, 1);
-      check_what_changed(architecture, reference, options);
-      for (const char* const name : {"zero1", "zero3"}) {
-        CAPTURE(name);
-        options.sharding = collectives::parse_sharding(name);
-        options.grid.g_inter = 1;
-        const auto shared = run(architecture, options, ++seed);
-        options.grid.g_inter = 3;
-        options.check_every = 1;
-        check_same_bits(shared, run(architecture, options, ++seed, tests::Devices::delayed));
-        options.check_every = 0;
-      }
+TEST_CASE("a base in host memory or in files takes no device memory, while its adapters do") {
+  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    const auto architecture = with_adapters({dtype, runtime::DType::f32});
+    for (const TierKind kind : {TierKind::host, TierKind::nvme}) {
+      auto options = run_of(architecture, "zero3", "ddp");
+      options.policy = actors::Policy::one_f_one_b;
+      const auto near =
+          actors::state_bytes(actors::sharded_units(architecture, {0, architecture.layers.size()}, rows),
+                              options.shardings(), rows, 2, options.precision);
+      options.tiers.parameters = kind;
+      options.tiers.trained_parameters = TierKind::device;
+      const auto far = plan_of(architecture, options, 0);
+      CHECK(far.memory.bytes(MemorySpace::device, MemoryKind::parameters) == near.parameters - near.frozen);
+      CHECK(far.memory.bytes(MemorySpace::device, MemoryKind::optimizer) == near.optimizer);
+      CHECK(far.tiers.bytes(kind) >= near.frozen);
+      CHECK(far.tiers.bytes(kind) < near.frozen + far.states->all().size() * 4096);
+      options.tiers.parameters = TierKind::device;
+      options.tiers.trained_parameters = kind;
+      const auto turned = plan_of(architecture, options, 0);
+      CHECK(turned.memory.bytes(MemorySpace::device, MemoryKind::parameters) == near.frozen);
     }
   }
 }
 
-TEST_CASE("frozen units have only parameters in the plan of any rank") {
-  for (const auto& [train, freeze] : tunings) {
-    CAPTURE(train);
-    for (const models::Precision& precision :
-         {models::Precision{}, models::Precision{runtime::DType::bf16, runtime::DType::f32}}) {
-      const models::Architecture architecture = model(train, freeze, precision);
-      for (const char* const name : {"ddp", "zero2", "zero3", "zero++", "paro-nig"}) {
-        CAPTURE(name);
-        auto options = tests::small_run({2, 4}, name);
-        options.precision = precision;
-        options.group_size = 2;
-        for (int rank = 0; rank < options.grid.ranks(); ++rank) {
-          const auto plan = tests::plan_of(architecture, options, rank);
-          const auto expected = actors::state_bytes(actors::sharded_units(architecture, plan.layers, 4),
-                                                    options.sharding, 4, 2, precision);
-          using runtime::MemoryKind;
-          const auto planned = [&](MemoryKind kind) {
-            return plan.memory.bytes(runtime::MemorySpace::device, kind);
-          };
-          CHECK(planned(MemoryKind::parameters) == expected.parameters);
-          CHECK(planned(MemoryKind::gradients) == expected.gradients);
-          CHECK(planned(MemoryKind::optimizer) == expected.optimizer);
-          const bool trains = std::any_of(plan.states->all().begin(), plan.states->all().end(),
-                                          [](const actors::UnitState& unit) { return unit.trained(); });
-          CHECK((expected.gradients > 0) == trains);
-          CHECK((expected.optimizer > 0) == trains);
-        }
-      }
+TEST_CASE("adapters that every row holds completely are read in place: only the base takes buffers") {
+  const auto architecture = with_adapters({runtime::DType::bf16, runtime::DType::f32});
+  const auto places_of = [&](const char* frozen, const char* trained) {
+    const auto plan = plan_of(architecture, run_of(architecture, frozen, trained), 0);
+    std::array<std::size_t, 2> places{};  // frozen units, trained units
+    const auto& units = plan.states->all();
+    for (std::size_t u = 0; u < units.size() && !plan.parameters.classes.of_unit.empty(); ++u) {
+      const std::size_t of_class = plan.parameters.classes.places[plan.parameters.classes.of_unit[u]];
+      auto& most = places[units[u].trained() ? 1 : 0];
+      most = std::max(most, of_class);
+    }
+    return places;
+  };
+  CHECK(places_of("zero3", "ddp")[0] > 0);
+  CHECK(places_of("zero3", "ddp")[1] == 0);
+  CHECK(places_of("zero3", "zero1")[1] == 0);
+  CHECK(places_of("ddp", "zero3")[0] == 0);
+  CHECK(places_of("ddp", "zero3")[1] > 0);
+  CHECK(places_of("zero3", "zero3")[1] > 0);
+  CHECK(places_of("ddp", "ddp")[0] == 0);
+}
+
+TEST_CASE("a run resumes with another sharding of its base to the bit, and of its trained part within rounding") {
+  auto options = small_run({2, rows}, "zero3");
+  options.steps = 4;
+  options.group_size = 2;
+  options.trained_sharding = parse_sharding("ddp");
+  CheckpointedJob job{.every = 2, .tuning = models::make_tuning("^h.2|ln_f", "")};
+  const auto whole = run_checkpointed(small_gpt(3), options, job, 1);
+  job.from = &whole.states.at(2);
+  options.sharding = parse_sharding("mics");
+  const auto other_base = run_checkpointed(small_gpt(3), options, job, 2, Devices::delayed);
+  CHECK(other_base.job.weights == whole.job.weights);
+  CHECK((other_base.states.at(4) == whole.states.at(4)));
+  for (const char* const trained : {"zero1", "zero3", "paro-iig"}) {
+    CAPTURE(trained);
+    options.trained_sharding = parse_sharding(trained);
+    const auto late = run_checkpointed(small_gpt(3), options, job, 3);
+    for (const auto& [unit, values] : whole.job.weights) {
+      CAPTURE(unit);
+      const auto& others = late.job.weights.at(unit);
+      REQUIRE(others.size() == values.size());
+      bool close = true;
+      for (std::size_t e = 0; e < values.size(); ++e) close = close && std::abs(others[e] - values[e]) < 1e-4f;
+      CHECK(close);
     }
   }
 }
@@ -162,13 +196,13 @@ TEST_CASE("a partly trained model resumes from a checkpoint on any grid, with it
   for (const char* const train : {"^h.2|ln_f", "^h.1"}) {
     CAPTURE(train);
     for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
-      auto options = tests::small_run({1, 2}, "zero3");
+      auto options = small_run({1, 2}, "zero3");
       options.precision = {dtype, runtime::DType::f32};
       options.steps = 4;
-      const auto gpt = tests::in_precision(tests::small_gpt(3), options.precision);
-      tests::CheckpointedJob job{.every = 2, .tuning = models::make_tuning(train, "")};
+      const auto gpt = in_precision(small_gpt(3), options.precision);
+      CheckpointedJob job{.every = 2, .tuning = models::make_tuning(train, "")};
       const auto whole = run_checkpointed(gpt, options, job, 1);
-      const tests::SavedState& state = whole.states.at(2);
+      const SavedState& state = whole.states.at(2);
       const std::vector<models::UnitSpec> units = models::make_gpt(gpt, job.tuning).units();
       for (const models::UnitSpec& unit : units) {
         CAPTURE(unit.name);
@@ -182,66 +216,11 @@ TEST_CASE("a partly trained model resumes from a checkpoint on any grid, with it
           CAPTURE(g_inter);
           options.grid.g_inter = g_inter;
           options.tiers = {.parameters = parameters, .optimizer = parameters, .bucket_elements = 600};
-          const auto late = run_checkpointed(gpt, options, job, 2, tests::Devices::delayed);
+          const auto late = run_checkpointed(gpt, options, job, 2, Devices::delayed);
           CHECK(late.job.weights == whole.job.weights);
           CHECK((late.states.at(4) == whole.states.at(4)));
         }
       }
     }
-  }
-}
-
-TEST_CASE("adapters give the same bits on every grid, sharded, with states and their frozen base anywhere") {
-  std::uint64_t seed = 1;
-  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
-    auto options = tests::small_run();
-    options.precision = {dtype, runtime::DType::f32};
-    const models::Architecture architecture =
-        models::make_llama(tied_llama(options.precision), tests::adapters({"q_proj", "v_proj", "down_proj"}, 0.2f));
-    options.grid = {1, 2};
-    for (const char* const name : {"ddp", "GNN", "zero3"}) {
-      CAPTURE(name);
-      options.grid.g_inter = 1;
-      options.recompute = 0;
-      options.tiers = {};
-      options.sharding = collectives::parse_sharding(name);
-      const auto reference = run(architecture, options, 1);
-      check_what_changed(architecture, reference, options);
-      for (const int g_inter : {1, 3}) {
-        CAPTURE(g_inter);
-        options.grid.g_inter = g_inter;
-        options.recompute = 1;
-        options.tiers = {};
-        check_same_bits(reference, run(architecture, options, ++seed));
-        options.tiers = {.parameters = TierKind::host, .optimizer = TierKind::host, .bucket_elements = 256};
-        check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
-      }
-    }
-  }
-}
-
-TEST_CASE("adapters of a GPT, with and without tiles, give the same bits on every grid, with states anywhere") {
-  std::uint64_t seed = 1;
-  for (const int tile : {1, 2}) {
-    CAPTURE(tile);
-    auto options = tests::small_run();
-    const models::GptOptions gpt{.layers = 3,
-                                 .hidden = 16,
-                                 .heads = 4,
-                                 .vocab_size = 37,
-                                 .sequence_length = 8,
-                                 .dropout = 0.1f,
-                                 .tile = tile};
-    const models::Architecture architecture =
-        models::make_gpt(gpt, tests::adapters({"c_attn", "mlp.c_proj"}, 0.2f));
-    options.grid = {1, 2};
-    options.sharding = collectives::parse_sharding(tile == 1 ? "ddp" : "zero3");
-    const auto reference = run(architecture, options, 1);
-    check_what_changed(architecture, reference, options);
-    options.grid.g_inter = 3;
-    options.recompute = 1;
-    check_same_bits(reference, run(architecture, options, ++seed));
-    options.tiers = {.parameters = TierKind::host, .optimizer = TierKind::host, .bucket_elements = 256};
-    check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
   }
 }

@@ -1,6 +1,6 @@
 #include "actors/replicas/replica_check.hpp"
 
-#include "tests/actors/same_bits.hpp"
+#include "tests/actors/simulated_job.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -123,29 +123,6 @@ TEST_CASE(
       Error);
 }
 
-TEST_CASE("healthy runs have no mismatch, with any scopes, tiers, precision and order of messages") {
-  for (const std::uint64_t seed : test::seeds(26)) {
-    CAPTURE(seed);
-    std::mt19937_64 random(seed);
-    const bool stages = random() % 2 == 0;
-    auto options = checked_run(stages ? runtime::GridShape{2, 2} : runtime::GridShape{1, 4},
-                               shardings[seed % shardings.size()]);
-    options.group_size = 2;
-    constexpr std::array tiers = {TierKind::device, TierKind::host};
-    options.tiers.optimizer = tiers[random() % 2];
-    options.tiers.parameters = tiers[random() % 2];
-    options.tiers.bucket_elements = std::array{600, 5000, 1 << 20}[random() % 3];
-    constexpr std::array dtypes = {DType::f32, DType::bf16, DType::f16};
-    options.precision = {dtypes[random() % 3], DType::f32};
-    if (options.precision.compute == DType::f16) options.loss_scale = {.scale = 1024, .dynamic = true};
-    if (random() % 2 == 0) options.clip = 0;
-    const auto result = run_simulated(in_precision(small_gpt(2), options.precision), options, seed,
-                                      random() % 3 == 0 ? Devices::delayed : Devices::inline_);
-    CHECK(result.checks.size() == 3);
-    for (const actors::ReplicaReport& report : result.checks) CHECK(report.damage.empty());
-  }
-}
-
 TEST_CASE("the final states of a run that stops during an evaluation are checked") {
   auto options = checked_run({1, 2}, "ddp");
   options.check_every = 100;
@@ -155,14 +132,4 @@ TEST_CASE("the final states of a run that stops during an evaluation are checked
   REQUIRE(result.steps.size() == 2);
   CHECK(result.evaluations.empty());
   CHECK(result.checks.size() == 1);
-}
-
-TEST_CASE("checks do not change any bit") {
-  auto options = checked_run({1, 4}, "ddp");
-  options.check_every = 0;
-  const auto reference = run_simulated(small_gpt(), options, 1);
-  options.check_every = 2;
-  const auto checked = run_simulated(small_gpt(), options, 2);
-  CHECK(checked.checks.size() == 2);  // one at the end
-  check_same_bits(reference, checked);
 }

@@ -5,7 +5,6 @@
 
 using namespace ranvier;
 using namespace ranvier::tests;
-using actors::Policy;
 using collectives::Scope;
 using collectives::Sharding;
 
@@ -133,33 +132,6 @@ TEST_CASE("one reduction of gradients gives the same bits, regardless of which r
   }
 }
 
-TEST_CASE("under a sharding stages, schedules, limits and recomputation do not change any bit") {
-  tests::Share share(2, 16);
-  for (const char* name : {"zero3", "mics", "paro-igg", "zero++", "paro-nig"}) {
-    auto options = run_of(1, 2, 2);
-    options.sharding = collectives::parse_sharding(name);
-    options.group_size = name == std::string("zero++") ? 1 : 2;
-    options.eval_every = 1;
-    options.eval_samples = options.batch_size + 3;
-    const auto reference = run_simulated(small_gpt(), options, 1);
-    for (const int g_inter : {1, 2, 3, 5}) {
-      for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
-        for (const auto& [limit, recompute, prefetch] : {std::tuple{0, 0, 2}, {1, 1, 0}, {3, 2, 1}, {5, 1, 5}}) {
-          if (!share.takes()) continue;
-          INFO("name ", name, ", g_inter ", g_inter, ", policy ", actors::to_string(policy), ", limit ", limit);
-          options.grid = {g_inter, 2};
-          options.policy = policy;
-          options.pipeline_limit = limit;
-          options.recompute = recompute;
-          options.prefetch = prefetch;
-          options.reuse = prefetch != 1;
-          check_same_bits(reference, run_simulated(small_gpt(), options, 2));
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("dropout and a tied embedding give the same result under every sharding, in one stage and in two") {
   tests::Share share(1, 8);
   auto gpt = small_gpt();
@@ -205,17 +177,6 @@ TEST_CASE("an overflow on one rank skips the step on all ranks, under every shar
   }
 }
 
-TEST_CASE("a stop request ends a sharded run on all ranks after the same step") {
-  auto options = run_of(2, 2, 6);
-  options.group_size = 2;
-  for (const char* name : {"zero3", "paro-iig", "NGN"}) {
-    options.sharding = collectives::parse_sharding(name);
-    const auto result = run_simulated(small_gpt(), options, 5, {{3, 2}});
-    CHECK(result.steps.size() < 6);
-    CHECK(result.steps.size() >= 2);
-  }
-}
-
 TEST_CASE("nodes of uneven sizes, or nodes that split groups, change nothing") {
   tests::Share share(1, 8);
   auto options = run_of(1, 6, 3);
@@ -253,132 +214,6 @@ TEST_CASE("every algorithm works with sharding") {
         check_close(run_simulated(small_gpt(), options, 2), ddp);
       }
     }
-  }
-}
-
-TEST_CASE("pulls, collectives and stages give the same bits under any order of messages") {
-  struct Case {
-    const char* sharding;
-    runtime::GridShape grid;
-    int group_size;
-    Policy policy;
-    int limit, recompute, prefetch;
-  };
-  const Case cases[] = {{"zero3", {3, 2}, 2, Policy::message_driven, 0, 0, 2},
-                        {"mics", {4, 2}, 2, Policy::message_driven, 2, 1, 0},
-                        {"paro-iig", {2, 4}, 2, Policy::message_driven, 3, 0, 1},
-                        {"paro-igg", {3, 2}, 1, Policy::message_driven, 7, 1, 3},
-                        {"zero++", {2, 4}, 2, Policy::message_driven, 0, 2, 1},
-                        {"zero3", {2, 4}, 2, Policy::one_f_one_b, 0, 0, 2},
-                        {"mics", {1, 4}, 2, Policy::message_driven, 0, 0, 2},
-                        {"GIN", {2, 2}, 1, Policy::gpipe, 3, 0, 1},
-                        {"GNI", {3, 2}, 2, Policy::message_driven, 2, 1, 2},
-                        {"paro-nig", {2, 4}, 2, Policy::message_driven, 0, 0, 2},
-                        {"zero2", {5, 2}, 2, Policy::message_driven, 0, 0, 0},
-                        {"zero++", {1, 4}, 2, Policy::gpipe, 2, 0, 2}};
-  std::map<std::string, JobResult> references;
-  for (const std::uint64_t seed : message_orders(effort(180, 1200, 12))) {
-    const Case& one = cases[seed % std::size(cases)];
-    INFO("seed ", seed, ", sharding ", one.sharding);
-    auto options = run_of(1, one.grid.g_data, 2);
-    options.eval_every = 2;
-    options.eval_samples = options.batch_size + 3;
-    options.sharding = collectives::parse_sharding(one.sharding);
-    options.group_size = one.group_size;
-    const std::string key =
-        std::string(one.sharding) + std::to_string(one.grid.g_data) + std::to_string(one.group_size);
-    if (!references.contains(key)) references.emplace(key, run_simulated(small_gpt(5), options, 0));
-    options.grid = one.grid;
-    options.policy = one.policy;
-    options.pipeline_limit = one.limit;
-    options.recompute = one.recompute;
-    options.prefetch = one.prefetch;
-    // Every other time the work on streams is late too.
-    const auto devices = seed / std::size(cases) % 2 == 0 ? Devices::inline_ : Devices::delayed;
-    check_same_bits(references.at(key), run_simulated(small_gpt(5), options, seed, devices));
-  }
-}
-
-TEST_CASE("late work on streams does not change any bit, under every sharding") {
-  tests::Share share(16, 160);
-  for (const auto compute : {runtime::DType::f32, runtime::DType::f16}) {
-    auto gpt = small_gpt();
-    gpt.precision = {compute, compute};
-    gpt.dropout = 0.1f;
-    for (const auto& [g_inter, g_data, policy] :
-         {std::tuple{1, 4, Policy::one_f_one_b}, {2, 4, Policy::message_driven}, {3, 2, Policy::gpipe}}) {
-      auto options = run_of(g_inter, g_data, 4);
-      options.microbatch_size = 1;
-      options.precision = gpt.precision;
-      options.policy = policy;
-      options.group_size = 2;
-      options.eval_every = 2;
-      options.eval_samples = 2 * options.batch_size;
-      if (compute == runtime::DType::f16) {
-        options.loss_scale = {.scale = 1024, .dynamic = true};
-        options.fault = overflow(g_data - 1, 2);
-      }
-      for (const Sharding& sharding : all_shardings()) {
-        INFO("sharding ", to_string(sharding), ", g_inter ", g_inter);
-        options.sharding = sharding;
-        ReferenceJob reference(gpt, options);
-        for (const auto& [seed, prefetch, recompute] : {std::tuple{2, 0, 0}, {3, 1, 1}, {4, 2, 2}, {5, 5, 0}}) {
-          if (!share.takes()) continue;
-          options.prefetch = prefetch;
-          options.recompute = recompute;
-          CAPTURE(seed);
-          check_same_bits(reference.result(),
-                          run_simulated(gpt, options, static_cast<std::uint64_t>(seed), Devices::delayed));
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("any randomly drawn job ends with the bits of one stage") {
-  const auto shardings = all_shardings();
-  for (const std::uint64_t seed : message_orders(effort(90, 300, 9))) {
-    std::mt19937_64 random(seed);
-    const auto draw = [&](int least, int most) {
-      return least + static_cast<int>(random() % static_cast<std::uint64_t>(most - least + 1));
-    };
-    auto gpt = small_gpt(draw(1, 5));
-    gpt.dropout = draw(0, 1) == 0 ? 0.0f : 0.1f;
-    const auto compute = std::array{runtime::DType::f32, runtime::DType::bf16, runtime::DType::f16}[random() % 3];
-    gpt.precision = {compute, draw(0, 1) == 0 ? runtime::DType::f32 : compute};
-    const int g_data = draw(1, 6);
-    auto options = run_of(1, g_data, draw(1, 4));
-    options.precision = gpt.precision;
-    options.batch_size = g_data * draw(1, 7);
-    options.microbatch_size = draw(1, 3);
-    options.sharding = shardings[random() % shardings.size()];
-    do {
-      options.group_size = draw(1, g_data);
-    } while (g_data % options.group_size != 0);
-    for (int row = 0; row < g_data; ++row) options.node_of.push_back(draw(0, 2));
-    options.algorithms = {"ring", "ring", "ring"};
-    options.eval_every = draw(0, 2);
-    options.eval_samples = draw(1, 2 * options.batch_size);
-    if (compute == runtime::DType::f16) {
-      options.loss_scale = {.scale = 1024, .dynamic = true};
-      options.fault = overflow(draw(0, g_data - 1), 1);
-    }
-    CAPTURE(seed);
-    const auto reference = run_simulated(gpt, options, 1);
-    auto job = options;
-    job.grid.g_inter = draw(1, gpt.layers + 2);
-    const auto rows = job.node_of;
-    for (int stage = 1; stage < job.grid.g_inter; ++stage)
-      job.node_of.insert(job.node_of.end(), rows.begin(), rows.end());
-    job.policy = std::array{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}[random() % 3];
-    job.pipeline_limit = draw(0, 7);
-    job.recompute = draw(0, 3);
-    job.prefetch = draw(0, 6);
-    job.reuse = draw(0, 1) == 0;
-    INFO("sharding ", to_string(job.sharding), ", g_inter ", job.grid.g_inter, ", g_data ", job.grid.g_data,
-         ", policy ", actors::to_string(job.policy));
-    const auto devices = draw(0, 3) == 0 ? Devices::inline_ : Devices::delayed;
-    check_same_bits(reference, run_simulated(gpt, job, seed, devices));
   }
 }
 

@@ -1,5 +1,5 @@
-// Complete jobs of a GPT in tiles: they give the same bits on every grid, sharded or not. Except for the order of sums,
-// this is the result of the model without tiles.
+// Complete jobs of a GPT in tiles: they give the same bits in any placement. Except for the order of sums, this is the
+// result of the model without tiles.
 #include "models/core/unit.hpp"
 #include "models/families/bert.hpp"
 #include "models/families/llama.hpp"
@@ -8,13 +8,12 @@
 
 using namespace ranvier;
 using namespace ranvier::tests;
-using actors::Policy;
 
 namespace {
 
 /// With enough words for several tiles of the table.
-models::GptOptions gpt_in(int tiles, int layers = 3) {
-  return {.layers = layers, .hidden = 16, .heads = 2, .vocab_size = 150, .sequence_length = 8, .tile = tiles};
+models::GptOptions gpt_in(int tiles) {
+  return {.layers = 3, .hidden = 16, .heads = 2, .vocab_size = 150, .sequence_length = 8, .tile = tiles};
 }
 
 actors::TrainerOptions run_of(runtime::GridShape grid) {
@@ -78,94 +77,28 @@ void check_close(const models::GptOptions& gpt, const JobResult& job, const mode
 }  // namespace
 
 TEST_CASE("tiles give the result of complete matrices, within the rounding of sums") {
-  tests::Share share(1, 6);
-  for (const auto& [g_inter, g_data] : {std::pair{1, 1}, {1, 2}, {2, 2}, {3, 1}}) {
+  for (const int g_data : {1, 2}) {
     for (const std::string name : {"ddp", "zero3"}) {
-      for (const int recompute : {0, 2}) {
-        auto options = run_of({g_inter, g_data});
-        options.sharding = collectives::parse_sharding(name);
-        options.recompute = recompute;
-        ReferenceJob whole(gpt_in(1), options);
-        for (const int tiles : {2, 4, 16}) {
-          if (!share.takes()) continue;
-          INFO("g_inter ", g_inter, ", g_data ", g_data, ", name ", name, ", recompute ", recompute, ", tiles ",
-               tiles);
-          check_close(gpt_in(tiles), run_simulated(gpt_in(tiles), options, 2), gpt_in(1), whole.result());
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("tiles give the same bits on every grid, with any sharding and order of messages") {
-  tests::Share share(2, 36);
-  for (const std::string name : {"ddp", "zero2", "zero3", "mics", "zero++"}) {
-    auto options = run_of({1, 2});
-    options.sharding = collectives::parse_sharding(name);
-    options.group_size = 2;
-    ReferenceJob reference(gpt_in(4), options);
-    for (const int g_inter : {1, 2, 4}) {
-      for (const auto& [policy, prefetch, reuse, recompute] : {std::tuple{Policy::message_driven, 2, true, 0},
-                                                               {Policy::message_driven, 0, true, 2},
-                                                               {Policy::one_f_one_b, 3, false, 1},
-                                                               {Policy::gpipe, 1, true, 0}}) {
-        INFO("name ", name, ", g_inter ", g_inter, ", policy ", actors::to_string(policy), ", prefetch ", prefetch);
-        options.grid.g_inter = g_inter;
-        options.policy = policy;
-        options.prefetch = prefetch;
-        options.reuse = reuse;
-        options.recompute = recompute;
-        for (const std::uint64_t seed : {2, 3}) {
-          if (!share.takes()) continue;
-          CAPTURE(seed);
-          check_same_bits(reference.result(), run_simulated(gpt_in(4), options, seed));
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("a device that does its work late reveals tiles that are used or released too early") {
-  tests::Share share(1, 2);
-  auto options = run_of({1, 2});
-  options.sharding = collectives::parse_sharding("zero3");
-  const auto reference = run_simulated(gpt_in(4), options, 1);
-  for (const int g_inter : {1, 2}) {
-    for (const int prefetch : {0, 2}) {
-      for (const std::uint64_t seed : {5, 6, 7}) {
-        if (!share.takes()) continue;
-        INFO("g_inter ", g_inter, ", prefetch ", prefetch, ", seed ", seed);
-        options.grid.g_inter = g_inter;
-        options.prefetch = prefetch;
-        check_same_bits(reference, run_simulated(gpt_in(4), options, seed, Devices::delayed));
-      }
-    }
-  }
-}
-
-TEST_CASE("tiles give the same bits with any location of their states between uses") {
-  using actors::TierKind;
-  tests::Share share(1, 10);
-  for (const std::string name : {"ddp", "zero3", "zero++"}) {
-    for (const int g_inter : {1, 2}) {
-      auto options = run_of({g_inter, 2});
+      auto options = run_of({1, g_data});
       options.sharding = collectives::parse_sharding(name);
-      options.group_size = 2;
-      options.recompute = 1;
-      ReferenceJob on_device(gpt_in(4), options);
-      for (const TierKind parameters : {TierKind::device, TierKind::host}) {
-        INFO("name ", name, ", g_inter ", g_inter);
-        options.tiers = {.parameters = parameters,
-                         .optimizer = TierKind::host,
-                         .activations = TierKind::host,
-                         .bucket_elements = 256};
-        for (const Devices devices : {Devices::inline_, Devices::delayed}) {
-          if (!share.takes()) continue;
-          check_same_bits(on_device.result(), run_simulated(gpt_in(4), options, 2, devices));
-        }
+      const auto whole = run_simulated(gpt_in(1), options, 1);
+      for (const int tiles : {2, 4, 16}) {
+        INFO("g_data ", g_data, ", name ", name, ", tiles ", tiles);
+        check_close(gpt_in(tiles), run_simulated(gpt_in(tiles), options, 2), gpt_in(1), whole);
       }
     }
   }
+}
+
+TEST_CASE("tiles give the same bits on every grid, with any sharding, order of messages and location of states") {
+  const auto draw_tiles = [](Draw& draw) -> DrawnModel {
+    auto gpt = gpt_in(draw.of(2, 4));
+    gpt.layers = draw(1, 4);
+    gpt.precision = draw_precision(draw);
+    gpt.dropout = draw.of(0.0f, 0.1f);
+    return {models::make_gpt(gpt), draw_tokens(gpt.vocab_size, draw)};
+  };
+  check_any_placement(draw_tiles, 48, 500, 6);
 }
 
 TEST_CASE("half precision in tiles gives the result without tiles, within its rounding") {

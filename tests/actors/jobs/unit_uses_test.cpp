@@ -8,7 +8,6 @@
 
 using namespace ranvier;
 using namespace ranvier::tests;
-using actors::Policy;
 using models::LayerCall;
 
 namespace {
@@ -191,75 +190,39 @@ models::Architecture scaled_gpt(const std::vector<std::vector<std::string>>& uni
                   });
 }
 
-actors::TrainerOptions run_of(runtime::GridShape grid) {
-  auto options = small_run(grid);
-  options.batch_size = 12;
-  options.steps = options.learning_rate.steps = 3;
-  return options;
-}
-
-/// Compares one stage and several, with and without prefetching and recomputation, with the equivalent model on one
-/// stage.
-void check_every_grid(const models::Architecture& alike, const models::Architecture& architecture) {
-  const RandomTokens tokens(8, 37);
-  tests::Share share(3, 27);
-  for (const char* name : {"ddp", "zero2", "zero3", "mics", "paro-iig", "zero++", "GNI"}) {
-    auto options = run_of({1, 2});
-    options.sharding = collectives::parse_sharding(name);
-    options.group_size = 2;
-    const auto reference = run_simulated(alike, tokens, options, 1);
-    for (const int g_inter : {1, 2, 3}) {
-      for (const auto& [policy, prefetch, reuse, recompute] : {std::tuple{Policy::message_driven, 2, true, 0},
-                                                               {Policy::one_f_one_b, 0, false, 2},
-                                                               {Policy::gpipe, 1, true, 1}}) {
-        INFO("name ", name, ", g_inter ", g_inter, ", policy ", actors::to_string(policy), ", reuse ", reuse);
-        options.grid.g_inter = g_inter;
-        options.policy = policy;
-        options.prefetch = prefetch;
-        options.reuse = reuse;
-        options.recompute = recompute;
-        for (const std::uint64_t seed : {2, 3, 4}) {
-          if (!share.takes()) continue;
-          options.tiers.gradients = seed == 4 ? actors::TierKind::host : actors::TierKind::device;
-          check_same_bits(reference, run_simulated(architecture, tokens, options, seed));
-        }
-      }
-    }
-  }
-}
-
-void check_every_grid(const models::Architecture& architecture) { check_every_grid(architecture, architecture); }
+/// Units of the layers in front of each block and of the head.
+using Units = std::vector<std::vector<std::string>>;
 
 }  // namespace
 
-TEST_CASE("layers without units, and with several of one size, give the same result under every sharding") {
-  check_every_grid(shifted_gpt({{}, {"a", "b"}, {}, {"c", "d", "e"}, {}}));
-}
-
-TEST_CASE("a layer may use more units than one message can request") {
-  check_every_grid(shifted_gpt({{}, {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"}, {}}));
-}
-
-TEST_CASE("a layer may use a unit twice") { check_every_grid(shifted_gpt({{}, {"a", "a"}, {}, {}})); }
-
-TEST_CASE("several units may be tied across the same stages") {
-  check_every_grid(shifted_gpt({{"a", "b", "c"}, {}, {}, {"c", "a", "b"}}));
+TEST_CASE("layers may use units in any way, under every sharding") {
+  for (const Units& units : {Units{{}, {"a", "b"}, {}, {"c", "d", "e"}, {}},  // none, and several of one size
+                             // more than one message can request
+                             Units{{}, {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"}, {}},
+                             Units{{}, {"a", "a"}, {}, {}},                       // one twice
+                             Units{{"a", "b", "c"}, {}, {}, {"c", "a", "b"}}}) {  // tied across the same stages
+    CAPTURE(units.front().size());
+    const auto draw_shifted = [&](Draw& draw) -> DrawnModel { return {shifted_gpt(units), draw_tokens(37, draw)}; };
+    check_any_placement(draw_shifted, 16, 200, 2);
+  }
 }
 
 TEST_CASE("layers whose calls are split into phases, with other units each, give the result of a single call") {
-  const std::vector<std::vector<std::string>> units{{"a", "b", "c"}, {}, {"d"}, {"e", "f"}, {}};
-  check_every_grid(scaled_gpt(units, false), scaled_gpt(units, true));
-}
-
-TEST_CASE("phases may be tied across stages") {
-  const std::vector<std::vector<std::string>> units{{"a", "b", "c"}, {}, {}, {"c", "a", "b"}};
-  check_every_grid(scaled_gpt(units, false), scaled_gpt(units, true));
+  for (const Units& units : {Units{{"a", "b", "c"}, {}, {"d"}, {"e", "f"}, {}},
+                             Units{{"a", "b", "c"}, {}, {}, {"c", "a", "b"}}}) {  // tied across stages
+    CAPTURE(units.size());
+    const auto draw_scaled = [&](Draw& draw) -> DrawnModel {
+      return {scaled_gpt(units, true), draw_tokens(37, draw), false,
+              std::make_unique<models::Architecture>(scaled_gpt(units, false))};
+    };
+    check_any_placement(draw_scaled, 24, 200, 3);
+  }
 }
 
 TEST_CASE("a unit of three layers is refused, because its gradients have no fixed order of sums") {
   const auto architecture = shifted_gpt({{"a"}, {"a"}, {"a"}});
   const RandomTokens tokens(8, 37);
   for (const int g_inter : {1, 2, 3}) {
-    CHECK_THROWS_AS(run_simulated(architecture, tokens, run_of({g_inter, 2}), 1), Error);
+    CHECK_THROWS_AS(run_simulated(architecture, tokens, small_run({g_inter, 2}), 1), Error);
   }
 }

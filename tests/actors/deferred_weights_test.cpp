@@ -1,56 +1,15 @@
-// Complete jobs with deferred weight gradients: they give the bits of a job that computes them in backward passes, and
-// take exactly the memory of the limit.
+// Memory of deferred weight gradients: exactly what the limit needs.
 #include "actors/rank/rank_plan.hpp"
-#include "models/images/image_set.hpp"
-#include "models/images/image_source.hpp"
-#include "tests/actors/same_bits.hpp"
-#include "tests/actors/small_models.hpp"
+#include "tests/actors/simulated_job.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::tests;
 using actors::Policy;
 using actors::TierKind;
-using runtime::DType;
 using runtime::MemorySpace;
 
 namespace {
-
-struct Model {
-  const char* name;
-  models::Architecture architecture;
-  std::unique_ptr<models::SampleSource> samples;
-};
-
-Model make_model(int which, const models::Precision& precision, bool documents) {
-  auto gpt = in_precision(small_gpt(5), precision);
-  gpt.dropout = 0.1f;
-  models::LlamaOptions llama = small_llama(precision);
-  llama.tied = true;
-  const auto tokens = [&](int vocabulary) {
-    return std::make_unique<RandomTokens>(8, vocabulary, 1 << 20, documents);
-  };
-  switch (which) {
-    case 0: {
-      models::ResnetOptions resnet = small_resnet;
-      resnet.precision = precision;
-      const auto set = std::make_shared<const models::SyntheticSet>(resnet.image_size, resnet.classes);
-      return {"images", models::make_resnet(resnet),
-              std::make_unique<models::ImageSource>(set, 0, 1000, std::nullopt)};
-    }
-    case 1:
-      return {"adapters", models::make_llama(llama, adapters({"q_proj", "v_proj", "down_proj"})), tokens(37)};
-    case 2:
-      return {"a part", models::make_llama(llama, models::make_tuning("layers.1|q_proj|model.norm", "")),
-              tokens(37)};
-    case 3:
-      llama.vocab_size = 150;
-      llama.tile = 4;
-      return {"tiles", models::make_llama(llama), tokens(150)};
-    default:
-      return {"gpt", models::make_gpt(gpt), tokens(37)};
-  }
-}
 
 actors::TrainerOptions piped(int g_inter, Policy policy) {
   auto options = small_run({g_inter, 1});
@@ -65,51 +24,6 @@ std::size_t activations(const models::Architecture& architecture, const actors::
 }
 
 }  // namespace
-
-// Replay one with --seed=N.
-TEST_CASE("deferred weight gradients do not change any bit, with any order of messages and location of states") {
-  for (const std::uint64_t seed : test::seeds(effort(64, 2000, 64))) {
-    CAPTURE(seed);
-    std::mt19937_64 random(seed * 7919 + 1);
-    const auto draw = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
-    const DType compute = std::array{DType::f32, DType::bf16, DType::f16}[std::size_t(draw(0, 2))];
-    const models::Precision precision{compute, draw(0, 1) == 0 ? DType::f32 : compute};
-    const bool documents = draw(0, 3) == 0;
-    const Model model = make_model(static_cast<int>(seed % 9), precision, documents);
-    CAPTURE(model.name);
-    auto options = small_run();
-    const int rows = draw(1, 3);
-    options.grid = {1, rows};
-    options.batch_size = rows * draw(5, 9);
-    options.microbatch_size = draw(1, 2);
-    options.precision = precision;
-    options.clip = draw(0, 1);
-    options.eval_every = draw(0, 2);
-    options.eval_samples = rows;
-    options.sharding = collectives::parse_sharding(shardings[random() % shardings.size()]);
-    options.group_size = rows % 2 == 0 ? draw(1, 2) : 1;
-    options.algorithms = {"ring", "ring", "ring"};
-    if (compute == DType::f16) options.loss_scale = {.scale = 1024, .dynamic = true};
-    const auto reference = run_simulated(model.architecture, *model.samples, options, 1);
-    options.grid.g_inter = draw(2, 5);
-    options.policy = seed % 2 == 0 ? Policy::zb_h1 : Policy::zero_bubble;
-    if (options.policy == Policy::zero_bubble && draw(0, 1) == 0) {
-      options.policy = Policy::message_driven;
-      options.defer_weights = true;
-    }
-    if (draw(0, 2) > 0) options.deferred_limit = draw(0, 5);
-    options.pipeline_limit = draw(0, 1) * draw(1, 6);
-    draw_memory(options, draw);
-    INFO("sharding ", to_string(options.sharding), ", g_inter ", options.grid.g_inter, ", rows ", rows, ", policy ",
-         actors::to_string(options.policy), ", options.deferred_limit.value_or(-1) ",
-         options.deferred_limit.value_or(-1), ", pipeline_limit ", options.pipeline_limit, ", recompute ",
-         options.recompute, ", activations ", offload::to_string(options.tiers.activations), ", gradients ",
-         offload::to_string(options.tiers.gradients), ", group_size ", options.group_size,
-         ", options.tiers.commit == actors::Commit::flip ", options.tiers.commit == actors::Commit::flip);
-    const auto devices = draw(0, 2) == 0 ? Devices::inline_ : Devices::delayed;
-    check_same_bits(reference, run_simulated(model.architecture, *model.samples, options, seed, {}, devices));
-  }
-}
 
 TEST_CASE("a deferred microbatch takes exactly the bytes that its weight gradients need") {
   const auto architecture = models::make_gpt(small_gpt(8));
