@@ -20,6 +20,7 @@ void check_same_bits(const JobResult& a, const JobResult& b) {
     CHECK((a.steps[s].gradient_norm == b.steps[s].gradient_norm || a.steps[s].skipped));
   }
   CHECK(a.evaluations == b.evaluations);
+  CHECK(a.correct == b.correct);
   CHECK(a.accuracies == b.accuracies);
   CHECK(a.texts == b.texts);
   CHECK(a.weights == b.weights);
@@ -28,6 +29,11 @@ void check_same_bits(const JobResult& a, const JobResult& b) {
 models::Precision draw_precision(Draw& draw) {
   const DType compute = draw.of(DType::f32, DType::bf16, DType::f16);
   return {compute, draw.of(DType::f32, compute)};
+}
+
+collectives::Sharding draw_sharding(Draw& draw) {
+  const auto all = all_shardings();
+  return all[static_cast<std::size_t>(draw(0, static_cast<int>(all.size()) - 1))];
 }
 
 std::unique_ptr<RandomTokens> draw_tokens(int vocabulary, Draw& draw) {
@@ -54,8 +60,7 @@ TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
   if (model.writes_texts)
     options.sample = {
         .every = draw(0, 2), .prompt = {3, 1}, .tokens = 5, .sampling = {.temperature = 0.9, .seed = 4}};
-  const auto every_sharding = all_shardings();
-  options.sharding = every_sharding[static_cast<std::size_t>(draw(0, static_cast<int>(every_sharding.size()) - 1))];
+  options.sharding = draw_sharding(draw);
   do {
     options.group_size = draw(1, rows);
   } while (rows % options.group_size != 0);
@@ -93,8 +98,7 @@ std::string described(const TrainerOptions& options) {
 
 }  // namespace
 
-void draw_placement(TrainerOptions& options, const models::Architecture& architecture, Draw& draw) {
-  const int layers = static_cast<int>(architecture.layers.size());
+void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
   const int stages = options.grid.g_inter = draw(1, std::min(layers, 5));
   if (!options.node_of.empty()) {
     options.node_of.resize(static_cast<std::size_t>(options.grid.g_data));
@@ -155,7 +159,7 @@ void check_any_placement(const std::function<DrawnModel(Draw&)>& make, int usual
     for (const models::UnitSpec& unit : model.architecture.units())
       if (!unit.trained) CHECK((reference.weights.at(unit.name) == initial_values(unit, options)));
 
-    draw_placement(options, model.architecture, draw);
+    draw_placement(options, static_cast<int>(model.architecture.layers.size()), draw);
     options.check_every = draw(0, 2);
     CAPTURE(described(options));
     const auto placed = run_simulated(model.architecture, *model.samples, options, seed, {},

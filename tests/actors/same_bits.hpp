@@ -32,6 +32,7 @@ class Draw {
 };
 
 [[nodiscard]] models::Precision draw_precision(Draw& draw);
+[[nodiscard]] collectives::Sharding draw_sharding(Draw& draw);
 
 /// A quarter of the sources have documents.
 [[nodiscard]] std::unique_ptr<RandomTokens> draw_tokens(int vocabulary, Draw& draw);
@@ -44,9 +45,9 @@ struct DrawnModel {
   std::unique_ptr<models::Architecture> alike = nullptr;  ///< model with equal results; null: none
 };
 
-/// Draws what must not change any bit of a job: its stages and schedule, recomputation, the location of states, and
-/// their partition. With `trained_sharding` also the sharding of the frozen base.
-void draw_placement(actors::TrainerOptions& options, const models::Architecture& architecture, Draw& draw);
+/// Draws what must not change any bit of a job of a model with so many layers: its stages and schedule, recomputation,
+/// the location of states, and their partition. With `trained_sharding` also the sharding of the frozen base.
+void draw_placement(actors::TrainerOptions& options, int layers, Draw& draw);
 
 /// Draws jobs of models, with any rows, sharding, precision and faults. Compares each on a single stage, with all states
 /// on the device, and in a drawn placement: messages come in any order, and work on streams may be late. Also checks

@@ -5,19 +5,18 @@
 #include "runtime/simulation/simulation.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
-#include "tests/collectives/all_shardings.hpp"
 #include "tests/test.hpp"
 
 #include <boost/json/serialize.hpp>
 
 using namespace ranvier;
 using namespace ranvier::tests;
-using actors::TierKind;
 using runtime::DType;
 
 namespace {
 
 constexpr std::int64_t run_steps = 5;
+constexpr int gpt_layers = 5;  // with embedding and head
 
 actors::TrainerOptions longer_run() {
   auto options = small_run();
@@ -28,30 +27,22 @@ actors::TrainerOptions longer_run() {
 }
 
 models::GptOptions gpt_with_dropout(const actors::TrainerOptions& options) {
-  auto gpt = in_precision(small_gpt(3), options.precision);
+  auto gpt = in_precision(small_gpt(gpt_layers - 2), options.precision);
   gpt.dropout = 0.1f;
   return gpt;
 }
 
-/// Placement and partition of a job, which change no bit.
-struct Placement {
-  const char* name;
-  void (*place)(actors::TrainerOptions&);
-};
-
-void states_on_host(actors::TrainerOptions& options) {
-  options.tiers.optimizer = TierKind::host;
-  options.tiers.bucket_elements = 1500;
-}
-
-/// A run with one of all shardings.
+/// A run with one of all shardings, in any placement.
 actors::TrainerOptions draw_run(Draw& draw) {
   auto options = longer_run();
   options.grid.g_data = draw.of(1, 2, 4);
   options.group_size = 2 % options.grid.g_data;
-  const auto every_sharding = all_shardings();
-  options.sharding = every_sharding[static_cast<std::size_t>(draw(0, static_cast<int>(every_sharding.size()) - 1))];
+  options.sharding = draw_sharding(draw);
   options.precision = {draw.of(DType::f32, DType::f32, DType::bf16, DType::f16), DType::f32};
+  if (options.precision.compute == DType::f16)
+    options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 100};
+  options.clip = draw.of(0.0, 0.05, 1e3);
+  draw_placement(options, gpt_layers, draw);
   return options;
 }
 
@@ -82,53 +73,28 @@ void check_goes_on(const CheckpointedResult& whole, const CheckpointedResult& la
 }  // namespace
 
 TEST_CASE("checkpoints do not change any bit of a run, and contain its states after their step") {
-  const std::array<Placement, 6> placements{{
-      {"all on the device", [](actors::TrainerOptions&) {}},
-      {"states on the host", states_on_host},
-      {"updated on the host",
-       [](actors::TrainerOptions& options) {
-         states_on_host(options);
-         options.tiers.step = actors::StepLocation::host;
-       }},
-      {"flip",
-       [](actors::TrainerOptions& options) {
-         states_on_host(options);
-         options.tiers.parameters = TierKind::host;
-         options.tiers.commit = actors::Commit::flip;
-       }},
-      {"flip, updated on the host",
-       [](actors::TrainerOptions& options) {
-         states_on_host(options);
-         options.tiers.step = actors::StepLocation::host;
-         options.tiers.parameters = TierKind::host;
-         options.tiers.commit = actors::Commit::flip;
-       }},
-      {"every step counts", [](actors::TrainerOptions& options) { options.clip = 0; }},
-  }};
-  for (const Placement& placement : placements) {
-    for (const Devices kind : {Devices::inline_, Devices::delayed}) {
-      INFO("name ", placement.name, ", kind == Devices::delayed ", kind == Devices::delayed);
-      auto options = longer_run();
-      options.grid = {2, 2};
-      placement.place(options);
-      const auto gpt = gpt_with_dropout(options);
-      const auto plain = run_simulated(gpt, options, 3, kind);
-      // Segments are written so slowly that steps must wait for them.
-      const auto checked = run_checkpointed(gpt, options, {.every = 1, .slowest_put_us = 5000}, 4, kind);
-      check_same_bits(plain, checked.job);
-      REQUIRE(checked.states.size() > 1);
-      REQUIRE(checked.results.size() == checked.states.size());
-      for (const auto& result : checked.results) {
-        CHECK(result.failure.empty());
-        CHECK(result.bytes > 0);
-      }
-      for (const auto& [step, state] : checked.states) {
-        CAPTURE(step);
-        auto shorter = options;
-        shorter.steps = step;
-        const auto ended = run_checkpointed(gpt, shorter, {}, 5);
-        CHECK((ended.states.at(step) == state));
-      }
+  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(16, 200, 2)))) {
+    CAPTURE(seed);
+    Draw draw(seed);
+    const auto options = draw_run(draw);
+    const auto gpt = gpt_with_dropout(options);
+    const Devices kind = draw.of(Devices::inline_, Devices::delayed);
+    const auto plain = run_simulated(gpt, options, seed, kind);
+    // Segments are written so slowly that steps must wait for them.
+    const auto checked = run_checkpointed(gpt, options, {.every = 1, .slowest_put_us = 5000}, seed + 1, kind);
+    check_same_bits(plain, checked.job);
+    REQUIRE(checked.states.size() > 1);
+    REQUIRE(checked.results.size() == checked.states.size());
+    for (const auto& result : checked.results) {
+      CHECK(result.failure.empty());
+      CHECK(result.bytes > 0);
+    }
+    for (const auto& [step, state] : checked.states) {
+      CAPTURE(step);
+      auto shorter = options;
+      shorter.steps = step;
+      const auto ended = run_checkpointed(gpt, shorter, {}, 5);
+      CHECK((ended.states.at(step) == state));
     }
   }
 }
@@ -152,19 +118,15 @@ TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to
     CAPTURE(seed);
     Draw draw(seed);
     auto options = draw_run(draw);
-    options.clip = draw.of(0.0, 0.05, 1e3);
-    if (options.precision.compute == DType::f16) {
-      // Grows during the run.
-      options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 2};
+    if (options.loss_scale.dynamic) {
+      options.loss_scale.growth_interval = 2;  // grows during the run
       options.fault = overflow(0, 2);
     }
     const auto gpt = gpt_with_dropout(options);
-    const auto architecture = models::make_gpt(gpt);
-    draw_placement(options, architecture, draw);
     const auto whole =
         run_checkpointed(gpt, options, {.every = 1}, seed, draw.of(Devices::inline_, Devices::delayed));
     const auto& [step, state] = draw_state(whole, draw);
-    draw_placement(options, architecture, draw);
+    draw_placement(options, gpt_layers, draw);
     if (step >= 2) options.fault.reset();
     const auto late =
         run_checkpointed(gpt, options, {.from = &state}, seed + 1, draw.of(Devices::inline_, Devices::delayed));
@@ -176,17 +138,12 @@ TEST_CASE("any grid, sharding and precision resumes from any other") {
   for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(24, 300, 3)))) {
     CAPTURE(seed);
     Draw draw(seed);
-    const auto draw_placed_run = [&draw] {
-      auto options = draw_run(draw);
-      if (options.precision.compute == DType::f16)
-        options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 100};
-      draw_placement(options, models::make_gpt(gpt_with_dropout(options)), draw);
-      return options;
-    };
-    const auto options = draw_placed_run();
+    auto options = draw_run(draw);
+    options.clip = 1;
     const auto whole = run_checkpointed(gpt_with_dropout(options), options, {.every = 1}, seed);
     const auto& [from, state] = draw_state(whole, draw);
-    const auto other = draw_placed_run();
+    auto other = draw_run(draw);
+    other.clip = 1;
     const bool is_rounded = options.precision.compute != DType::f32 || other.precision.compute != DType::f32;
     const auto late = run_checkpointed(gpt_with_dropout(other), other, {.from = &state}, seed);
     const double tolerance = is_rounded ? 2e-2 : 1e-4;

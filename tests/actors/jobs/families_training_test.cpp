@@ -110,13 +110,6 @@ TEST_CASE("as many images are classified correctly on any grid and in batches of
     REQUIRE(result.correct.size() == 1);
     return result.correct.front();
   };
-  // After training, which another number of rows would change.
-  options.eval_every = options.steps;
-  const double trained = correct(1, 2, 1);
-  CHECK(correct(3, 2, 2) == trained);
-  options.recompute = 1;
-  CHECK(correct(2, 2, 3) == trained);
-
   options.steps = 0;
   const double alone = correct(1, 1, 4);
   CHECK(alone > 0);
