@@ -36,6 +36,14 @@ collectives::Sharding draw_sharding(Draw& draw) {
   return all[static_cast<std::size_t>(draw(0, static_cast<int>(all.size()) - 1))];
 }
 
+void draw_groups(TrainerOptions& options, Draw& draw) {
+  const int rows = options.grid.g_data;
+  do {
+    options.group_size = draw(1, rows);
+  } while (rows % options.group_size != 0);
+  for (int rank = 0; rank < options.grid.ranks(); ++rank) options.node_of.push_back(draw(0, 2));
+}
+
 std::unique_ptr<RandomTokens> draw_tokens(int vocabulary, Draw& draw) {
   return std::make_unique<RandomTokens>(8, vocabulary, 1 << 20, draw(0, 3) == 0);
 }
@@ -61,10 +69,7 @@ TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
     options.sample = {
         .every = draw(0, 2), .prompt = {3, 1}, .tokens = 5, .sampling = {.temperature = 0.9, .seed = 4}};
   options.sharding = draw_sharding(draw);
-  do {
-    options.group_size = draw(1, rows);
-  } while (rows % options.group_size != 0);
-  for (int row = 0; row < rows; ++row) options.node_of.push_back(draw(0, 2));
+  draw_groups(options, draw);
   options.algorithms = {"ring", "ring", "ring"};
   if (options.precision.compute == DType::f16 || draw(0, 3) == 0)
     options.loss_scale = {.scale = 1024, .dynamic = true};

@@ -34,6 +34,9 @@ class Draw {
 [[nodiscard]] models::Precision draw_precision(Draw& draw);
 [[nodiscard]] collectives::Sharding draw_sharding(Draw& draw);
 
+/// Draws a group size and the nodes of all ranks, which may differ in size and split groups.
+void draw_groups(actors::TrainerOptions& options, Draw& draw);
+
 /// A quarter of the sources have documents.
 [[nodiscard]] std::unique_ptr<RandomTokens> draw_tokens(int vocabulary, Draw& draw);
 
@@ -45,8 +48,8 @@ struct DrawnModel {
   std::unique_ptr<models::Architecture> alike = nullptr;  ///< model with equal results; null: none
 };
 
-/// Draws what must not change any bit of a job of a model with so many layers: its stages and schedule, recomputation,
-/// the location of states, and their partition. With `trained_sharding` also the sharding of the frozen base.
+/// Draws what must not change any bit of a job: its stages and schedule, recomputation, the location of states, and
+/// their partition. `layers` of the model include embedding and head. With `trained_sharding` also the sharding of the frozen base.
 void draw_placement(actors::TrainerOptions& options, int layers, Draw& draw);
 
 /// Draws jobs of models, with any rows, sharding, precision and faults. Compares each on a single stage, with all states

@@ -147,14 +147,6 @@ TEST_CASE("speculative updates precede the reduction of all chunks, and layers d
   CHECK(stepped_before_all_is_reduced(1e-6, TierKind::host, actors::Commit::flip).ahead == 0);
 }
 
-TEST_CASE("gradients that are not finite end the job if every step is committed") {
-  auto options = run_of(gpt_of(), 1, 2);
-  options.clip = 0;
-  options.tiers = cut(512, 1);
-  options.fault = overflow(1, 2);
-  CHECK_THROWS_WITH_AS(run_simulated(gpt_of(), options, 1), doctest::Contains("step 2: gradient norm is"), Error);
-}
-
 TEST_CASE("with states off the device a rank keeps only buckets of them, and the tier the bytes of the table") {
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const auto architecture = models::make_gpt(gpt_of(dtype));

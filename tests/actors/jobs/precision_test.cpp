@@ -85,19 +85,11 @@ double final_loss(const Make& make, const models::SampleSource& samples, const m
   options.precision = precision;
   const bool scaled = precision.compute == runtime::DType::f16;
   options.loss_scale = {.scale = scaled ? 65536.0 : 1.0, .dynamic = scaled, .growth_interval = 100};
-  const models::Architecture architecture = make(precision);
-  runtime::Simulation simulation(1, {});
-  const auto device = runtime::make_inline_device();
-  actors::Rank trainer(simulation.loop(0), simulation.transport(0), *device, actors::Rank::Samples{samples},
-                       actors::plan_rank(architecture, samples.sample_bytes(), options, 0));
-  tests::load_initial_weights(trainer, options.seed);
-  std::vector<double> losses;
-  trainer.start({.step = [&](const actors::StepResult& step) { losses.push_back(step.loss); },
-                 .evaluation = {},
-                 .done = [&] { simulation.loop(0).stop(); }});
-  simulation.run();
-  REQUIRE(static_cast<int>(losses.size()) == steps);
-  return std::accumulate(losses.end() - 50, losses.end(), 0.0) / 50;
+  const auto trained = tests::run_simulated(make(precision), samples, options, 1).steps;
+  REQUIRE(static_cast<int>(trained.size()) == steps);
+  double sum = 0;
+  for (const actors::StepResult& step : std::span(trained).last(50)) sum += step.loss;
+  return sum / 50;
 }
 
 }  // namespace
