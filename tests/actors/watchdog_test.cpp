@@ -233,18 +233,47 @@ class Disk final : public runtime::ProgressSource {
   std::uint64_t done_ = 0;
 };
 
-std::string error_of(runtime::Simulation& simulation) {
-  return tests::error_of([&] { simulation.run(); }).what();
-}
+/// Ranks of a line with watchdogs and without other work, except a read on the last rank.
+struct Idle {
+  explicit Idle(int ranks, const std::function<void()>& at_work = nullptr)
+      : simulation(ranks, {.seed = 1, .longest_message_delay = 1ms}), loop(simulation.loop(ranks - 1)) {
+    for (int r = 0; r < ranks; ++r) {
+      actors::Watchdog::Options options{.timeout = timeout,
+                                        .peers = {},
+                                        .describe = [](int rank) { return fmt::format("rank {}", rank); },
+                                        .waits = nullptr,
+                                        .details = nullptr,
+                                        .waited_for = nullptr,
+                                        .at_work = at_work};
+      for (const int neighbor : {r - 1, r + 1}) {
+        if (neighbor >= 0 && neighbor < ranks) options.peers.push_back(neighbor);
+      }
+      traces.push_back(std::make_unique<runtime::Trace>(r, simulation.loop(r)));
+      watchdogs.push_back(
+          std::make_unique<actors::Watchdog>(simulation.loop(r), simulation.transport(r), *traces.back(), options));
+    }
+  }
 
-actors::Watchdog::Options alone() {
-  return {.timeout = timeout,
-          .peers = {},
-          .describe = [](int rank) { return fmt::format("rank {}", rank); },
-          .waits = nullptr,
-          .details = nullptr,
-          .waited_for = nullptr};
-}
+  void begin_read(int patience = 1) {
+    end_read = loop.ends({.part = "tiers", .text = "a read of a file", .patience = patience}, disk, [] {});
+  }
+  /// The last rank reads for 15 timeouts.
+  void read_slowly() {
+    begin_read();
+    for (int i = 1; i <= 20; ++i) loop.after(i * timeout * 3 / 4, [this] { disk.move(); });
+    loop.after(15 * timeout, end_read);
+  }
+  [[nodiscard]] std::string error() {
+    return error_of([this] { simulation.run(); }).what();
+  }
+
+  runtime::Simulation simulation;
+  runtime::EventLoop& loop;  ///< of the last rank
+  std::vector<std::unique_ptr<runtime::Trace>> traces;
+  std::vector<std::unique_ptr<actors::Watchdog>> watchdogs;
+  Disk disk;
+  runtime::Handler end_read;
+};
 
 }  // namespace
 
@@ -362,86 +391,52 @@ TEST_CASE("a message that is never sent is named by the rank that waits for it")
 }
 
 TEST_CASE("a single idle rank without peers is ended, and a slow one is not") {
-  runtime::Simulation simulation(1, {.seed = 1});
-  auto& loop = simulation.loop(0);
-  const runtime::Trace trace(0, loop);
-  const actors::Watchdog watchdog(loop, simulation.transport(0), trace, alone());
-  Disk disk;
-  const runtime::Handler read = loop.ends({"tiers", "a read of a file"}, disk, [] {});
-  for (int i = 1; i <= 20; ++i) loop.after(i * timeout * 3 / 4, [&] { disk.move(); });
-  loop.after(15 * timeout, read);
-  const std::string message = error_of(simulation);
-  CHECK(loop.now() > 15 * timeout);
-  CHECK(loop.now() < 17 * timeout);
+  Idle job(1);
+  job.read_slowly();
+  const std::string message = job.error();
+  CHECK(job.loop.now() > 15 * timeout);
+  CHECK(job.loop.now() < 17 * timeout);
   CHECK(message.starts_with("rank 0 stands still: it is idle and waits for no rank; no progress for"));
 }
 
 TEST_CASE("ranks that are all idle are ended, and not before the last of them is idle") {
   for (const int ranks : {2, 4}) {
     CAPTURE(ranks);
-    runtime::Simulation simulation(ranks, {.seed = 1, .longest_message_delay = 1ms});
-    const int last = ranks - 1;
-    std::vector<std::unique_ptr<runtime::Trace>> traces;
-    std::vector<std::unique_ptr<actors::Watchdog>> watchdogs;
-    for (int r = 0; r < ranks; ++r) {
-      auto options = alone();
-      for (const int neighbour : {r - 1, r + 1}) {
-        if (neighbour >= 0 && neighbour < ranks) options.peers.push_back(neighbour);
-      }
-      auto& loop = simulation.loop(r);
-      traces.push_back(std::make_unique<runtime::Trace>(r, loop));
-      watchdogs.push_back(
-          std::make_unique<actors::Watchdog>(loop, simulation.transport(r), *traces.back(), options));
-    }
-    auto& loop = simulation.loop(last);
-    Disk disk;
-    const runtime::Handler read = loop.ends({"tiers", "a read of a file"}, disk, [] {});
-    for (int i = 1; i <= 20; ++i) loop.after(i * timeout * 3 / 4, [&] { disk.move(); });
-    loop.after(15 * timeout, read);
-    for (int r = 0; r < ranks; ++r) simulation.loop(r).after(30 * timeout, [&, r] { simulation.loop(r).stop(); });
-    const std::string message = error_of(simulation);
+    Idle job(ranks);
+    job.read_slowly();
+    for (int r = 0; r < ranks; ++r)
+      job.simulation.loop(r).after(30 * timeout, [&, r] { job.simulation.loop(r).stop(); });
+    const std::string message = job.error();
     CAPTURE(message);
-    CHECK(loop.now() > 16 * timeout);
-    CHECK(loop.now() < 18 * timeout);
+    CHECK(job.loop.now() > 16 * timeout);
+    CHECK(job.loop.now() < 18 * timeout);
     check_has(message, {" stands still: it is idle and waits for no rank, like all other ranks; no progress for"});
   }
 }
 
 TEST_CASE("a read that does not return is named with file and offset, and later if it has a longer timeout") {
   for (const int patience : {1, 10}) {
-    runtime::Simulation simulation(1, {.seed = 1});
-    auto& loop = simulation.loop(0);
-    const runtime::Trace trace(0, loop);
-    const actors::Watchdog watchdog(loop, simulation.transport(0), trace, alone());
-    Disk disk;
-    const runtime::Handler read =
-        loop.ends({.part = "tiers", .text = "a read of a file", .patience = patience}, disk, [] {});
-    const std::string message = error_of(simulation);
+    Idle job(1);
+    job.begin_read(patience);
+    const std::string message = job.error();
     CAPTURE(message);
     CHECK(
         message.starts_with("rank 0 stands still: tiers: a read of a file, a read of 4096 bytes at offset 8192 of "
                             "/disk/states, unfinished for"));
-    CHECK(loop.now() >= patience * timeout);
-    CHECK(loop.now() < (patience + 1) * timeout);
+    CHECK(job.loop.now() >= patience * timeout);
+    CHECK(job.loop.now() < (patience + 1) * timeout);
   }
 }
 
 TEST_CASE("without messages an idle rank is left alone, and a read that does not return is named") {
-  runtime::Simulation simulation(1, {.seed = 1});
-  auto& loop = simulation.loop(0);
-  const runtime::Trace trace(0, loop);
   int checks_at_work = 0;
-  auto options = alone();
-  options.at_work = [&] { ++checks_at_work; };
-  const actors::Watchdog watchdog(loop, simulation.transport(0), trace, options);
-  Disk disk;
-  runtime::Handler read;
-  loop.after(10 * timeout, [&] {
+  Idle job(1, [&] { ++checks_at_work; });
+  job.loop.after(10 * timeout, [&] {
     CHECK(checks_at_work == 0);
-    read = loop.ends({"tiers", "a read of a file"}, disk, [] {});
+    job.begin_read();
   });
-  CHECK(error_of(simulation).starts_with("rank 0 stands still: tiers: a read of a file, "));
-  CHECK(loop.now() < 12 * timeout);
+  CHECK(job.error().starts_with("rank 0 stands still: tiers: a read of a file, "));
+  CHECK(job.loop.now() < 12 * timeout);
   CHECK(checks_at_work == 5);  // every 20 ms until the timeout
 }
 
