@@ -128,44 +128,77 @@ class Scarce final : public PassResource {
   runtime::Handler waiting_;
 };
 
+/// A stage of a model of such layers, on one rank of a simulation without other actors.
+class Alone {
+ public:
+  [[nodiscard]] runtime::EventLoop& loop(int rank) { return simulation_.loop(rank); }
+  [[nodiscard]] const Stage& stage() const { return share_.stage->slice(0); }
+  void run() { simulation_.run(); }
+
+  std::optional<actors::StageActor> actor;
+  std::vector<std::string> calls;
+
+ protected:
+  Alone(std::uint64_t seed, int ranks, int rank, int layers_of_model, models::StageOptions options)
+      : simulation_(ranks, {.seed = seed}), device_(loop(rank), seed) {
+    for (int l = 0; l < layers_of_model; ++l)
+      architecture_.layers.push_back(
+          std::make_unique<Noted>(fmt::format("l{}", l), l + 1 == layers_of_model, log_));
+    architecture_.positions = positions;
+    options.capacity = {microbatch_size, positions};
+    runtime::MemoryPlan memory;
+    share_.stage = std::make_unique<models::StageSlices>(architecture_, std::vector{std::move(options)}, memory);
+    resources_.emplace(loop(rank), simulation_.transport(rank), device_, memory);
+    share_.stage->bind(resources_->context().arena);
+    places_.emplace(device_, actors::Loader::Plan{});
+    loader_.emplace(resources_->context(), *places_, source_);
+  }
+  void start(actors::StageActor::Plan plan, actors::StageActor::Resources resources) {
+    plan.microbatch_size = microbatch_size;
+    actor.emplace(resources_->context(), share_, std::move(plan), *loader_,
+                  std::vector<actors::StageActor::Resources>{std::move(resources)});
+  }
+
+  runtime::Simulation simulation_;
+  DelayedDevice device_;
+  // During a call, the actor's details name the call.
+  Log log_ = [this](const std::string& layer, const std::string& what, std::int64_t first_sample) {
+    const std::string where = what == "weight"  ? "in the weight gradients of layer "
+                              : what == "input" ? "in the input gradient of layer "
+                                                : "in layer ";
+    const std::string details = actor->details();
+    check_has(details, {"layer " + layer});
+    if (!stage().first()) CHECK(details.starts_with(where + layer));
+    calls.push_back(fmt::format("{} {} m{}", what, layer, first_sample / microbatch_size));
+  };
+  models::Architecture architecture_;
+  actors::ModelShare share_;
+  RandomTokens source_{positions, 7};
+  std::optional<actors::Loader::Places> places_;
+  std::optional<actors::Loader> loader_;
+  std::optional<actors::RankResources> resources_;
+};
+
 /// The middle one of three stages, on rank 1; its neighbors do what the test requests.
-class Middle {
+class Middle : public Alone {
  public:
   Middle(std::uint64_t seed, Policy policy, int slots, int recompute, int deferred_slots = 0)
-      : simulation_(3, {.seed = seed}), device_(simulation_.loop(1), seed), random_(seed) {
-    for (int l = 0; l < layers + 2; ++l)
-      architecture_.layers.push_back(std::make_unique<Noted>(fmt::format("l{}", l), l == layers + 1, log_));
-    architecture_.positions = positions;
-    runtime::MemoryPlan memory;
-    share_.stage = std::make_unique<models::StageSlices>(
-        architecture_,
-        std::vector{models::StageOptions{.layers = {1, 1 + layers},
-                                         .capacity = {microbatch_size, positions},
-                                         .slots = slots,
-                                         .recompute = recompute,
-                                         .deferred_slots = deferred_slots}},
-        memory);
-    resources_.emplace(simulation_.loop(1), simulation_.transport(1), device_, memory);
-    share_.stage->bind(resources_->context().arena);
+      : Alone(
+            seed, 3, 1, layers + 2,
+            {.layers = {1, 1 + layers}, .slots = slots, .recompute = recompute, .deferred_slots = deferred_slots}),
+        random_(seed) {
     const auto weights = [](const Stage::PassStep& step) { return !step.needs_parameters(); };
     const auto parameters = [](const Stage::PassStep& step) { return step.needs_parameters(); };
     const auto some = [](const Stage::PassStep& step) {
       return step.layer == 2 && step.kind == Stage::PassStep::Kind::forward;
     };
-    resources.push_back(std::make_unique<Scarce>(simulation_.loop(1), seed + 1, some, 1, true));
-    resources.push_back(std::make_unique<Scarce>(simulation_.loop(1), seed + 2, parameters, 100, seed % 2 == 0));
-    resources.push_back(std::make_unique<Scarce>(simulation_.loop(1), seed + 3, weights, 1 + seed % 3, true));
+    resources.push_back(std::make_unique<Scarce>(loop(1), seed + 1, some, 1, true));
+    resources.push_back(std::make_unique<Scarce>(loop(1), seed + 2, parameters, 100, seed % 2 == 0));
+    resources.push_back(std::make_unique<Scarce>(loop(1), seed + 3, weights, 1 + seed % 3, true));
     std::vector<PassResource*> list;
     for (const auto& resource : resources) list.push_back(resource.get());
-    places_.emplace(device_, actors::Loader::Plan{});
-    loader_.emplace(resources_->context(), *places_, source_);
-    actor.emplace(resources_->context(), share_,
-                  actors::StageActor::Plan{.stage = 1,
-                                           .map = {.stages = 3},
-                                           .slices = {{.slice = 1, .left = 0, .right = 2}},
-                                           .policy = policy,
-                                           .microbatch_size = microbatch_size},
-                  *loader_, std::vector<actors::StageActor::Resources>{list});
+    start({.stage = 1, .map = {.stages = 3}, .slices = {{.slice = 1, .left = 0, .right = 2}}, .policy = policy},
+          std::move(list));
   }
 
   /// Both neighbors exchange the messages of a microbatch with the stage, at any time.
@@ -196,10 +229,8 @@ class Middle {
     simulation_.transport(rank).receive(1, {channel, static_cast<std::uint32_t>(m)}, runtime::Bytes(*bytes),
                                         std::move(done));
   }
-  [[nodiscard]] runtime::EventLoop& loop(int rank) { return simulation_.loop(rank); }
   [[nodiscard]] runtime::Duration later() { return microseconds(random_() % 3000); }
   [[nodiscard]] std::mt19937_64& random() { return random_; }
-  void run() { simulation_.run(); }
   void stop() {
     for (int rank = 0; rank < 3; ++rank) simulation_.loop(rank).stop();
   }
@@ -208,11 +239,8 @@ class Middle {
     const auto pending = simulation_.transport(1).pending();
     return std::all_of(pending.begin(), pending.end(), [](const auto& operation) { return operation.receives; });
   }
-  [[nodiscard]] const Stage& stage() const { return share_.stage->slice(0); }
 
   std::vector<std::unique_ptr<Scarce>> resources;
-  std::optional<actors::StageActor> actor;
-  std::vector<std::string> calls;
 
  private:
   static std::size_t bytes_of(int samples) { return std::size_t(samples) * positions * sizeof(float); }
@@ -222,68 +250,34 @@ class Middle {
                                      [] {});
   }
 
-  runtime::Simulation simulation_;
-  DelayedDevice device_;
   std::mt19937_64 random_;
-  // During a call, the actor's details name the call.
-  Log log_ = [this](const std::string& layer, const std::string& what, std::int64_t first_sample) {
-    const std::string where = what == "weight"  ? "in the weight gradients of layer "
-                              : what == "input" ? "in the input gradient of layer "
-                                                : "in layer ";
-    CHECK(actor->details().starts_with(where + layer));
-    calls.push_back(fmt::format("{} {} m{}", what, layer, first_sample / microbatch_size));
-  };
-  models::Architecture architecture_;
-  actors::ModelShare share_;
-  RandomTokens source_{positions, 7};
-  std::optional<actors::Loader::Places> places_;
-  std::optional<actors::Loader> loader_;
   std::vector<std::unique_ptr<std::vector<std::byte>>> buffers_;
-  std::optional<actors::RankResources> resources_;
 };
 
 /// The only stage of a model. It needs only samples, which come at any time.
-class Single {
+class Single : public Alone {
  public:
   Single(std::uint64_t seed, Policy policy, int slots, int recompute)
-      : simulation_(1, {.seed = seed}), device_(simulation_.loop(0), seed) {
-    for (int l = 0; l < layers; ++l)
-      architecture_.layers.push_back(std::make_unique<Noted>(fmt::format("l{}", l), l + 1 == layers, log_));
-    architecture_.positions = positions;
-    runtime::MemoryPlan memory;
-    share_.stage = std::make_unique<models::StageSlices>(
-        architecture_,
-        std::vector{
-            models::StageOptions{.layers = {0, layers},
-                                 .capacity = {microbatch_size, positions},
-                                 .slots = slots,
-                                 .recompute = recompute,
-                                 .sample = {.input = source_.input_bytes(), .target = source_.target_bytes()}}},
-        memory);
-    resources_.emplace(simulation_.loop(0), simulation_.transport(0), device_, memory);
-    share_.stage->bind(resources_->context().arena);
-    places_.emplace(device_, actors::Loader::Plan{});
-    loader_.emplace(resources_->context(), *places_, source_);
-    actor_.emplace(
-        resources_->context(), share_,
-        actors::StageActor::Plan{.map = {}, .slices = {{}}, .policy = policy, .microbatch_size = microbatch_size},
-        *loader_, std::vector<actors::StageActor::Resources>{{&begins_}});
+      : Alone(seed, 1, 0, layers,
+              {.layers = {0, layers},
+               .slots = slots,
+               .recompute = recompute,
+               .sample = RandomTokens(positions, 7).sample_bytes()}) {
+    start({.map = {}, .slices = {{}}, .policy = policy}, {&begins_});
   }
 
   double run(int microbatches, bool training) {
     double loss = 0;
-    simulation_.loop(0).post([&] {
-      actor_->run({.samples = microbatches * microbatch_size, .training = training}, [&](double of_batch) {
+    loop(0).post([&] {
+      actor->run({.samples = microbatches * microbatch_size, .training = training}, [&](double of_batch) {
         loss = of_batch;
-        simulation_.loop(0).stop();
+        loop(0).stop();
       });
     });
-    simulation_.run();
+    Alone::run();
     return loss;
   }
-  [[nodiscard]] const Stage& stage() const { return share_.stage->slice(0); }
 
-  std::vector<std::string> calls;
   std::vector<std::pair<char, int>> passes;  // in the order of the announcements
   std::vector<std::size_t> calls_before;     // number of calls that were done when each pass was announced
 
@@ -308,20 +302,7 @@ class Single {
     Single* single_;
   };
 
-  runtime::Simulation simulation_;
-  DelayedDevice device_;
-  Log log_ = [this](const std::string& layer, const std::string& what, std::int64_t first_sample) {
-    check_has(actor_->details(), {"layer " + layer});
-    calls.push_back(fmt::format("{} {} m{}", what, layer, first_sample / microbatch_size));
-  };
-  models::Architecture architecture_;
-  actors::ModelShare share_;
-  RandomTokens source_{positions, 7};
   Begins begins_{*this};
-  std::optional<actors::Loader::Places> places_;
-  std::optional<actors::Loader> loader_;
-  std::optional<actors::RankResources> resources_;
-  std::optional<actors::StageActor> actor_;
 };
 
 /// Calls of all passes in that order, computed from the stage's layout.
