@@ -1,12 +1,7 @@
 // Parameter stores of a column, tested separately: passes request units, which must have the current batch's values.
 #include "actors/states/parameter_store.hpp"
 
-#include "actors/base/rank_context.hpp"
-#include "actors/rank/rank_plan.hpp"
-#include "models/core/pass_order.hpp"
-#include "runtime/simulation/simulation.hpp"
-#include "tests/actors/simulated_job.hpp"
-#include "tests/doubles/delayed_device.hpp"
+#include "tests/actors/actors_alone.hpp"
 #include "tests/test.hpp"
 
 #include <deque>
@@ -28,48 +23,40 @@ float value(std::size_t unit, std::size_t element, int batch) {
 /// batch's passes already request them.
 class Row {
  public:
-  Row(runtime::Simulation& simulation, const models::Architecture& architecture,
-      const actors::TrainerOptions& options, int rank, std::uint64_t seed)
-      : loop_(&simulation.loop(rank)),
-        device_(*loop_, seed + static_cast<std::uint64_t>(rank)),
-        plan_(tests::plan_of(architecture, options, rank)),
-        resources_(*loop_, simulation.transport(rank), device_, plan_.memory, plan_.tiers),
-        own_(seed + static_cast<std::uint64_t>(rank)),
+  Row(tests::BareRank& rank, std::uint64_t seed)
+      : rank_(&rank),
+        store_(rank.context(), rank.plan, rank.plan.parameters, nullptr),
+        own_(seed + static_cast<std::uint64_t>(rank.plan.rank)),
         // Collectives need the same passes on all rows, pulls do not.
-        passes_(plan_.parameters.options.pulls ? seed + static_cast<std::uint64_t>(rank) : seed) {
-    plan_.stage->bind(resources_.context().arena);
-    plan_.states->bind(resources_.context().arena);
-    store_ = std::make_unique<actors::ParameterStore>(resources_.context(), plan_, plan_.parameters, nullptr);
+        passes_(pulls() ? seed + static_cast<std::uint64_t>(rank.plan.rank) : seed) {
     for (std::size_t u = 0; u < units().size(); ++u) write(u);
-    loop_->post([this] {
-      store_->start();
+    rank.loop.post([this] {
+      store_.start();
       begin_batch();
     });
   }
 
   ~Row() {
-    for (const auto stream :
-         {resources_.context().compute, resources_.context().reduce, resources_.context().gather})
+    for (const auto stream : {rank_->context().compute, rank_->context().reduce, rank_->context().gather})
       stream.synchronize();
   }
 
-  [[nodiscard]] const actors::ParameterStore& store() const { return *store_; }
-  [[nodiscard]] bool pulls() const { return plan_.parameters.options.pulls; }
+  [[nodiscard]] const actors::ParameterStore& store() const { return store_; }
+  [[nodiscard]] bool pulls() const { return rank_->plan.parameters.options.pulls; }
   [[nodiscard]] int provided() const { return provided_; }
 
   /// The passes of all rows are over: parameters change.
   void begin_next_batch() {
     ++batch_;
-    store_->begin_refresh();
-    std::vector<std::size_t> order(units().size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
+    store_.begin_refresh();
+    std::vector<std::size_t> order = tests::numbers_of(units().size());
     std::shuffle(order.begin(), order.end(), own_);
     runtime::Duration at{};
     for (const std::size_t u : order) {
       at += microseconds(own_() % 1000);
-      loop_->after(at, [this, u] {
+      rank_->loop.after(at, [this, u] {
         write(u);
-        store_->refreshed(u);
+        store_.refreshed(u);
       });
     }
     begin_batch();
@@ -86,7 +73,7 @@ class Row {
     std::size_t next = 0;
   };
 
-  [[nodiscard]] const std::vector<actors::UnitState>& units() const { return plan_.states->all(); }
+  [[nodiscard]] const std::vector<actors::UnitState>& units() const { return rank_->units(); }
 
   /// This rank's piece after the optimizer's update.
   void write(std::size_t u) {
@@ -100,7 +87,8 @@ class Row {
       const bool backward = p > 0 && passes_() % 2 == 0;
       Announced& next = queue_.emplace_back();
       next.backward = backward;
-      next.pass = backward ? backward_pass(plan_.stage->slice(0), 0, {}) : forward_pass(plan_.stage->slice(0), 0);
+      next.pass = backward ? backward_pass(rank_->plan.stage->slice(0), 0, {})
+                           : forward_pass(rank_->plan.stage->slice(0), 0);
     }
     announce();
     advance();
@@ -110,7 +98,7 @@ class Row {
   void announce() {
     while (announced_ < queue_.size() && announced_ < (own_() % 2 == 0 ? 1u : 2u)) {
       Announced& next = queue_[announced_++];
-      next.use = store_->announce({.steps = next.pass.steps, .backward = next.backward});
+      next.use = store_.announce({.steps = next.pass.steps, .backward = next.backward});
     }
   }
 
@@ -119,19 +107,19 @@ class Row {
       Announced& running = queue_.front();
       for (; running.next < running.pass.steps.size(); ++running.next) {
         const Stage::PassStep& step = running.pass.steps[running.next];
-        if (!store_->uses(step)) continue;
-        if (!store_->ready(running.use)) {
-          store_->when_ready(running.use, [this] { advance(); });
+        if (!store_.uses(step)) continue;
+        if (!store_.ready(running.use)) {
+          store_.when_ready(running.use, [this] { advance(); });
           return;
         }
         models::StepArrays arrays;
-        store_->provide(running.use, arrays);
+        store_.provide(running.use, arrays);
         check(step, arrays);
-        if (store_->queued(running.use)) {
+        if (store_.queued(running.use)) {
           // The stream runs steps in order, late, and their inputs must stay valid until then.
-          resources_.context().compute.launch([this, step, arrays](runtime::ComputePool&) { check(step, arrays); });
-          loop_->after_work(resources_.context().compute, {"test", "a step"},
-                            [this, use = running.use] { store_->done(use); });
+          rank_->context().compute.launch([this, step, arrays](runtime::ComputePool&) { check(step, arrays); });
+          rank_->loop.after_work(rank_->context().compute, {"test", "a step"},
+                                 [this, use = running.use] { store_.done(use); });
         }
         ++running.use;
       }
@@ -140,12 +128,12 @@ class Row {
       announce();
       looks();
     }
-    loop_->after_work(resources_.context().compute, {"test", "the passes"}, over);
+    rank_->loop.after_work(rank_->context().compute, {"test", "the passes"}, over);
   }
 
   void check(const Stage::PassStep& step, const models::StepArrays& arrays) {
-    for (const std::size_t use : plan_.stage->uses_of(step)) {
-      const auto& [layer, index, unit] = plan_.stage->uses()[use];
+    for (const std::size_t use : rank_->plan.stage->uses_of(step)) {
+      const auto& [layer, index, unit] = rank_->plan.stage->uses()[use];
       const auto* const values = reinterpret_cast<const float*>(arrays.parameters[index]);
       bool same = true;
       for (std::size_t e = 0; e < units()[unit].elements; ++e) same = same && values[e] == value(unit, e, batch_);
@@ -154,37 +142,32 @@ class Row {
     }
   }
 
-  runtime::EventLoop* loop_;
-  tests::DelayedDevice device_;
-  actors::RankPlan plan_;
-  actors::RankResources resources_;
-  std::unique_ptr<actors::ParameterStore> store_;
+  tests::BareRank* rank_;
+  actors::ParameterStore store_;
   std::mt19937_64 own_, passes_;
   std::deque<Announced> queue_;
   std::size_t announced_ = 0;
   int batch_ = 0, provided_ = 0;
 };
 
+/// The first stage.
 struct Column {
   explicit Column(const actors::TrainerOptions& options, std::uint64_t seed)
-      : architecture(models::make_gpt(tests::small_gpt(3))), simulation(options.grid.g_data, {.seed = seed}) {
-    for (int r = 0; r < options.grid.g_data; ++r) {
-      rows.push_back(std::make_unique<Row>(simulation, architecture, options, r, seed));
+      : architecture(models::make_gpt(tests::small_gpt(3))), grid(architecture, options, seed) {
+    for (std::size_t r = 0; r < static_cast<std::size_t>(options.grid.g_data); ++r) {
+      rows.push_back(std::make_unique<Row>(grid[r], seed));
       rows.back()->over = [this] {
         if (++over < rows.size()) return;
         over = 0;
-        if (++batch == batches) return stop();
+        if (++batch == batches) return;
         for (std::size_t row = 0; row < rows.size(); ++row)
-          simulation.loop(static_cast<int>(row)).post([this, row] { rows[row]->begin_next_batch(); });
+          grid[row].loop.post([this, row] { rows[row]->begin_next_batch(); });
       };
     }
   }
-  void stop() {
-    for (std::size_t r = 0; r < rows.size(); ++r) simulation.loop(static_cast<int>(r)).stop();
-  }
 
   models::Architecture architecture;
-  runtime::Simulation simulation;
+  tests::BareGrid grid;
   std::vector<std::unique_ptr<Row>> rows;
   std::size_t over = 0;  // rows whose passes are over
   int batch = 0;
@@ -228,7 +211,8 @@ TEST_CASE("passes find the units of their batch, gathered or pulled, however lat
         }
       };
     }
-    column.simulation.run();
+    column.grid.settle();
+    CHECK(column.batch == batches);
     for (const auto& row : column.rows) CHECK(row->provided() > 50);
     if (std::string(sharding) == "ddp") CHECK(waits == 0);
   }
@@ -240,15 +224,14 @@ TEST_CASE("a store names the ranks whose pieces are missing, and no others") {
   Column column(options, 3);
   bool asked = false;
   // Rank 2 replies to no request: it stops before it can.
-  column.simulation.loop(2).stop();
-  column.simulation.loop(0).after(std::chrono::seconds(1), [&] {
+  column.grid[2].loop.stop();
+  column.grid[0].loop.after(std::chrono::seconds(1), [&] {
     std::vector<int> late;
     for (const actors::Wait& wait : column.rows[0]->store().waits()) late.push_back(wait.rank.value_or(-1));
     CHECK_FALSE(late.empty());
     CHECK(std::count(late.begin(), late.end(), 2) == static_cast<std::ptrdiff_t>(late.size()));
     asked = true;
-    column.stop();
   });
-  column.simulation.run();
+  column.grid.settle();
   CHECK(asked);
 }
