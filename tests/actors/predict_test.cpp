@@ -27,6 +27,8 @@ CostsOf rates_of(double flops_per_second = 0, double bytes_per_second = 0) {
   });
 }
 
+const CostsOf usual_rates = rates_of(1e9);
+
 runtime::MachineProfile machine(const runtime::Link& link = instant_machine().links.intra_node) {
   runtime::MachineProfile profile = instant_machine();
   profile.links = {link, link};
@@ -98,12 +100,11 @@ TEST_CASE("a pipeline idles while it fills and drains") {
   // 2. The layers' times differ a little, and weight gradients overlap what the next stage does.
   models::GptOptions gpt = small_gpt(14);
   gpt.vocab_size = 2;
-  const CostsOf rates = rates_of(1e9);
   double before = 1;
   for (const int microbatches : {1, 2, 4, 16}) {
     TrainerOptions options = job_of(2, 1, microbatches, 1);
     options.policy = Policy::one_f_one_b;
-    const Prediction two = predicted(gpt, options, machine(), rates);
+    const Prediction two = predicted(gpt, options, machine(), usual_rates);
     const double bubble = 1.0 / (microbatches + 1);
     CHECK(two.bubble < bubble + 0.08);
     CHECK(two.bubble > bubble / 2 - 0.02);
@@ -114,13 +115,12 @@ TEST_CASE("a pipeline idles while it fills and drains") {
 }
 
 TEST_CASE("deferred weight gradients are separate from backward passes, and take the same time as in them") {
-  const CostsOf rates = rates_of(1e9);
   TrainerOptions options = job_of(2, 1, 8, 1);
   options.policy = Policy::one_f_one_b;
-  const Prediction together = predicted(small_gpt(6), options, machine(), rates, {.trace = true});
+  const Prediction together = predicted(small_gpt(6), options, machine(), usual_rates, {.trace = true});
   for (const Policy policy : {Policy::zero_bubble, Policy::zb_h1}) {
     options.policy = policy;
-    const Prediction apart = predicted(small_gpt(6), options, machine(), rates, {.trace = true});
+    const Prediction apart = predicted(small_gpt(6), options, machine(), usual_rates, {.trace = true});
     for (std::size_t s = 0; s < 2; ++s) {
       CHECK(together.stages[s].weights_seconds == 0);
       CHECK(apart.stages[s].weights_seconds > 0);
@@ -133,15 +133,15 @@ TEST_CASE("deferred weight gradients are separate from backward passes, and take
 }
 
 TEST_CASE("a slow rank holds up all others, and a slow link those that use it") {
-  const CostsOf rates = rates_of(1e9);
   const TrainerOptions options = job_of(1, 2, 8, 2);
-  const double usual = predicted(small_gpt(), options, machine(), rates).step_seconds;
+  const double usual = predicted(small_gpt(), options, machine(), usual_rates).step_seconds;
   const double slow =
-      predicted(small_gpt(), options, machine(), rates, {.disturbances = {.slow_ranks = {1, 2.5}}}).step_seconds;
+      predicted(small_gpt(), options, machine(), usual_rates, {.disturbances = {.slow_ranks = {1, 2.5}}})
+          .step_seconds;
   check_ratio(slow, usual, 2.5, 0.01);
   // A stage's busy fraction is the mean over its rows: one is always busy, the other for its fraction.
   const Prediction half =
-      predicted(small_gpt(), options, machine(), rates, {.disturbances = {.slow_ranks = {1, 2.5}}});
+      predicted(small_gpt(), options, machine(), usual_rates, {.disturbances = {.slow_ranks = {1, 2.5}}});
   CHECK(half.stages[0].busy() == doctest::Approx((1 + 1 / 2.5) / 2).epsilon(0.01));
 
   constexpr runtime::Link wire{.latency_seconds = 0, .bytes_per_second = 1e6, .node_bytes_per_second = 0};
@@ -186,9 +186,8 @@ TEST_CASE("NCCL's transfers do not count as messages") {
 }
 
 TEST_CASE("jitter is repeatable by its seed") {
-  const CostsOf rates = rates_of(1e9);
   const auto step = [&](std::uint64_t seed, double jitter) {
-    return predicted(small_gpt(), job_of(2, 2, 8, 1), machine(), rates,
+    return predicted(small_gpt(), job_of(2, 2, 8, 1), machine(), usual_rates,
                      {.disturbances = {.seed = seed, .jitter = jitter}})
         .step_seconds;
   };
@@ -199,14 +198,13 @@ TEST_CASE("jitter is repeatable by its seed") {
 }
 
 TEST_CASE("ranks with more threads than a node has cores take longer, and not on two nodes") {
-  const CostsOf rates = rates_of(1e9);
   runtime::MachineProfile profile = machine();
   TrainerOptions options = job_of(1, 2, 8, 2);
-  const double usual = predicted(small_gpt(), options, profile, rates).step_seconds;
+  const double usual = predicted(small_gpt(), options, profile, usual_rates).step_seconds;
   profile.cores = 1;
-  check_ratio(predicted(small_gpt(), options, profile, rates).step_seconds, usual, 2, 0.01);
+  check_ratio(predicted(small_gpt(), options, profile, usual_rates).step_seconds, usual, 2, 0.01);
   options.node_of = {0, 1};
-  check_ratio(predicted(small_gpt(), options, profile, rates).step_seconds, usual, 1, 0.01);
+  check_ratio(predicted(small_gpt(), options, profile, usual_rates).step_seconds, usual, 1, 0.01);
 }
 
 namespace {
@@ -280,7 +278,6 @@ TEST_CASE("a job in virtual time sends the messages of a job that computes, in t
 }
 
 TEST_CASE("memory equals the plan's, and needs that the machine cannot meet are refused") {
-  const CostsOf rates = rates_of(1e9);
   TrainerOptions options = job_of(2, 2, 8, 2);
   options.tiers.optimizer = TierKind::host;
   options.tiers.parameters = TierKind::nvme;
@@ -300,13 +297,13 @@ TEST_CASE("memory equals the plan's, and needs that the machine cannot meet are 
   profile.device_memory = device;
   profile.host_memory = of_all;
   profile.disk = 4 * files;
-  const Prediction fits = predicted(gpt, options, profile, rates);
+  const Prediction fits = predicted(gpt, options, profile, usual_rates);
   CHECK(fits.device_bytes == device);
   CHECK(fits.host_bytes == host);
   CHECK(fits.file_bytes == files);
   CHECK(files > 0);
 
-  const auto run = [&] { return predicted(gpt, options, profile, rates); };
+  const auto run = [&] { return predicted(gpt, options, profile, usual_rates); };
   profile.device_memory = device - 1;
   refused(ErrorCode::memory, "device memory, but a machine of profile 'test' has", run);
   profile.device_memory = 0;
@@ -318,10 +315,9 @@ TEST_CASE("memory equals the plan's, and needs that the machine cannot meet are 
 }
 
 TEST_CASE("a prediction that makes no sense is refused") {
-  const CostsOf rates = rates_of(1e9);
   const TrainerOptions options = job_of(1, 2, 8, 2);
   const auto run = [&](const runtime::MachineProfile& profile, const PredictionOptions& how, TrainerOptions job) {
-    return [=, &rates] { return predicted(small_gpt(), job, profile, rates, how); };
+    return [=] { return predicted(small_gpt(), job, profile, usual_rates, how); };
   };
   refused(ErrorCode::usage, "use 2 or more", run(machine(), {.steps = 1}, options));
   refused(ErrorCode::usage, "jitter is negative: -1", run(machine(), {.disturbances = {.jitter = -1}}, options));
@@ -429,13 +425,12 @@ TEST_CASE("predict() takes the times of work from the profile") {
 }
 
 TEST_CASE("a prediction ends once its caller stops waiting") {
-  const CostsOf rates = rates_of(1e9);
   for (const int asked : {1, 5}) {
     int left = asked;
     const PredictionOptions how{.steps = 40, .goes_on = [&] { return --left > 0; }};
     bool ended = false;
     try {
-      (void)predicted(small_gpt(), job_of(2, 2, 64, 1), machine(), rates, how);
+      (void)predicted(small_gpt(), job_of(2, 2, 64, 1), machine(), usual_rates, how);
     } catch (const PredictionEnded&) {
       ended = true;
     }
