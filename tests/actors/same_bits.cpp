@@ -56,7 +56,7 @@ bool partly_trained(const models::Architecture& architecture) {
 
 /// Draws what determines the result of a job.
 TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
-  const int rows = draw.of(1, 2, 2, 3, 4, 6);
+  const int rows = draw.of(1, 2, 2, 3, 4, 5, 6);
   auto options = small_run({1, rows});
   options.precision = model.architecture.precision;
   options.batch_size = rows * draw(1, 8);

@@ -140,7 +140,7 @@ TEST_CASE("one reduction of gradients gives the same bits, regardless of which r
   }
 }
 
-TEST_CASE("an overflow on one rank skips the step on all ranks, under every sharding") {
+TEST_CASE("an fp16 overflow on any rank makes all ranks skip the step and halve the scale, under every sharding") {
   tests::Share share(1, 6);
   auto gpt = small_gpt();
   gpt.precision = {runtime::DType::f16, runtime::DType::f32};
@@ -148,17 +148,25 @@ TEST_CASE("an overflow on one rank skips the step on all ranks, under every shar
     auto options = run_of(g_inter, g_data, 4);
     options.precision = gpt.precision;
     options.group_size = 2;
-    options.loss_scale = {.scale = 1024, .dynamic = true};
-    options.fault = overflow(g_data - 1, 2);
+    options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 2};
+    const auto good = run_simulated(gpt, options, 2);
+    REQUIRE(!good.steps[1].skipped);
+    CHECK(good.steps[2].loss_scale == 2048);  // doubled after two good steps
+    int faulty = 0;
     for (const Sharding& sharding : all_shardings()) {
+      faulty = (faulty + 1) % 4;
       if (!share.takes()) continue;
-      CAPTURE(to_string(sharding));
+      INFO("sharding ", to_string(sharding), ", faulty ", faulty);
       options.sharding = sharding;
+      options.fault = overflow(faulty, 2);
+      // run_simulated checks that all ranks agree.
       const auto result = run_simulated(gpt, options, 2);
       REQUIRE(result.steps.size() == 4);
       CHECK(!result.steps[0].skipped);
       CHECK(result.steps[1].skipped);
+      CHECK(!result.steps[2].skipped);
       CHECK(result.steps[2].loss_scale == 512);
+      CHECK(result.steps[2].skips == 1);
       // The same as without the uncommitted step.
       CHECK(result.steps[3].skips == 1);
       CHECK(std::isfinite(result.steps[3].loss));
