@@ -268,7 +268,7 @@ struct Idle {
   }
 
   runtime::Simulation simulation;
-  runtime::EventLoop& loop;  ///< of the last rank
+  runtime::EventLoop& loop;  ///< the last rank's
   std::vector<std::unique_ptr<runtime::Trace>> traces;
   std::vector<std::unique_ptr<actors::Watchdog>> watchdogs;
   Disk disk;
