@@ -82,6 +82,24 @@ TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
   return options;
 }
 
+/// Checks that a rank with all states on the device holds exactly the bytes of their scopes.
+void check_state_bytes(const actors::RankPlan& plan) {
+  const TrainerOptions& options = plan.options;
+  const int rows = options.grid.g_data;
+  const auto expected = actors::state_bytes(actors::sharded_units(*plan.architecture, plan.layers, rows),
+                                            options.shardings(), rows, options.group_size, options.precision);
+  using runtime::MemoryKind;
+  for (const auto& [kind, bytes] : {std::pair{MemoryKind::parameters, expected.parameters},
+                                    {MemoryKind::gradients, expected.gradients},
+                                    {MemoryKind::optimizer, expected.optimizer}}) {
+    CHECK(plan.memory.bytes(kind) == bytes);
+    CHECK(plan.memory.bytes(runtime::MemorySpace::device, kind) == bytes);
+  }
+  const bool trains = std::ranges::any_of(plan.states->all(), &actors::UnitState::trained);
+  CHECK((expected.gradients > 0) == trains);
+  CHECK((expected.optimizer > 0) == trains);
+}
+
 std::string described(const TrainerOptions& options) {
   const actors::TierOptions& tiers = options.tiers;
   return fmt::format(
@@ -170,6 +188,10 @@ void check_any_placement(const std::function<DrawnModel(Draw&)>& make, int usual
     const auto placed = run_simulated(model.architecture, *model.samples, options, seed, {},
                                       draw.of(Devices::inline_, Devices::delayed, Devices::delayed));
     check_same_bits(reference, placed);
+    auto on_device = options;
+    on_device.tiers = {};
+    check_state_bytes(actors::plan_rank(model.architecture, model.samples->sample_bytes(), on_device,
+                                        draw(0, options.grid.ranks() - 1)));
     CHECK(std::ssize(placed.checks) ==
           (options.check_every == 0 ? 0 : runtime::ceil_divide(options.steps, options.check_every)));
     for (const actors::ReplicaReport& report : placed.checks) CHECK(report.damage.empty());

@@ -84,41 +84,6 @@ TEST_CASE("training changes every trained unit") {
   }
 }
 
-TEST_CASE(
-    "a rank holds trained units as their sharding defines, and only parameters of frozen units, as theirs does") {
-  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
-    const models::Precision precision{dtype, runtime::DType::f32};
-    std::vector<models::Architecture> all;
-    all.push_back(with_adapters(precision));
-    for (const auto& [train, freeze] : tunings)
-      all.push_back(tied_llama(precision, models::make_tuning(train, freeze)));
-    for (const models::Architecture& architecture : all) {
-      for (const std::string frozen : {"ddp", "zero3", "mics", "zero++"}) {
-        for (const std::string trained :
-             {"ddp", "zero1", "zero2", "zero3", "mics", "paro-iig", "paro-nig", "zero++", "IGN", "GNN"}) {
-          INFO("frozen ", frozen, ", trained ", trained);
-          auto options = run_of(architecture, frozen, trained);
-          options.grid.g_inter = 2;
-          for (const int rank : {0, 3, 5}) {
-            const auto plan = plan_of(architecture, options, rank);
-            const auto expected = actors::state_bytes(actors::sharded_units(architecture, plan.layers, rows),
-                                                      options.shardings(), rows, 2, precision);
-            for (const auto& [kind, bytes] : {std::pair{MemoryKind::parameters, expected.parameters},
-                                              {MemoryKind::gradients, expected.gradients},
-                                              {MemoryKind::optimizer, expected.optimizer}}) {
-              CHECK(plan.memory.bytes(kind) == bytes);
-              CHECK(plan.memory.bytes(MemorySpace::device, kind) == bytes);
-            }
-            const bool trains = std::ranges::any_of(plan.states->all(), &actors::UnitState::trained);
-            CHECK((expected.gradients > 0) == trains);
-            CHECK((expected.optimizer > 0) == trains);
-          }
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("a base in host memory or in files takes no device memory, while its adapters do") {
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     const auto architecture = with_adapters({dtype, runtime::DType::f32});

@@ -173,26 +173,3 @@ TEST_CASE("an fp16 overflow on any rank makes all ranks skip the step and halve 
     }
   }
 }
-
-TEST_CASE("a rank holds exactly the bytes of its scopes") {
-  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
-    auto gpt = small_gpt();
-    gpt.precision = {dtype, runtime::DType::f32};
-    const auto architecture = models::make_gpt(gpt);
-    for (const Sharding& sharding : all_shardings()) {
-      auto options = run_of(2, 6, 1);
-      options.sharding = sharding;
-      options.group_size = 3;
-      options.precision = gpt.precision;
-      for (const int rank : {0, 4, 6, 11}) {
-        CAPTURE(to_string(sharding));
-        const auto plan = plan_of(architecture, options, rank);
-        const auto expected = actors::state_bytes(actors::sharded_units(architecture, plan.layers, 6), sharding, 6,
-                                                  3, options.precision);
-        CHECK(plan.memory.bytes(runtime::MemoryKind::parameters) == expected.parameters);
-        CHECK(plan.memory.bytes(runtime::MemoryKind::gradients) == expected.gradients);
-        CHECK(plan.memory.bytes(runtime::MemoryKind::optimizer) == expected.optimizer);
-      }
-    }
-  }
-}
