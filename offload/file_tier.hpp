@@ -7,7 +7,11 @@
 #pragma once
 
 #include "offload/file_system.hpp"
+#include "offload/job_directory.hpp"
+#include "offload/stripes.hpp"
 #include "offload/tier.hpp"
+#include "offload/transfer_engine.hpp"
+#include "runtime/files/file_descriptor.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -30,29 +34,20 @@ struct FileTierOptions {
 
 class FileTier final : public Tier {
  public:
-  /// Throws ErrorCode::usage for invalid options. The loop must outlive the tier.
+  /// Throws ErrorCode::usage for invalid options. start() creates the folders and files; it throws ErrorCode::io, naming
+  /// folder, needed and free bytes, if they do not fit. The loop must outlive the tier, which at its end waits for
+  /// requests in flight, drops the others, and removes the folders.
   FileTier(runtime::EventLoop& loop, FileTierOptions options,
            std::unique_ptr<FileSystem> system = std::make_unique<FileSystem>());
-  /// Waits for requests in flight, drops the others, removes the folders.
-  ~FileTier() override;
-
-  /// Bytes of checksums for regions of these sizes (complete blocks each).
-  [[nodiscard]] static std::size_t checksum_bytes(std::span<const std::size_t> regions,
-                                                  std::size_t request_bytes = FileTierOptions{}.request_bytes);
-
-  /// Creates the folders and files. Throws ErrorCode::io, naming folder, needed and free bytes, if they do not fit.
-  void start(const runtime::Arena& arena, runtime::MemoryId sums) override;
-  /// Starts without memory for checksums.
-  void start();
 
   [[nodiscard]] std::string description() const override;
 
   /// Like TransferEngine::lose_next(); only after start().
-  void lose_next_request() noexcept override;
+  void lose_next_request() noexcept override { engine_->lose_next(); }
   /// Description of the oldest request in flight.
-  [[nodiscard]] std::string place() const override;
+  [[nodiscard]] std::string place() const override { return engine_ ? engine_->oldest() : "files"; }
   /// Number of completed requests.
-  [[nodiscard]] std::uint64_t done() const noexcept override;
+  [[nodiscard]] std::uint64_t done() const noexcept override { return engine_ ? engine_->done() : 0; }
 
   [[nodiscard]] int cleared() const override;
 
@@ -60,16 +55,29 @@ class FileTier final : public Tier {
   [[nodiscard]] std::vector<std::filesystem::path> files() const;
 
  protected:
-  void fetch_blocks(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) override;
-  void store_blocks(Region region, std::size_t offset, std::span<const std::byte> from,
-                    runtime::Handler done) override;
+  void allocate(std::uint64_t bytes, std::span<std::uint64_t> sums) override;
+  void move_blocks(IoKind kind, std::uint64_t address, std::span<std::byte> memory, runtime::Handler done) override;
 
  private:
-  struct State;
-  [[nodiscard]] std::vector<std::size_t> region_bytes() const;
-  void start(std::span<std::uint64_t> sums);
+  /// A directory and the file in it.
+  struct Store {
+    std::unique_ptr<JobDirectory> folder;  ///< removed after the file was closed
+    runtime::FileDescriptor file;
+    std::uint64_t bytes = 0;
+    int direct_refused = 0;  ///< errno
+  };
 
-  std::unique_ptr<State> state_;
+  [[nodiscard]] Store make_store(const std::filesystem::path& directory, std::uint64_t bytes) const;
+  [[noreturn]] void refuse_space(const std::filesystem::path& directory, std::uint64_t bytes,
+                                 std::int64_t free) const;
+
+  runtime::EventLoop& loop_;
+  const FileTierOptions options_;
+  const std::unique_ptr<FileSystem> system_;
+  const Stripes stripes_;
+  std::vector<Store> stores_;
+  int uring_refused_ = 0;                   ///< errno
+  std::unique_ptr<TransferEngine> engine_;  ///< destroyed before the stores close: waits for requests in flight
 };
 
 }  // namespace ranvier::offload

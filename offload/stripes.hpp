@@ -5,8 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <vector>
 
 namespace ranvier::offload {
 
@@ -37,21 +35,9 @@ class Stripes {
     return mine * stripe_bytes_ + (directory == whole % directories_ ? rest : 0);
   }
 
-  /// Start of a region of `bytes` at or after `address`; large regions start on a stripe, to be split least.
+  /// Start of a region of `bytes` at or after `address`: large regions start on a stripe, to be split least.
   [[nodiscard]] std::uint64_t align(std::uint64_t address, std::uint64_t bytes) const {
     return bytes < stripe_bytes_ ? address : runtime::round_up(address, stripe_bytes_);
-  }
-
-  /// Start offsets of consecutive regions of these sizes; the last number is their end.
-  [[nodiscard]] std::vector<std::uint64_t> begins(std::span<const std::size_t> regions) const {
-    std::vector<std::uint64_t> begins;
-    std::uint64_t end = 0;
-    for (const std::size_t bytes : regions) {
-      begins.push_back(align(end, bytes));
-      end = begins.back() + bytes;
-    }
-    begins.push_back(end);
-    return begins;
   }
 
  private:

@@ -1,6 +1,8 @@
 #include "offload/tiers.hpp"
 
+#include "offload/block_checksums.hpp"
 #include "offload/file_tier.hpp"
+#include "offload/stripes.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -55,7 +57,11 @@ TierRegion TierPlan::reserve(TierKind kind, runtime::MemoryKind memory_kind, con
   expect(kind != TierKind::device, "{} is reserved in a tier, but stays on the device", name);
   const std::size_t whole = Tier::whole_blocks(bytes);
   const auto space = kind == TierKind::host ? runtime::MemorySpace::pinned : runtime::MemorySpace::nvme;
-  items_.push_back({kind, memory_kind, name, whole, plan.add({memory_kind, space, name, whole, 1})});
+  items_.push_back({kind, name, whole, plan.add({memory_kind, space, name, whole, 1}), 0});
+  if (kind == TierKind::nvme) {
+    items_.back().address = Stripes(1, FileTierOptions{}.request_bytes).align(file_space_, whole);
+    file_space_ = items_.back().address + whole;
+  }
   return {items_.size() - 1};
 }
 
@@ -64,12 +70,8 @@ void TierPlan::finish(const FileOptions& files, runtime::MemoryPlan& plan) {
   staging_ = runtime::SlotPool::plan(plan, {runtime::MemoryKind::workspace, runtime::MemorySpace::pinned,
                                             "between device and files", staging_slot_bytes, staging_slots});
   if (!files.checksums) return;
-  std::vector<std::size_t> sizes;
-  for (const Item& item : items_) {
-    if (item.kind == TierKind::nvme) sizes.push_back(item.bytes);
-  }
   checksums_ = plan.add({runtime::MemoryKind::workspace, runtime::MemorySpace::host, "checksums of files",
-                         FileTier::checksum_bytes(sizes), 1});
+                         BlockChecksums::count(file_space_) * sizeof(std::uint64_t), 1});
 }
 
 bool TierPlan::uses(TierKind kind) const noexcept {
@@ -85,8 +87,7 @@ std::size_t TierPlan::bytes(TierKind kind) const noexcept {
 /// A transfer through the pool, slot by slot.
 struct Tiers::Staged {
   IoKind kind = IoKind::read;
-  Region region;
-  std::size_t offset = 0;
+  std::uint64_t address = 0;
   StridedLayout runs;
   std::size_t missing = 0;  // unfinished slots
   runtime::Handler done;
@@ -106,28 +107,25 @@ struct Tiers::Staged {
 
 Tiers::Tiers(runtime::EventLoop& loop, runtime::Device& device, const TierPlan& plan, const FileOptions& files,
              const runtime::Arena& arena, int rank)
-    : loop_(&loop), host_addressable_(!device.apart()), pool_(arena, plan.staging()) {
-  if (plan.items().empty()) return;
+    : loop_(&loop),
+      host_addressable_(!device.apart()),
+      arena_(&arena),
+      places_(plan.items()),
+      pool_(arena, plan.staging()) {
+  if (places_.empty()) return;
   fetch_stream_ = device.make_stream("fetch", runtime::StreamWidth::one);
   store_stream_ = device.make_stream("store", runtime::StreamWidth::one);
-  if (plan.uses(TierKind::nvme)) {
-    if (files.make) {
-      files_ = files.make(loop, rank);
-    } else {
-      files_ = std::make_unique<FileTier>(
-          loop, FileTierOptions{.directories = files.directories, .rank = rank, .checksums = files.checksums});
-    }
+  if (!plan.uses(TierKind::nvme)) return;
+  if (files.make) {
+    files_ = files.make(loop, rank);
+  } else {
+    files_ = std::make_unique<FileTier>(
+        loop, FileTierOptions{.directories = files.directories, .rank = rank, .checksums = files.checksums});
   }
-  for (const TierPlan::Item& item : plan.items()) {
-    Holding& place =
-        places_.emplace_back(Holding{.kind = item.kind, .bytes = item.bytes, .memory = {}, .region = {}});
-    if (item.kind == TierKind::host) {
-      place.memory = {arena.slot(item.memory), item.bytes};
-    } else {
-      place.region = files_->reserve(item.memory_kind, item.name, item.bytes);
-    }
-  }
-  if (files_) files_->start(arena, plan.checksums());
+  std::span<std::uint64_t> sums;
+  if (files.checksums)
+    sums = {arena.slot_as<std::uint64_t>(plan.checksums()), BlockChecksums::count(plan.file_space())};
+  files_->start(plan.file_space(), sums);
 }
 
 Tiers::~Tiers() {
@@ -140,39 +138,42 @@ Tiers::~Tiers() {
   }
 }
 
-void Tiers::move_file(IoKind kind, Region region, std::size_t offset, std::span<std::byte> memory,
-                      runtime::Handler done) {
-  const bool reads = kind == IoKind::read;
-  done = loop_->ends({.part = "tiers",
-                      .text = reads ? "a read of a file" : "a write of a file",
-                      .patience = runtime::file_patience},
-                     *files_, std::move(done));
-  reads ? files_->fetch(region, offset, memory, std::move(done))
-        : files_->store(region, offset, memory, std::move(done));
+const TierPlan::Item& Tiers::region_of(IoKind kind, TierRegion region, std::size_t offset,
+                                       std::size_t bytes) const {
+  const TierPlan::Item& place = places_.at(region.index);
+  expect(offset % Tier::block_bytes == 0 && offset + bytes <= place.bytes,
+         "{} is out of range: {} bytes at {} of {}, which has {}", kind == IoKind::read ? "fetch" : "store", bytes,
+         offset, place.name, place.bytes);
+  return place;
+}
+
+void Tiers::move_file(IoKind kind, std::uint64_t address, std::span<std::byte> memory, runtime::Handler done) {
+  files_->move(kind, address, memory,
+               loop_->ends({.part = "tiers",
+                            .text = kind == IoKind::read ? "a read of a file" : "a write of a file",
+                            .patience = runtime::file_patience},
+                           *files_, std::move(done)));
 }
 
 void Tiers::move(IoKind kind, TierRegion region, std::size_t offset, StridedLayout runs, runtime::Handler done) {
-  const Holding& place = places_.at(region.index);
-  expect(offset % Tier::block_bytes == 0 && offset + bytes_of(runs) <= place.bytes,
-         "{} is out of range: {} bytes at {} of a region of {}", kind == IoKind::read ? "fetch" : "store",
-         bytes_of(runs), offset, place.bytes);
-  if (place.kind == TierKind::host) return copy_runs(kind, region, offset, runs, std::move(done));
+  const TierPlan::Item& place = region_of(kind, region, offset, bytes_of(runs));
+  if (place.kind == TierKind::host) return copy_runs(kind, place, offset, runs, std::move(done));
   done = traced(region, std::move(done));
-  if (direct(runs)) return move_file(kind, place.region, offset, runs.front(), std::move(done));
-  stage(kind, region, offset, std::move(runs), std::move(done));
+  if (direct(runs)) return move_file(kind, place.address + offset, runs.front(), std::move(done));
+  stage(kind, place.address + offset, std::move(runs), std::move(done));
 }
 
 void Tiers::move_on_host(IoKind kind, TierRegion region, std::size_t offset, std::span<std::byte> memory,
                          runtime::Handler done) {
-  const Holding& place = places_.at(region.index);
-  if (place.kind == TierKind::host) return copy_runs(kind, region, offset, {memory}, std::move(done));
-  move_file(kind, place.region, offset, memory, traced(region, std::move(done)));
+  const TierPlan::Item& place = region_of(kind, region, offset, memory.size());
+  if (place.kind == TierKind::host) return copy_runs(kind, place, offset, {memory}, std::move(done));
+  move_file(kind, place.address + offset, memory, traced(region, std::move(done)));
 }
 
 std::span<std::byte> Tiers::memory(TierRegion region) const {
-  const Holding& place = places_.at(region.index);
+  const TierPlan::Item& place = places_.at(region.index);
   expect(place.kind == TierKind::host, "region {} is not in host memory", region.index);
-  return place.memory;
+  return {arena_->slot(place.memory), place.bytes};
 }
 
 runtime::Handler Tiers::traced(TierRegion region, runtime::Handler done) const {
@@ -188,11 +189,11 @@ bool Tiers::direct(const StridedLayout& runs) const {
          runs.front().size() % Tier::block_bytes == 0;
 }
 
-void Tiers::copy_runs(IoKind kind, TierRegion region, std::size_t offset, const StridedLayout& runs,
+void Tiers::copy_runs(IoKind kind, const TierPlan::Item& place, std::size_t offset, const StridedLayout& runs,
                       runtime::Handler done) {
   const bool fetches = kind == IoKind::read;
   const runtime::StreamView stream = fetches ? *fetch_stream_ : *store_stream_;
-  std::byte* there = places_[region.index].memory.data() + offset;
+  std::byte* there = arena_->slot(place.memory) + offset;
   for (std::size_t first = 0; first < runs.size();) {
     const auto [count, stride] = alike(runs, first);
     const std::span<std::byte> run = runs[first];
@@ -208,13 +209,12 @@ void Tiers::copy_runs(IoKind kind, TierRegion region, std::size_t offset, const 
                     std::move(done));
 }
 
-void Tiers::stage(IoKind kind, TierRegion region, std::size_t offset, StridedLayout runs, runtime::Handler done) {
+void Tiers::stage(IoKind kind, std::uint64_t address, StridedLayout runs, runtime::Handler done) {
   const std::size_t bytes = bytes_of(runs);
   const std::size_t slot_bytes = TierPlan::staging_slot_bytes;
   const std::size_t pieces = runtime::ceil_divide(bytes, slot_bytes);
   if (pieces == 0) return loop_->post(std::move(done));
-  const auto staged = std::make_shared<Staged>(
-      Staged{kind, places_[region.index].region, offset, std::move(runs), pieces, std::move(done)});
+  const auto staged = std::make_shared<Staged>(Staged{kind, address, std::move(runs), pieces, std::move(done)});
   for (std::size_t begin = 0; begin < bytes; begin += slot_bytes) {
     const std::size_t count = std::min(slot_bytes, bytes - begin);
     pool_.when_free([this, staged, begin, count](const runtime::SlotPool::Slot& slot) {
@@ -231,9 +231,9 @@ void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin
     pool_.serve();
     if (--staged->missing == 0) std::exchange(staged->done, nullptr)();
   };
-  const std::size_t offset = staged->offset + begin;
+  const std::uint64_t address = staged->address + begin;
   if (staged->kind == IoKind::read) {
-    return move_file(IoKind::read, staged->region, offset, blocks, [this, staged, begin, bytes, blocks, over] {
+    return move_file(IoKind::read, address, blocks, [this, staged, begin, bytes, blocks, over] {
       staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
         runtime::copy(*fetch_stream_, run, blocks.data() + at, count);
       });
@@ -243,20 +243,8 @@ void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin
   staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
     runtime::copy(*store_stream_, blocks.data() + at, run, count);
   });
-  loop_->after_work(*store_stream_, {"tiers", "a copy before a write"}, [this, staged, offset, blocks, over] {
-    move_file(IoKind::write, staged->region, offset, blocks, over);
-  });
+  loop_->after_work(*store_stream_, {"tiers", "a copy before a write"},
+                    [this, address, blocks, over] { move_file(IoKind::write, address, blocks, over); });
 }
-
-FileBytes Tiers::file_bytes() const noexcept {
-  return files_ ? FileBytes{files_->fetched_bytes(), files_->stored_bytes()} : FileBytes{};
-}
-
-std::string Tiers::description() const { return files_ ? files_->description() : std::string(); }
-bool Tiers::lose_next_request() noexcept {
-  if (files_) files_->lose_next_request();
-  return files_ != nullptr;
-}
-int Tiers::cleared() const { return files_ ? files_->cleared() : 0; }
 
 }  // namespace ranvier::offload

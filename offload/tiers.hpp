@@ -44,10 +44,10 @@ class TierPlan {
 
   struct Item {
     TierKind kind = TierKind::host;
-    runtime::MemoryKind memory_kind = runtime::MemoryKind::optimizer;
     std::string name;
-    std::size_t bytes = 0;  ///< complete blocks
-    runtime::MemoryId memory;
+    std::size_t bytes = 0;      ///< complete blocks
+    runtime::MemoryId memory;   ///< in host memory
+    std::uint64_t address = 0;  ///< in files
   };
 
   /// Reserves a zeroed region in host memory or files. Adds it to `plan`.
@@ -59,19 +59,17 @@ class TierPlan {
   [[nodiscard]] const std::vector<Item>& items() const noexcept { return items_; }
   [[nodiscard]] bool uses(TierKind kind) const noexcept;
   [[nodiscard]] std::size_t bytes(TierKind kind) const noexcept;
+  /// Bytes of all regions in files, and of gaps between them.
+  [[nodiscard]] std::uint64_t file_space() const noexcept { return file_space_; }
   /// Slots of staging_slot_bytes between device and files; none if there are no files.
   [[nodiscard]] const runtime::SlotPool::Plan& staging() const noexcept { return staging_; }
   [[nodiscard]] runtime::MemoryId checksums() const noexcept { return checksums_; }
 
  private:
   std::vector<Item> items_;
+  std::uint64_t file_space_ = 0;
   runtime::SlotPool::Plan staging_;
   runtime::MemoryId checksums_;
-};
-
-/// Bytes read from and written to files so far, in complete blocks.
-struct FileBytes {
-  std::uint64_t read = 0, written = 0;
 };
 
 class Tiers {
@@ -120,28 +118,27 @@ class Tiers {
   [[nodiscard]] std::span<std::byte> memory(TierRegion region) const;
 
   /// Bytes of this rank's files; zeros without files.
-  [[nodiscard]] FileBytes file_bytes() const noexcept;
+  [[nodiscard]] FileBytes file_bytes() const noexcept { return files_ ? files_->moved() : FileBytes{}; }
   /// Description for the user: folders, and what the system refused; empty without files.
-  [[nodiscard]] std::string description() const;
+  [[nodiscard]] std::string description() const { return files_ ? files_->description() : std::string(); }
   /// Like FileTier::lose_next_request(); false: there are no files.
-  bool lose_next_request() noexcept;
+  bool lose_next_request() noexcept {
+    if (files_) files_->lose_next_request();
+    return files_ != nullptr;
+  }
   /// Number of removed folders of dead jobs.
-  [[nodiscard]] int cleared() const;
+  [[nodiscard]] int cleared() const { return files_ ? files_->cleared() : 0; }
 
  private:
-  struct Holding {
-    TierKind kind = TierKind::host;
-    std::size_t bytes = 0;
-    std::span<std::byte> memory;  // memory of the host tier
-    Region region;                // region of the file tier
-  };
   struct Staged;
 
-  void move_file(IoKind kind, Region region, std::size_t offset, std::span<std::byte> memory,
+  /// The region, of which `bytes` at `offset` are moved.
+  [[nodiscard]] const TierPlan::Item& region_of(IoKind kind, TierRegion region, std::size_t offset,
+                                                std::size_t bytes) const;
+  void move_file(IoKind kind, std::uint64_t address, std::span<std::byte> memory, runtime::Handler done);
+  void copy_runs(IoKind kind, const TierPlan::Item& place, std::size_t offset, const StridedLayout& runs,
                  runtime::Handler done);
-  void copy_runs(IoKind kind, TierRegion region, std::size_t offset, const StridedLayout& runs,
-                 runtime::Handler done);
-  void stage(IoKind kind, TierRegion region, std::size_t offset, StridedLayout runs, runtime::Handler done);
+  void stage(IoKind kind, std::uint64_t address, StridedLayout runs, runtime::Handler done);
   void stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin, std::size_t bytes,
                    const runtime::SlotPool::Slot& slot);
   [[nodiscard]] bool direct(const StridedLayout& runs) const;
@@ -152,7 +149,8 @@ class Tiers {
   runtime::Trace* trace_ = nullptr;
   bool host_addressable_;  // the file system can access device memory
   std::unique_ptr<runtime::Stream> fetch_stream_, store_stream_;
-  std::vector<Holding> places_;  // by region
+  const runtime::Arena* arena_;
+  std::vector<TierPlan::Item> places_;  // by region
   runtime::SlotPool pool_;
   std::unique_ptr<Tier> files_;
 };

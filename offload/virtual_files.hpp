@@ -16,7 +16,6 @@ class VirtualFiles final : public Tier {
   /// Loop and disk must outlive it.
   VirtualFiles(runtime::EventLoop& loop, runtime::VirtualDisk& disk) : loop_(&loop), disk_(&disk) {}
 
-  void start(const runtime::Arena&, runtime::MemoryId) override { close_reservations(); }
   void lose_next_request() noexcept override { lost_ = true; }
   [[nodiscard]] int cleared() const override { return 0; }
   [[nodiscard]] std::string description() const override { return "files in virtual time"; }
@@ -24,23 +23,18 @@ class VirtualFiles final : public Tier {
   [[nodiscard]] std::uint64_t done() const noexcept override { return done_; }
 
  protected:
-  void fetch_blocks(Region, std::size_t, std::span<std::byte> to, runtime::Handler done) override {
-    disk_->read(to.size(), over(std::move(done)));
-  }
-  void store_blocks(Region, std::size_t, std::span<const std::byte> from, runtime::Handler done) override {
-    disk_->write(from.size(), over(std::move(done)));
-  }
-
- private:
-  /// Handler for the disk's completion of a request.
-  [[nodiscard]] runtime::Handler over(runtime::Handler done) {
-    return [this, lost = std::exchange(lost_, false), done = std::move(done)] {
+  void allocate(std::uint64_t, std::span<std::uint64_t>) override {}
+  void move_blocks(IoKind kind, std::uint64_t, std::span<std::byte> memory, runtime::Handler done) override {
+    auto over = [this, lost = std::exchange(lost_, false), done = std::move(done)] {
       if (lost) return;
       ++done_;
       loop_->post(done);
     };
+    kind == IoKind::read ? disk_->read(memory.size(), std::move(over))
+                         : disk_->write(memory.size(), std::move(over));
   }
 
+ private:
   runtime::EventLoop* loop_;
   runtime::VirtualDisk* disk_;
   std::uint64_t done_ = 0;

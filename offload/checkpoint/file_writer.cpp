@@ -3,6 +3,7 @@
 #include "offload/tier.hpp"
 #include "offload/transfer_engine.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/device/arena.hpp"
 #include "runtime/device/ordered_worker.hpp"
 #include "runtime/liveness/time_limits.hpp"
 

@@ -4,6 +4,7 @@
 //   file_bench DIR[,DIR…] [mebibytes [depth [repeats [how]]]]     how: io_uring, threads, checksums
 //
 // One JSON line per pass. The first write allocates space on the disk and is not printed.
+#include "offload/block_checksums.hpp"
 #include "offload/file_tier.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/device.hpp"
@@ -58,15 +59,12 @@ void run(int argc, char** argv) {
   const auto device = make_cpu_device({});
   AsioLoop loop;
   FileTier tier(loop, options);
-  const std::size_t bytes[] = {transfers * transfer_bytes};
-  const offload::Region region = tier.reserve(MemoryKind::optimizer, "states", bytes[0]);
+  std::vector<std::uint64_t> sums(offload::BlockChecksums::count(transfers * transfer_bytes));
   MemoryPlan plan;
-  const auto sums =
-      plan.add({MemoryKind::workspace, MemorySpace::host, "checksums", FileTier::checksum_bytes(bytes), 1});
   const SlotPool::Plan slots = SlotPool::plan(
       plan, {MemoryKind::workspace, MemorySpace::pinned, "staging", transfer_bytes, transfers_at_a_time});
   const Arena arena(*device, plan);
-  tier.start(arena, sums);
+  tier.start(transfers * transfer_bytes, sums);
   SlotPool pool(arena, slots);
   for (std::size_t slot = 0; slot < slots.slots; ++slot)  // disks may store zeros faster
     for (std::size_t i = 0; i < transfer_bytes; ++i)
@@ -77,12 +75,8 @@ void run(int argc, char** argv) {
       if (repeat == 0 && !writes) continue;
       const double seconds =
           seconds_of_pass(loop, pool, transfers, [&](std::size_t transfer, std::byte* slot, Handler done) {
-            const std::span blocks(slot, transfer_bytes);
-            if (writes) {
-              tier.store(region, transfer * transfer_bytes, blocks, std::move(done));
-            } else {
-              tier.fetch(region, transfer * transfer_bytes, blocks, std::move(done));
-            }
+            tier.move(writes ? offload::IoKind::write : offload::IoKind::read, transfer * transfer_bytes,
+                      {slot, transfer_bytes}, std::move(done));
           });
       const double bytes = static_cast<double>(transfers * transfer_bytes);
       if (repeat != 0)

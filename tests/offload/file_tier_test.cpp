@@ -1,10 +1,11 @@
 #include "offload/file_tier.hpp"
 
+#include "offload/block_checksums.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/doubles/faulty_file_system.hpp"
 #include "tests/offload/blocks.hpp"
-#include "tests/offload/tier_contract.hpp"
+#include "tests/offload/transfers.hpp"
 #include "tests/test.hpp"
 
 #include <cerrno>
@@ -14,7 +15,6 @@ using namespace ranvier;
 using namespace ranvier::offload;
 using namespace ranvier::offload::tests;
 using ranvier::runtime::AsioLoop;
-using ranvier::runtime::MemoryKind;
 using namespace ranvier::tests;
 
 namespace {
@@ -32,30 +32,69 @@ FileTierOptions small_requests(const TemporaryFolder& folder, int directories = 
 
 std::unique_ptr<FileSystem> with(Faults faults) { return std::make_unique<FaultyFileSystem>(std::move(faults)); }
 
-/// Memory for a tier's checksums.
-class Planned {
- public:
-  void start(FileTier& tier) {
-    runtime::MemoryPlan plan;
-    const auto sums = plan.add({MemoryKind::workspace, runtime::MemorySpace::host, "checksums of files", mib, 1});
-    arena_.emplace(*device_, plan);
-    tier.start(*arena_, sums);
+/// Splits [0, bytes) into ranges of random numbers of complete blocks, in random order: start and length of each.
+std::vector<std::pair<std::size_t, std::size_t>> random_ranges(std::size_t bytes, std::mt19937_64& random) {
+  std::vector<std::pair<std::size_t, std::size_t>> ranges;
+  for (std::size_t at = 0; at < bytes;) {
+    const std::size_t length = std::min(bytes - at, (1 + random() % 40) * Tier::block_bytes);
+    ranges.emplace_back(at, length);
+    at += length;
   }
+  std::shuffle(ranges.begin(), ranges.end(), random);
+  return ranges;
+}
 
- private:
-  std::unique_ptr<runtime::Device> device_ = runtime::make_inline_device();
-  std::optional<runtime::Arena> arena_;
-};
+/// Checks that a tier returns what was stored in random ranges, and its refusals. Returns its description.
+std::string keeps_what_was_stored(const FileTierOptions& options, const Faults& faults, std::uint64_t seed) {
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  AsioLoop loop;
+  constexpr std::size_t bytes = 250 * Tier::block_bytes;
+  std::vector<std::uint64_t> sums(BlockChecksums::count(bytes));
+  FileTier tier(loop, options, with(faults));
+  const Blocks memory(4096);
+  CHECK_THROWS_AS(tier.move(IoKind::read, 0, memory.span(), [] {}), Error);  // not started
+  tier.start(bytes, sums);
 
-/// Error of storing and fetching a region of 1 MiB.
+  const auto move = [&](IoKind kind, const Blocks& blocks, const auto& ranges) {
+    run_transfers(loop, ranges.size(), [&](const runtime::Handler& done) {
+      for (const auto& [at, length] : ranges) tier.move(kind, at, blocks.span(at, length), done);
+    });
+  };
+  const Blocks expected(bytes);  // zeros at first
+  for (int round = 0; round <= 3; ++round) {
+    const Blocks found(bytes, 0x5A);
+    move(IoKind::read, found, random_ranges(bytes, random));
+    CHECK(found == expected);
+    const Blocks source = Blocks::random(bytes, random());
+    auto ranges = random_ranges(bytes, random);
+    ranges.resize(ranges.size() * 3 / 4);  // some ranges stay unchanged
+    for (const auto& [at, length] : ranges) std::copy_n(source.data() + at, length, expected.data() + at);
+    move(IoKind::write, source, ranges);
+  }
+  run_transfers(loop, 2, [&](const runtime::Handler& done) {  // empty transfers, too
+    tier.move(IoKind::read, 0, memory.span(0, 0), done);
+    tier.move(IoKind::write, 4096, memory.span(0, 0), done);
+  });
+  const auto refuses = [&](IoKind kind, std::uint64_t address, std::span<std::byte> part) {
+    CHECK_THROWS_AS(tier.move(kind, address, part, [] {}), Error);
+  };
+  refuses(IoKind::read, bytes, memory.span());       // past its end
+  refuses(IoKind::read, 64, memory.span());          // not aligned to a block
+  refuses(IoKind::write, 0, memory.span(64, 4032));  // nor is this
+  refuses(IoKind::write, 0, memory.span(0, 100));    // not complete blocks
+  return tier.description();
+}
+
+/// Error of storing and fetching 1 MiB.
 Error error_of_round_trip(const TemporaryFolder& folder, const Faults& faults) {
   AsioLoop loop;
   FileTier tier(loop, small_requests(folder), with(faults));
-  const Region region = tier.reserve(MemoryKind::optimizer, "states", mib);
-  tier.start();
+  tier.start(mib);
   const Blocks memory(mib, 1);
   return error_of([&] {
-    tier.store(region, 0, memory.span(), [&] { tier.fetch(region, 0, memory.span(), [&] { loop.stop(); }); });
+    tier.move(IoKind::write, 0, memory.span(),
+              [&] { tier.move(IoKind::read, 0, memory.span(), [&] { loop.stop(); }); });
     loop.run();
   });
 }
@@ -71,14 +110,11 @@ TEST_CASE("a file tier returns what was stored, on io_uring and on threads, past
           if (!share.takes()) continue;
           CAPTURE_ALL(uring, direct);
           const TemporaryFolder folder;
-          AsioLoop loop;
           FileTierOptions options = small_requests(folder, directories);
           options.uring = uring;
           options.direct = direct;
           options.checksums = directories == 2;
-          Planned memory;
-          FileTier tier(loop, options);
-          keeps_what_was_stored(loop, tier, [&] { memory.start(tier); }, seed);
+          keeps_what_was_stored(options, {}, seed);
         }
 }
 
@@ -88,29 +124,24 @@ TEST_CASE("a file tier completes transfers despite short transfers, interruption
     for (const bool uring : {true, false}) {
       if (!share.takes()) continue;
       const TemporaryFolder folder;
-      AsioLoop loop;
       FileTierOptions options = small_requests(folder, 2);
       options.uring = uring;
       options.checksums = true;
       QueueLog log;
-      {
-        std::mt19937_64 random(seed);
-        const auto fault = [&](const IoRequest& request) -> Fault {
-          switch (random() % 6) {
-            case 0:
-              return {.result = -EINTR};
-            case 1:
-              return {.result = -EAGAIN};
-            case 2:  // complete sectors, so that O_DIRECT accepts it; sometimes less than a block
-              return {.shortened_to = (1 + random() % (request.bytes / 512)) * 512};
-            default:
-              return {};
-          }
-        };
-        Planned memory;
-        FileTier tier(loop, options, with({.on_request = fault, .log = &log}));
-        keeps_what_was_stored(loop, tier, [&] { memory.start(tier); }, seed);
-      }
+      std::mt19937_64 random(seed);
+      const auto fault = [&](const IoRequest& request) -> Fault {
+        switch (random() % 6) {
+          case 0:
+            return {.result = -EINTR};
+          case 1:
+            return {.result = -EAGAIN};
+          case 2:  // complete sectors, so that O_DIRECT accepts it; sometimes less than a block
+            return {.shortened_to = (1 + random() % (request.bytes / 512)) * 512};
+          default:
+            return {};
+        }
+      };
+      keeps_what_was_stored(options, {.on_request = fault, .log = &log}, seed);
       CHECK(log.faults > 20);
       CHECK(log.outstanding == 0);
     }
@@ -121,10 +152,9 @@ TEST_CASE_FIXTURE(InFolder, "a file tier keeps its depth of requests in flight, 
   {
     AsioLoop loop;
     FileTier tier(loop, small_requests(folder), with({.log = &log}));
-    const Region region = tier.reserve(MemoryKind::optimizer, "states", 4 * mib);
-    tier.start();
+    tier.start(4 * mib);
     const Blocks memory(4 * mib);
-    run_transfers(loop, 1, [&](const runtime::Handler& done) { tier.store(region, 0, memory.span(), done); });
+    run_transfers(loop, 1, [&](const runtime::Handler& done) { tier.move(IoKind::write, 0, memory.span(), done); });
   }
   CHECK(log.requests == 4 * mib / (8 * 4096));
   CHECK(log.max_outstanding == 5);
@@ -135,11 +165,10 @@ TEST_CASE_FIXTURE(InFolder, "starting a transfer does not wait until the system 
   std::promise<void> taken;
   FileTier tier(loop, small_requests(folder),
                 with({.on_submit = [future = taken.get_future().share()] { future.wait(); }}));
-  const Region region = tier.reserve(MemoryKind::optimizer, "states", 4096);
-  tier.start();
+  tier.start(4096);
   const Blocks memory(4096);
   bool stored = false;
-  tier.store(region, 0, memory.span(), [&] {
+  tier.move(IoKind::write, 0, memory.span(), [&] {
     stored = true;
     loop.stop();
   });
@@ -180,13 +209,12 @@ TEST_CASE_FIXTURE(InFolder, "a transfer that is always postponed fails in the en
 TEST_CASE_FIXTURE(InFolder, "a truncated file is detected, not read as zeros") {
   AsioLoop loop;
   FileTier tier(loop, small_requests(folder));
-  const Region region = tier.reserve(MemoryKind::optimizer, "states", mib);
-  tier.start();
+  tier.start(mib);
   REQUIRE(tier.files().size() == 1);
   std::filesystem::resize_file(tier.files().front(), mib / 2);
   const Blocks memory(mib);
   const Error error = error_of([&] {
-    tier.fetch(region, 0, memory.span(), [&] { loop.stop(); });
+    tier.move(IoKind::read, 0, memory.span(), [&] { loop.stop(); });
     loop.run();
   });
   CHECK(says(error, "truncated by another process"));
@@ -198,17 +226,16 @@ TEST_CASE("with checksums a damaged file is detected before its contents are use
     AsioLoop loop;
     FileTierOptions options = small_requests(folder);
     options.checksums = true;
-    Planned planned;
+    std::vector<std::uint64_t> sums(BlockChecksums::count(mib));
     FileTier tier(loop, options);
-    const Region region = tier.reserve(MemoryKind::optimizer, "states", mib);
-    planned.start(tier);
+    tier.start(mib, sums);
     const Blocks memory = Blocks::random(mib, offset);
-    run_transfers(loop, 1, [&](const runtime::Handler& done) { tier.store(region, 0, memory.span(), done); });
-    run_transfers(loop, 1, [&](const runtime::Handler& done) { tier.fetch(region, 0, memory.span(), done); });
+    run_transfers(loop, 1, [&](const runtime::Handler& done) { tier.move(IoKind::write, 0, memory.span(), done); });
+    run_transfers(loop, 1, [&](const runtime::Handler& done) { tier.move(IoKind::read, 0, memory.span(), done); });
     const auto changed = static_cast<char>(std::to_integer<int>(memory.data()[offset]) ^ 1);
     ranvier::tests::overwrite(tier.files().front(), offset, changed);
     const Error error = error_of([&] {
-      tier.fetch(region, 0, memory.span(), [&] { loop.stop(); });
+      tier.move(IoKind::read, 0, memory.span(), [&] { loop.stop(); });
       loop.run();
     });
     CHECK(says(error, ErrorCode::data, tier.files().front().c_str(),
@@ -216,41 +243,21 @@ TEST_CASE("with checksums a damaged file is detected before its contents are use
   }
 }
 
-TEST_CASE("checksums take eight bytes per block, for any number of directories") {
-  for (const int directories : {1, 2, 3}) {
-    const TemporaryFolder folder;
-    AsioLoop loop;
-    const FileTierOptions options = small_requests(folder, directories);
-    FileTier tier(loop, options);
-    const std::size_t regions[] = {5 * 4096, mib};  // the second one is on the next of the requests' 8 blocks
-    for (const std::size_t bytes : regions) tier.reserve(MemoryKind::optimizer, "states", bytes);
-    tier.start();
-    std::uintmax_t file_bytes = 0;
-    for (const auto& file : tier.files()) file_bytes += std::filesystem::file_size(file);
-    CHECK(file_bytes == 8 * 4096 + mib);
-    CHECK(FileTier::checksum_bytes(regions, options.request_bytes) == file_bytes / 4096 * 8);
-  }
-}
-
 TEST_CASE("if io_uring is refused, threads do its work, and the description gives the reason") {
   for (const int error : {EPERM, ENOSYS, ENOMEM}) {
     const TemporaryFolder folder;
-    AsioLoop loop;
-    FileTier tier(loop, small_requests(folder), with({.uring_refused = error}));
-    keeps_what_was_stored(loop, tier, [&] { tier.start(); }, 1);
-    CHECK(tier.description().find("io_uring refused: ") != std::string::npos);
-    CHECK(tier.description().find(std::strerror(error)) != std::string::npos);
+    const std::string description = keeps_what_was_stored(small_requests(folder), {.uring_refused = error}, 1);
+    CHECK(description.find("io_uring refused: ") != std::string::npos);
+    CHECK(description.find(std::strerror(error)) != std::string::npos);
   }
 }
 
 TEST_CASE("if O_DIRECT is refused, a file tier uses the system's cache and reports it") {
   for (const bool at_open : {true, false}) {
     const TemporaryFolder folder;
-    AsioLoop loop;
-    FileTier tier(loop, small_requests(folder, 2),
-                  with(at_open ? Faults{.direct_open_refused = EINVAL} : Faults{.direct_write_refused = EINVAL}));
-    keeps_what_was_stored(loop, tier, [&] { tier.start(); }, 2);
-    CHECK(tier.description().find("O_DIRECT refused") != std::string::npos);
+    const Faults faults = at_open ? Faults{.direct_open_refused = EINVAL} : Faults{.direct_write_refused = EINVAL};
+    CHECK(keeps_what_was_stored(small_requests(folder, 2), faults, 2).find("O_DIRECT refused") !=
+          std::string::npos);
   }
 }
 
@@ -262,8 +269,7 @@ TEST_CASE("a disk without space is refused at startup with folder, needed and fr
       Faults faults{.free_bytes = 3 << 20};
       if (only_when_taken) faults = {.free_bytes = 100 << 20, .allocate_refused = ENOSPC};
       FileTier tier(loop, small_requests(folder), with(faults));
-      tier.reserve(MemoryKind::optimizer, "states", 7 * mib);
-      const Error error = error_of([&] { tier.start(); });
+      const Error error = error_of([&] { tier.start(7 * mib); });
       CHECK(says(error, ErrorCode::io, (folder.path() / "disk0").c_str(), "rank 3: 7.0 MiB",
                  only_when_taken ? "100.0 MiB free" : "3.0 MiB free", "`nvme`"));
     }
@@ -274,8 +280,7 @@ TEST_CASE("a disk without space is refused at startup with folder, needed and fr
 TEST_CASE_FIXTURE(InFolder, "a real disk with too little space is refused") {
   AsioLoop loop;
   FileTier tier(loop, small_requests(folder));
-  tier.reserve(MemoryKind::optimizer, "states", std::size_t{1} << 50);
-  CHECK(says(error_of([&] { tier.start(); }), "1.0 PiB needed"));
+  CHECK(says(error_of([&] { tier.start(std::uint64_t{1} << 50); }), "1.0 PiB needed"));
 }
 
 TEST_CASE_FIXTURE(InFolder, "folders that are missing, are files, or cannot be written are refused by name") {
@@ -284,8 +289,7 @@ TEST_CASE_FIXTURE(InFolder, "folders that are missing, are files, or cannot be w
        {folder.path() / "none", folder.path() / "file", std::filesystem::path("/proc/self")}) {
     AsioLoop loop;
     FileTier tier(loop, {.directories = {bad}});
-    tier.reserve(MemoryKind::optimizer, "states", 4096);
-    CHECK(says(error_of([&] { tier.start(); }), ErrorCode::io, bad.c_str(), "`nvme`"));
+    CHECK(says(error_of([&] { tier.start(4096); }), ErrorCode::io, bad.c_str(), "`nvme`"));
   }
 }
 
@@ -308,9 +312,8 @@ TEST_CASE("a tier that is destroyed during transfers waits for those in flight a
       FileTierOptions options = small_requests(folder);
       options.uring = uring;
       FileTier tier(loop, options);
-      const Region region = tier.reserve(MemoryKind::optimizer, "states", 16 * mib);
-      tier.start();
-      for (int i = 0; i < 2; ++i) tier.store(region, i * 8 * mib, memory.span(), [&] { called = true; });
+      tier.start(16 * mib);
+      for (int i = 0; i < 2; ++i) tier.move(IoKind::write, i * 8 * mib, memory.span(), [&] { called = true; });
     }
     CHECK(!called);  // the loop has not run
     CHECK(std::filesystem::is_empty(folder.path() / "disk0"));

@@ -2,7 +2,8 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
-#include "tests/offload/tier_contract.hpp"
+#include "tests/offload/blocks.hpp"
+#include "tests/offload/transfers.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -58,6 +59,7 @@ TEST_CASE("tiers return what was stored from scattered runs of memory, in host m
       CHECK(plan.bytes(MemorySpace::pinned) ==
             tier_plan.bytes(TierKind::host) + TierPlan::staging_slots * TierPlan::staging_slot_bytes);
       // Large regions start on a MiB; items of a plan on 64 bytes.
+      CHECK(tier_plan.file_space() == (4 << 20) + Tier::whole_blocks(5000001));
       CHECK(plan.bytes(MemorySpace::host) >= tier_plan.bytes(TierKind::nvme) / 4096 * 8);
       CHECK(plan.bytes(MemorySpace::host) <= (tier_plan.bytes(TierKind::nvme) + (2 << 20)) / 4096 * 8 + 64);
 
