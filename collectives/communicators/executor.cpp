@@ -1,6 +1,5 @@
 #include "collectives/communicators/executor.hpp"
 
-#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -14,61 +13,25 @@ namespace ranvier::collectives {
 
 namespace {
 
-constexpr std::size_t staging_alignment = 64;
-
 /// Ranges of at least this size are separate messages: Open MPI sends large scattered ranges several times slower than
 /// contiguous ones.
 constexpr std::size_t own_message_bytes = 8 << 10;
-
-std::size_t align(std::size_t bytes) { return runtime::round_up(bytes, staging_alignment); }
-
-std::size_t chunks_of(const Executor::Operands& operands) {
-  return operands.parts.empty() ? 0 : operands.parts.front().schedules->size();
-}
-
-/// Step `number` of a chunk of one part; null if that chunk of the part has no elements.
-const RankSchedule::Step* step_of(const Executor::Operand& part, std::size_t chunk, std::size_t number) {
-  const auto& steps = (*part.schedules)[chunk].steps;
-  return number < steps.size() ? &steps[number] : nullptr;
-}
-
-/// A range of a part in the buffer.
-struct Lie {
-  std::byte* data = nullptr;
-  runtime::StridedLayout runs;
-  std::size_t count = 0;  ///< elements
-
-  /// Strided data is packed, so that it is one contiguous range of a message.
-  [[nodiscard]] bool packed() const noexcept { return !runs.contiguous(); }
-};
-
-Lie lie_of(const Executor::Operand& part, const Range& range, std::size_t element_bytes) {
-  const runtime::StridedLayout runs{.run = part.run, .stride = part.stride, .first = range.begin};
-  if (range.count <= runs.together(0)) return {part.data + runs.at(0) * element_bytes, {}, range.count};
-  return {part.data, runs, range.count};
-}
-
-std::size_t steps_of(const Executor::Operands& operands, std::size_t chunk) {
-  std::size_t steps = 0;
-  for (const auto& part : operands.parts) steps = std::max(steps, (*part.schedules)[chunk].steps.size());
-  return steps;
-}
 
 /// Size of one of the two staging buffers of a chunk in flight. Steps alternate between them, since the receives of the
 /// next step are posted while this one runs. Ranges that are added, packed or unpacked are aligned there.
 std::size_t place_bytes(const Executor::Operands& operands) {
   std::size_t largest = 0;
-  for (std::size_t chunk = 0; chunk < chunks_of(operands); ++chunk) {
-    for (std::size_t number = 0; number < steps_of(operands, chunk); ++number) {
+  for (std::size_t chunk = 0; chunk < operands.chunks(); ++chunk) {
+    for (std::size_t number = 0; number < operands.steps(chunk); ++number) {
       std::size_t bytes = 0;
       for (const Executor::Operand& part : operands.parts) {
-        const RankSchedule::Step* const step = step_of(part, chunk, number);
+        const RankSchedule::Step* const step = part.step(chunk, number);
         if (step == nullptr) continue;
         for (const RankSchedule::Message& message : step->messages) {
           for (const Range& range : message.ranges) {
             const std::size_t width = size_of(operands.dtype);
-            if (message.action != Action::receive_add && !lie_of(part, range, width).packed()) continue;
-            bytes += align(range.count * width);
+            if (message.action != Action::receive_add && !part.extent(range, width).packed()) continue;
+            bytes += Executor::staged_bytes(range.count * width);
           }
         }
       }
@@ -80,6 +43,38 @@ std::size_t place_bytes(const Executor::Operands& operands) {
 
 }  // namespace
 
+Executor::Extent Executor::Operand::extent(const Range& range, std::size_t element_bytes) const {
+  const runtime::StridedLayout runs{.run = run, .stride = stride, .first = range.begin};
+  if (range.count <= runs.together(0)) return {data + runs.at(0) * element_bytes, {}, range.count};
+  return {data, runs, range.count};
+}
+
+const RankSchedule::Step* Executor::Operand::step(std::size_t chunk, std::size_t number) const {
+  const auto& steps = (*schedules)[chunk].steps;
+  return number < steps.size() ? &steps[number] : nullptr;
+}
+
+std::size_t Executor::Operands::steps(std::size_t chunk) const {
+  std::size_t most = 0;
+  for (const Operand& part : parts) most = std::max(most, (*part.schedules)[chunk].steps.size());
+  return most;
+}
+
+void Executor::Operands::check() const {
+  for (const Operand& part : parts) {
+    expect(part.schedules->size() == chunks(),
+           "the parts of a collective have different numbers of chunks: {} and {}", chunks(),
+           part.schedules->size());
+    expect(part.run == 0 ? part.stride == 0 : part.stride >= part.run,
+           "a part of a collective has invalid runs: {} elements, stride {}", part.run, part.stride);
+    for (const RankSchedule& schedule : *part.schedules) {
+      expect(schedule.ranks == static_cast<int>(members.size()), "a plan of {} ranks has {} members",
+             schedule.ranks, members.size());
+    }
+  }
+  expect(depth > 0, "a collective needs at least one chunk in flight, not {}", depth);
+}
+
 struct Executor::State {
   struct Running;
 
@@ -90,8 +85,8 @@ struct Executor::State {
     bool is_long = false;
     std::vector<runtime::ConstBytes> sent;
     std::vector<runtime::Bytes> received;
-    std::vector<Lie> lies;  ///< the ranges in the buffers, in the order of `sent` or `received`
-    bool packs = false;     ///< at least one range is packed
+    std::vector<Extent> extents;  ///< the ranges in the buffers, in the order of `sent` or `received`
+    bool packs = false;           ///< at least one range is packed
 
     [[nodiscard]] bool uses_stream() const noexcept { return packs || action == Action::receive_add; }
   };
@@ -142,7 +137,7 @@ struct Executor::State {
     const auto& parts = lane.running->operands.parts;
     for (; step < lane.steps; ++step) {
       for (const Operand& part : parts) {
-        const RankSchedule::Step* const schedule = step_of(part, lane.chunk, step);
+        const RankSchedule::Step* const schedule = part.step(lane.chunk, step);
         if (schedule != nullptr && !schedule->messages.empty()) return step;
       }
     }
@@ -153,7 +148,7 @@ struct Executor::State {
   static bool may_arrive_early(const Lane& lane, std::size_t step) {
     const auto& parts = lane.running->operands.parts;
     return std::all_of(parts.begin(), parts.end(), [&](const Operand& part) {
-      const RankSchedule::Step* const schedule = step_of(part, lane.chunk, step);
+      const RankSchedule::Step* const schedule = part.step(lane.chunk, step);
       return schedule == nullptr || schedule->may_arrive_early;
     });
   }
@@ -168,27 +163,16 @@ struct Executor::State {
 };
 
 void Executor::State::start(Operands operands, runtime::Handler done) {
-  const std::size_t chunks = chunks_of(operands);
-  for (const Operand& part : operands.parts) {
-    expect(part.schedules->size() == chunks,
-           "the parts of a collective have different numbers of chunks: {} and {}", chunks, part.schedules->size());
-    expect(part.run == 0 ? part.stride == 0 : part.stride >= part.run,
-           "a part of a collective has invalid runs: {} elements, stride {}", part.run, part.stride);
-    for (const RankSchedule& schedule : *part.schedules) {
-      expect(schedule.ranks == static_cast<int>(operands.members.size()), "a plan of {} ranks has {} members",
-             schedule.ranks, operands.members.size());
-    }
-  }
+  operands.check();
   expect(operands.members.at(operands.me) == transport.rank(),
          "member {} of a collective is rank {}, not this rank, {}", operands.me, operands.members[operands.me],
          transport.rank());
-  expect(operands.depth > 0, "a collective needs at least one chunk in flight, not {}", operands.depth);
 
   Running& operation = running.emplace_back();
   operation.state = this;
   operation.self = std::prev(running.end());
   operation.place_bytes = place_bytes(operands);
-  operation.lanes.resize(std::min<std::size_t>(operands.depth, chunks));
+  operation.lanes.resize(std::min<std::size_t>(operands.depth, operands.chunks()));
   operation.operands = std::move(operands);
   operation.done = std::move(done);
   operation.busy_lanes = operation.lanes.size() + 1;  // one extra until all lanes have started
@@ -202,9 +186,9 @@ void Executor::State::start(Operands operands, runtime::Handler done) {
 
 void Executor::State::start_chunk(Lane& lane) {
   Running& operation = *lane.running;
-  while (operation.next_chunk < chunks_of(operation.operands)) {
+  while (operation.next_chunk < operation.operands.chunks()) {
     lane.chunk = operation.next_chunk++;
-    lane.steps = steps_of(operation.operands, lane.chunk);
+    lane.steps = operation.operands.steps(lane.chunk);
     lane.tag = {operation.operands.channel, operation.operands.index + static_cast<std::uint32_t>(lane.chunk)};
     lane.step = next_busy(lane, 0);
     if (lane.step < lane.steps) return start_step(lane);
@@ -245,11 +229,11 @@ void Executor::State::send(Lane& lane) {
   const std::size_t width = size_of(lane.running->operands.dtype);
   for_sends([&](const Transfer& transfer) {
     packs |= transfer.packs;
-    for (std::size_t i = 0; i < transfer.lies.size(); ++i) {
-      const Lie& lie = transfer.lies[i];
-      if (!lie.packed()) continue;
-      runtime::copy(stream, const_cast<std::byte*>(transfer.sent[i].data()), {}, lie.data, lie.runs, width,
-                    lie.count);
+    for (std::size_t i = 0; i < transfer.extents.size(); ++i) {
+      const Extent& extent = transfer.extents[i];
+      if (!extent.packed()) continue;
+      runtime::copy(stream, const_cast<std::byte*>(transfer.sent[i].data()), {}, extent.data, extent.runs, width,
+                    extent.count);
     }
   });
   if (!packs) return send_all();
@@ -270,7 +254,7 @@ Executor::State::Transfer& Executor::State::transfer_for(Transfers& transfers, A
   transfer.is_long = is_long;
   transfer.sent.clear();
   transfer.received.clear();
-  transfer.lies.clear();
+  transfer.extents.clear();
   transfer.packs = false;
   return transfer;
 }
@@ -283,25 +267,25 @@ void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
   Transfers& transfers = lane.transfers[place];
   transfers.used = 0;
   for (const Operand& part : operands.parts) {
-    const RankSchedule::Step* const schedule = step_of(part, lane.chunk, step);
+    const RankSchedule::Step* const schedule = part.step(lane.chunk, step);
     if (schedule == nullptr) continue;
     for (const RankSchedule::Message& message : schedule->messages) {
       for (const Range& range : message.ranges) {
-        const Lie lie = lie_of(part, range, element_bytes);
-        const std::size_t bytes = lie.count * element_bytes;
+        const Extent extent = part.extent(range, element_bytes);
+        const std::size_t bytes = extent.count * element_bytes;
         Transfer& transfer = transfer_for(transfers, message.action, message.peer, bytes >= own_message_bytes);
-        std::byte* data = lie.data;
-        if (lie.packed() || message.action == Action::receive_add) {
+        std::byte* data = extent.data;
+        if (extent.packed() || message.action == Action::receive_add) {
           data = arrival;
-          arrival += align(bytes);
+          arrival += staged_bytes(bytes);
         }
         if (message.action == Action::send) {
           transfer.sent.emplace_back(data, bytes);
         } else {
           transfer.received.emplace_back(data, bytes);
         }
-        transfer.packs |= lie.packed();
-        transfer.lies.push_back(lie);
+        transfer.packs |= extent.packed();
+        transfer.extents.push_back(extent);
       }
     }
   }
@@ -327,13 +311,13 @@ void Executor::State::use(Lane& lane, std::uint32_t index) {
   const Transfer& transfer = lane.transfers[lane.place].entries[index];
   if (!transfer.uses_stream()) return complete_one(lane);
   const runtime::DType dtype = lane.running->operands.dtype;
-  for (std::size_t i = 0; i < transfer.lies.size(); ++i) {
-    const Lie& lie = transfer.lies[i];
+  for (std::size_t i = 0; i < transfer.extents.size(); ++i) {
+    const Extent& extent = transfer.extents[i];
     const std::byte* const arrived = transfer.received[i].data();
     if (transfer.action == Action::receive_add) {
-      add(stream, lie.data, arrived, dtype, lie.count, lie.runs, {});
-    } else if (lie.packed()) {
-      runtime::copy(stream, lie.data, lie.runs, arrived, {}, size_of(dtype), lie.count);
+      add(stream, extent.data, arrived, dtype, extent.count, extent.runs, {});
+    } else if (extent.packed()) {
+      runtime::copy(stream, extent.data, extent.runs, arrived, {}, size_of(dtype), extent.count);
     }
   }
   loop.after_work(stream, {"collectives", "adding received data"}, [this, &lane] { complete_one(lane); });
@@ -370,7 +354,7 @@ void Executor::run(Operands operands, runtime::Handler done) {
 }
 
 std::size_t Executor::staging_bytes(const Operands& operands) {
-  return std::min<std::size_t>(operands.depth, chunks_of(operands)) * 2 * place_bytes(operands);
+  return std::min<std::size_t>(operands.depth, operands.chunks()) * 2 * place_bytes(operands);
 }
 
 }  // namespace ranvier::collectives

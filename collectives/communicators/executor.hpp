@@ -9,10 +9,13 @@
 #pragma once
 
 #include "collectives/plans/rank_schedule.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/transport/transport.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -21,11 +24,25 @@ namespace ranvier::collectives {
 
 class Executor {
  public:
+  /// A range of a part in its buffer.
+  struct Extent {
+    std::byte* data = nullptr;
+    runtime::StridedLayout runs;
+    std::size_t count = 0;  ///< elements
+
+    /// Strided data is packed, so that it is one contiguous range of a message.
+    [[nodiscard]] bool packed() const noexcept { return !runs.contiguous(); }
+  };
+
   /// One part. All parts of an operation have schedules of the same algorithm and team, and the same number of chunks.
   struct Operand {
     std::byte* data = nullptr;                                   ///< buffer of RankSchedule::elements of `dtype`
     std::shared_ptr<const std::vector<RankSchedule>> schedules;  ///< one per chunk; `depth` run in parallel
     std::size_t run = 0, stride = 0;  ///< stride of the buffer, as in Communicator::Operand
+
+    [[nodiscard]] Extent extent(const Range& range, std::size_t element_bytes) const;
+    /// Step `number` of a chunk; null if that chunk of the part has no elements.
+    [[nodiscard]] const RankSchedule::Step* step(std::size_t chunk, std::size_t number) const;
   };
 
   struct Operands {
@@ -37,7 +54,15 @@ class Executor {
     runtime::Channel channel = runtime::Channel::collective;
     std::uint32_t index = 0;  ///< first of as many consecutive tags as chunks
     int depth = 2;            ///< chunks in flight
+
+    [[nodiscard]] std::size_t chunks() const { return parts.empty() ? 0 : parts.front().schedules->size(); }
+    [[nodiscard]] std::size_t steps(std::size_t chunk) const;
+    /// Throws ErrorCode::internal if the parts or members do not match, or runs overlap.
+    void check() const;
   };
+
+  /// Bytes of a range in staging, where each range is aligned.
+  [[nodiscard]] static std::size_t staged_bytes(std::size_t bytes) { return runtime::round_up(bytes, 64); }
 
   /// `stream` runs the additions; StreamWidth::one is enough. All arguments must outlive the executor.
   Executor(runtime::EventLoop& loop, runtime::Transport& transport, runtime::StreamView stream);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <iterator>
 #include <utility>
 
 namespace ranvier::collectives {
@@ -37,18 +36,15 @@ class NcclColumn::Member final : public Communicator {
   void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
            Handler done) override {
     const Topology& topology = options_.team.topology;
+    const NcclMode mode = ways_[static_cast<std::size_t>(collective)];
     std::vector<NcclStep> stages;
     try {
-      switch (ways_[static_cast<std::size_t>(collective)]) {
-        case NcclMode::own:
-          stages = own_stages(collective, topology, options_.me, parts, dtype, packing());
-          break;
-        case NcclMode::hierarchical:
-          stages = hierarchical_stages(collective, topology, options_.me, parts, dtype, packing());
-          break;
-        case NcclMode::plan:
-          stages = stages_by_plan(collective, parts, dtype);
-          break;
+      if (mode != NcclMode::plan) {
+        stages = nccl_stages(mode, collective, topology, options_.me, parts, dtype, packing());
+      } else if (auto operands = plans_.of(collective, parts, dtype, to_string(collective))) {
+        // Each is one phase. Phases of a team run one after another on a stream, so they share one staging buffer.
+        if (!options_.staging.empty()) operands->staging = options_.staging.front();
+        stages = plan_stages(topology, *operands);
       }
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}: {}", what, error.what()));
@@ -70,19 +66,6 @@ class NcclColumn::Member final : public Communicator {
   [[nodiscard]] NcclPacking packing() const {
     if (options_.staging.size() < 2) return {};
     return {options_.staging[0], options_.staging[1], options_.staging_bytes};
-  }
-  std::vector<NcclStep> stages_by_plan(Collective collective, std::span<const Operand> parts,
-                                       runtime::DType dtype) {
-    const auto operands = plans_.of(collective, parts, dtype, to_string(collective));
-    if (!operands) return {};
-    std::vector<Operand> used;
-    std::copy_if(parts.begin(), parts.end(), std::back_inserter(used),
-                 [](const Operand& part) { return part.elements > 0; });
-    PartSchedules schedules;
-    for (const Executor::Operand& part : operands->parts) schedules.push_back(part.schedules);
-    // Each is one phase. Phases of a team run one after another on a stream, so they share one staging buffer.
-    return plan_stages(options_.team.topology, used, schedules, operands->depth,
-                       options_.staging.empty() ? nullptr : options_.staging.front(), dtype);
   }
 
   runtime::EventLoop& loop_;
@@ -128,7 +111,6 @@ void NcclColumn::connect(Handler done) {
 std::vector<Transport::Pending> NcclColumn::waited_for() const { return phases_->waited_for(); }
 
 void NcclColumn::close() noexcept {
-  phases_->close();
   // An exception ends the job: peers may be gone.
   connections_->close(!phases_->on_gpu() && std::uncaught_exceptions() == 0);
 }

@@ -23,8 +23,14 @@ constexpr std::uint32_t order_index = 2;
 
 constexpr std::size_t max_ahead = 2;  // phases per lane: one running, one queued
 
-void copy(runtime::StreamView stream, const NcclStep::Move& move, runtime::DType dtype) {
-  runtime::copy(stream, move.to, move.to_runs, move.from, move.from_runs, size_of(dtype), move.count);
+void queue(runtime::StreamView stream, const std::vector<NcclStep::Move>& moves, runtime::DType dtype) {
+  for (const auto& [to, to_runs, from, from_runs, count, adds] : moves) {
+    if (adds) {
+      add(stream, to, from, dtype, count, to_runs, from_runs);
+    } else {
+      runtime::copy(stream, to, to_runs, from, from_runs, size_of(dtype), count);
+    }
+  }
 }
 
 /// End of each phase of an operation, as an index of steps. A phase uses one communicator.
@@ -69,7 +75,7 @@ void NcclPhases::start() {
 void NcclPhases::listen_for_order() {
   transport_.receive(column_.front(), {Channel::control, order_index}, std::as_writable_bytes(std::span(&word_, 1)),
                      [self = shared_from_this()] {
-                       if (self->closed_) return;
+                       if (self->closed()) return;
                        self->order_.push_back(self->word_);
                        self->listen_for_order();
                        self->advance();
@@ -109,7 +115,7 @@ bool NcclPhases::may_be_named(const UnderWay& operation) const {
 }
 
 void NcclPhases::submit(Operation submitted) {
-  expect(started_ && !closed_, "{}: NCCL's communicators are not connected", submitted.what);
+  expect(started_ && !closed(), "{}: NCCL's communicators are not connected", submitted.what);
   UnderWay operation{std::move(submitted)};
   operation.since = loop_.now();
   operation.place = places_[operation.number]++;
@@ -142,7 +148,7 @@ bool NcclPhases::begin_next() {
 void NcclPhases::advance() {
   if (advancing_) return;
   advancing_ = true;
-  while (!closed_ && (issuing_ || begin_next())) {
+  while (!closed() && (issuing_ || begin_next())) {
     const auto operation = *issuing_;
     if (!issue(*operation)) {
       if (!std::exchange(asks_again_, true)) {
@@ -179,18 +185,15 @@ bool NcclPhases::issue(UnderWay& operation) {
     // The additions of a step, and the next step, are queued behind the calls of the step.
     if (operation.next_stage > first) {
       const NcclStep& before = operation.stages[operation.next_stage - 1];
-      const NcclLibrary::Result result = before.calls.empty() ? NcclLibrary::success : library_.status(used.handle);
+      const NcclLibrary::Result result = library_.status(used.handle);
       if (result == NcclLibrary::in_progress) return false;
       connections_->check(result, used, operation.what);
-      for (const NcclStep::Move& unpack : before.unpacks) copy(stream, unpack, operation.dtype);
-      for (const auto& [to, to_runs, from, from_runs, count] : before.sums) {
-        add(stream, to, from, operation.dtype, count, to_runs, from_runs);
-      }
+      queue(stream, before.after, operation.dtype);
     }
     if (operation.next_stage == operation.phases[phase]) return true;
     const NcclStep& stage = operation.stages[operation.next_stage++];
-    for (const NcclStep::Move& pack : stage.packs) copy(stream, pack, operation.dtype);
-    if (!stage.calls.empty()) launch(used, stage.calls, operation, stream);
+    queue(stream, stage.before, operation.dtype);
+    launch(used, stage.calls, operation, stream);
   }
 }
 
@@ -211,7 +214,7 @@ void NcclPhases::phase_over(Operations::iterator operation) {
     // `done` may submit the next hop of an older operation, which is named before a new one.
     std::exchange(operation->done, nullptr)();
   }
-  if (!leads() || closed_) return;
+  if (!leads() || closed()) return;
   ahead.erase(std::find(ahead.begin(), ahead.end(), &*operation));
   name_phases();
 }

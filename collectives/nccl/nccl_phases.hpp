@@ -33,7 +33,7 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
     runtime::Handler done;
   };
 
-  /// All arguments must outlive it, except for its own handlers, which do nothing after close(). `column`: MPI ranks,
+  /// All arguments must outlive it, except for its own handlers, which do nothing after closing. `column`: MPI ranks,
   /// by row; the first one decides the order of phases.
   NcclPhases(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device, NcclLibrary& library,
              std::shared_ptr<NcclConnections> connections, std::vector<int> column);
@@ -52,10 +52,9 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
   /// Whether an operation is on the GPU.
   [[nodiscard]] bool on_gpu() const noexcept;
 
-  /// Handlers do nothing from now on.
-  void close() noexcept { closed_ = true; }
-  [[nodiscard]] bool closed() const noexcept { return closed_; }
-  /// Call after close(), before the streams are freed.
+  /// Handlers do nothing once the connections are closed.
+  [[nodiscard]] bool closed() const noexcept { return connections_->closed(); }
+  /// Call after closing the connections, before their streams are freed.
   void free_events() noexcept;
 
  private:
@@ -104,7 +103,6 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
   std::shared_ptr<NcclConnections> connections_;
   std::vector<int> column_;
   bool started_ = false;
-  bool closed_ = false;
   bool watching_ = false;
   bool asks_again_ = false;
   bool advancing_ = false;

@@ -1,6 +1,5 @@
 #include "collectives/nccl/nccl_steps.hpp"
 
-#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -12,10 +11,6 @@ namespace {
 
 using Operand = Communicator::Operand;
 using Kind = NcclCall::Kind;
-
-constexpr std::size_t arrival_alignment = 64;
-
-std::size_t align(std::size_t bytes) { return runtime::round_up(bytes, arrival_alignment); }
 
 bool is_contiguous(const Operand& part) { return part.run == part.stride; }
 
@@ -42,15 +37,12 @@ struct Room {
 
   /// Returns null if the memory is full.
   std::byte* take(std::size_t bytes) {
-    if (at == nullptr || align(bytes) > left) return nullptr;
-    left -= align(bytes);
-    return std::exchange(at, at + align(bytes));
+    const std::size_t taken = Executor::staged_bytes(bytes);
+    if (at == nullptr || taken > left) return nullptr;
+    left -= taken;
+    return std::exchange(at, at + taken);
   }
 };
-
-Room room_of(const NcclPacking& packing, NcclSpan span) {
-  return {span == NcclSpan::row ? packing.row : packing.others, packing.bytes};
-}
 
 void check(const Operand& part, int ranks) {
   expect(part.elements % static_cast<std::size_t>(ranks) == 0, "{} elements are not divisible by {} ranks",
@@ -73,17 +65,17 @@ void append(NcclStep& stage, Collective collective, const Operand& part, Range r
     const runtime::StridedLayout my_runs{part.run, part.stride, range.begin + before};
     const bool gathered = collective == Collective::all_gather,
                scattered = collective == Collective::reduce_scatter;
-    stage.packs.push_back({packed + (gathered ? before * width : 0),
-                           {},
-                           part.data,
-                           gathered ? my_runs : runs,
-                           gathered ? owned : range.count});
+    stage.before.push_back({packed + (gathered ? before * width : 0),
+                            {},
+                            part.data,
+                            gathered ? my_runs : runs,
+                            gathered ? owned : range.count});
     append(stage, collective, {packed, range.count}, {0, range.count}, ranks, me, dtype, room);
-    stage.unpacks.push_back({part.data,
-                             scattered ? my_runs : runs,
-                             packed + (scattered ? before * width : 0),
-                             {},
-                             scattered ? owned : range.count});
+    stage.after.push_back({part.data,
+                           scattered ? my_runs : runs,
+                           packed + (scattered ? before * width : 0),
+                           {},
+                           scattered ? owned : range.count});
     return;
   }
   if (collective == Collective::all_reduce) {
@@ -93,16 +85,15 @@ void append(NcclStep& stage, Collective collective, const Operand& part, Range r
     return;
   }
   const bool gathers = collective == Collective::all_gather;
-  const std::size_t piece = owned;
   if (is_contiguous(part)) {
-    std::byte* const whole = part.data + range.begin * size_of(dtype);
-    std::byte* const mine = whole + static_cast<std::size_t>(me) * piece * size_of(dtype);
+    std::byte* const whole = part.data + range.begin * width;
+    std::byte* const mine = whole + static_cast<std::size_t>(me) * owned * width;
     calls.push_back(
-        {gathers ? Kind::all_gather : Kind::reduce_scatter, gathers ? mine : whole, gathers ? whole : mine, piece});
+        {gathers ? Kind::all_gather : Kind::reduce_scatter, gathers ? mine : whole, gathers ? whole : mine, owned});
     return;
   }
   for (int owner = 0; owner < ranks; ++owner) {
-    const Range of_owner{range.begin + static_cast<std::size_t>(owner) * piece, piece};
+    const Range of_owner{range.begin + static_cast<std::size_t>(owner) * owned, owned};
     for_each_stretch(part, of_owner, dtype, [&](std::byte* data, std::size_t count) {
       calls.push_back({gathers ? Kind::broadcast : Kind::reduce, data, data, count, owner});
     });
@@ -110,10 +101,8 @@ void append(NcclStep& stage, Collective collective, const Operand& part, Range r
 }
 
 void add_stage(std::vector<NcclStep>& stages, NcclStep stage) {
-  if (!stage.calls.empty() || !stage.sums.empty()) stages.push_back(std::move(stage));
+  if (!stage.calls.empty()) stages.push_back(std::move(stage));
 }
-
-std::size_t chunks_of(const PartSchedules& schedules) { return schedules.empty() ? 0 : schedules.front()->size(); }
 
 }  // namespace
 
@@ -127,104 +116,80 @@ bool sums_follow_plans(const NcclModes& modes) noexcept {
          modes[static_cast<std::size_t>(Collective::all_reduce)] == NcclMode::plan;
 }
 
-std::vector<NcclStep> own_stages(Collective collective, const Topology& topology, int me,
-                                 std::span<const Operand> parts, runtime::DType dtype, const NcclPacking& packing) {
+std::vector<int> nccl_members(const Topology& topology, int me, NcclSpan span) {
+  if (span == NcclSpan::row) return topology.row(me / topology.inner);
+  if (span == NcclSpan::column) return topology.column(me % topology.inner);
+  std::vector<int> members;
+  for (int piece = 0; piece < topology.ranks(); ++piece) members.push_back(topology.rank_of_piece(piece));
+  return members;
+}
+
+std::vector<NcclPart> nccl_parts(NcclMode mode, Collective collective, const Topology& topology) {
+  constexpr NcclPart scatter{Collective::reduce_scatter, NcclSpan::row};
+  constexpr NcclPart gather{Collective::all_gather, NcclSpan::row};
+  const NcclPart across{collective, NcclSpan::column};
+  if (mode == NcclMode::own || topology.inner == 1 || topology.outer == 1) return {{collective, NcclSpan::team}};
+  if (collective == Collective::all_gather) return {across, gather};
+  if (collective == Collective::reduce_scatter) return {scatter, across};
+  return {scatter, across, gather};
+}
+
+std::vector<NcclStep> nccl_stages(NcclMode mode, Collective collective, const Topology& topology, int me,
+                                  std::span<const Operand> parts, runtime::DType dtype,
+                                  const NcclPacking& packing) {
   std::vector<NcclStep> stages;
-  NcclStep stage;
-  Room room = room_of(packing, stage.span);
-  for (const Operand& part : parts) {
-    check(part, topology.ranks());
-    append(stage, collective, part, {0, part.elements}, topology.ranks(), topology.piece(me), dtype, room);
-  }
-  add_stage(stages, std::move(stage));
-  return stages;
-}
-
-std::vector<HierarchicalPart> hierarchical_parts(Collective collective) {
-  constexpr HierarchicalPart scatter{Collective::reduce_scatter, NcclSpan::row};
-  constexpr HierarchicalPart gather{Collective::all_gather, NcclSpan::row};
-  if (collective == Collective::all_gather) return {{collective, NcclSpan::column}, gather};
-  if (collective == Collective::reduce_scatter) return {scatter, {collective, NcclSpan::column}};
-  return {scatter, {collective, NcclSpan::column}, gather};
-}
-
-std::vector<NcclStep> hierarchical_stages(Collective collective, const Topology& topology, int me,
-                                          std::span<const Operand> parts, runtime::DType dtype,
-                                          const NcclPacking& packing) {
-  const int inner = topology.inner, outer = topology.outer;
-  if (inner == 1 || outer == 1) return own_stages(collective, topology, me, parts, dtype, packing);
-  const int i = me % inner, o = me / inner;
-  // The pieces of the ranks at one position of all rows form a contiguous range (topology.hpp). So do the gathered
-  // pieces of a row.
-  const auto stage = [&](Collective of, NcclSpan span) {
-    NcclStep made{.span = span};
-    Room room = room_of(packing, span);
+  for (const auto& [of_span, span] : nccl_parts(mode, collective, topology)) {
+    const std::vector<int> members = nccl_members(topology, me, span);
+    const auto place = static_cast<int>(std::find(members.begin(), members.end(), me) - members.begin());
+    NcclStep stage{.span = span};
+    Room room{span == NcclSpan::row ? packing.row : packing.others, packing.bytes};
     for (const Operand& part : parts) {
       check(part, topology.ranks());
-      const std::size_t shared = part.elements / static_cast<std::size_t>(inner);
-      if (span == NcclSpan::row) {
-        append(made, of, part, {0, part.elements}, inner, i, dtype, room);
-      } else {
-        append(made, of, part, {static_cast<std::size_t>(i) * shared, shared}, outer, o, dtype, room);
-      }
+      // The pieces of the ranks at one position of all rows form a contiguous range (topology.hpp). So do the gathered
+      // pieces of a row.
+      const std::size_t shared = part.elements / static_cast<std::size_t>(topology.inner);
+      const Range range = span == NcclSpan::column
+                              ? Range{static_cast<std::size_t>(me % topology.inner) * shared, shared}
+                              : Range{0, part.elements};
+      append(stage, of_span, part, range, static_cast<int>(members.size()), place, dtype, room);
     }
-    return made;
-  };
-  std::vector<NcclStep> stages;
-  for (const auto& [part, span] : hierarchical_parts(collective)) add_stage(stages, stage(part, span));
+    add_stage(stages, std::move(stage));
+  }
   return stages;
 }
 
-std::vector<NcclStep> plan_stages(const Topology& topology, std::span<const Operand> parts,
-                                  const PartSchedules& schedules, int depth, std::byte* staging,
-                                  runtime::DType dtype) {
-  expect(parts.size() == schedules.size(), "a collective has {} parts, but schedules for {}", parts.size(),
-         schedules.size());
-  expect(depth > 0, "a collective needs at least one chunk in flight, not {}", depth);
+std::vector<NcclStep> plan_stages(const Topology& topology, const Executor::Operands& operands) {
+  operands.check();
   std::vector<NcclStep> stages;
-  const std::size_t chunks = chunks_of(schedules), together = static_cast<std::size_t>(depth);
+  const std::size_t chunks = operands.chunks(), together = static_cast<std::size_t>(operands.depth);
+  const std::size_t width = size_of(operands.dtype);
   for (std::size_t first = 0; first < chunks; first += together) {
     const std::size_t end = std::min(chunks, first + together);
     std::size_t steps = 0;
-    for (const auto& of_part : schedules) {
-      expect(of_part->size() == chunks, "the parts of a collective have different numbers of chunks: {} and {}",
-             chunks, of_part->size());
-      for (std::size_t chunk = first; chunk < end; ++chunk) steps = std::max(steps, (*of_part)[chunk].steps.size());
-    }
+    for (std::size_t chunk = first; chunk < end; ++chunk) steps = std::max(steps, operands.steps(chunk));
     for (std::size_t number = 0; number < steps; ++number) {
       NcclStep stage;
-      std::byte* arrival = staging;  // the stream adds earlier data here before it receives again
+      std::byte* arrival = operands.staging;  // the stream adds earlier data here before it receives again
       for (std::size_t chunk = first; chunk < end; ++chunk) {
-        for (std::size_t part = 0; part < parts.size(); ++part) {
-          const RankSchedule& schedule = (*schedules[part])[chunk];
-          if (number >= schedule.steps.size()) continue;
-          for (const RankSchedule::Message& message : schedule.steps[number].messages) {
+        for (const Executor::Operand& part : operands.parts) {
+          const RankSchedule::Step* const step = part.step(chunk, number);
+          if (step == nullptr) continue;
+          for (const RankSchedule::Message& message : step->messages) {
             const int peer = topology.piece(message.peer);
+            const bool adds = message.action == Action::receive_add;
             for (const Range& range : message.ranges) {
               if (range.count == 0) continue;
-              const std::size_t width = size_of(dtype), count = range.count;
-              runtime::StridedLayout runs{parts[part].run, parts[part].stride, range.begin};
-              std::byte* data = parts[part].data;
-              const bool packed = count > runs.together(0);  // same condition as in executor.cpp
-              if (!packed) {
-                data += runs.at(0) * width;
-                runs = {};
-              }
-              std::byte* place = data;
-              if (packed || message.action == Action::receive_add) {
-                place = arrival;
-                arrival += align(count * width);
-              }
+              const Executor::Extent extent = part.extent(range, width);
+              const auto& [data, runs, count] = extent;
+              const bool staged = adds || extent.packed();
+              std::byte* const place = staged ? arrival : data;
+              if (staged) arrival += Executor::staged_bytes(count * width);
               if (message.action == Action::send) {
-                if (packed) stage.packs.push_back({place, {}, data, runs, count});
+                if (staged) stage.before.push_back({place, {}, data, runs, count});
                 stage.calls.push_back({Kind::send, place, nullptr, count, peer});
-                continue;
-              }
-              stage.calls.push_back({Kind::receive, nullptr, place, count, peer});
-              if (message.action == Action::receive_add) {
-                stage.sums.push_back({data, runs, place, {}, count});
-              } else if (packed) {
-                stage.unpacks.push_back({data, runs, place, {}, count});
+              } else {
+                stage.calls.push_back({Kind::receive, nullptr, place, count, peer});
+                if (staged) stage.after.push_back({data, runs, place, {}, count, adds});
               }
             }
           }
@@ -234,14 +199,6 @@ std::vector<NcclStep> plan_stages(const Topology& topology, std::span<const Oper
     }
   }
   return stages;
-}
-
-std::vector<int> nccl_members(const Topology& topology, int me, NcclSpan span) {
-  if (span == NcclSpan::row) return topology.row(me / topology.inner);
-  if (span == NcclSpan::column) return topology.column(me % topology.inner);
-  std::vector<int> members;
-  for (int piece = 0; piece < topology.ranks(); ++piece) members.push_back(topology.rank_of_piece(piece));
-  return members;
 }
 
 }  // namespace ranvier::collectives

@@ -7,15 +7,15 @@
 #pragma once
 
 #include "collectives/communicators/communicator.hpp"
+#include "collectives/communicators/executor.hpp"
 #include "collectives/nccl/nccl_library.hpp"
 #include "collectives/plans/algorithms.hpp"
-#include "collectives/plans/rank_schedule.hpp"
 #include "runtime/base/dtype.hpp"
 
 #include <array>
 #include <cstddef>
-#include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace ranvier::collectives {
@@ -41,16 +41,20 @@ enum class NcclSpan {
 };
 inline constexpr int nccl_spans = 3;
 
-/// A collective as collectives inside and across the rows, in their order.
-struct HierarchicalPart {
+/// Ranks of a span, as ranks of the topology in NCCL's order.
+[[nodiscard]] std::vector<int> nccl_members(const Topology& topology, int me, NcclSpan span);
+
+/// A collective as collectives of spans, in their order: one of the team, or with NcclMode::hierarchical several inside
+/// and across the rows, unless the topology has one row or rows of one rank.
+struct NcclPart {
   Collective collective;
   NcclSpan span;
 };
-[[nodiscard]] std::vector<HierarchicalPart> hierarchical_parts(Collective collective);
+[[nodiscard]] std::vector<NcclPart> nccl_parts(NcclMode mode, Collective collective, const Topology& topology);
 
-/// NCCL calls of one group, with copies before and copies or sums after it.
+/// NCCL calls of one group, at least one, with copies before and copies or sums after it.
 struct NcclStep {
-  /// Copy between arrays, of which at most one is strided.
+  /// Copy or sum between arrays, of which at most one is strided.
   struct Move {
     std::byte* to = nullptr;
     runtime::StridedLayout to_runs = {};
@@ -58,20 +62,14 @@ struct NcclStep {
     runtime::StridedLayout from_runs = {};
     std::size_t count = 0;  ///< elements
 
-    friend bool operator==(const Move& a, const Move& b) noexcept {
-      const auto same = [](const runtime::StridedLayout& x, const runtime::StridedLayout& y) {
-        return x.run == y.run && x.stride == y.stride && x.first == y.first;
-      };
-      return a.to == b.to && a.from == b.from && a.count == b.count && same(a.to_runs, b.to_runs) &&
-             same(a.from_runs, b.from_runs);
-    }
+    bool adds = false;  ///< adds instead
+
+    friend bool operator==(const Move&, const Move&) = default;
   };
 
   NcclSpan span = NcclSpan::team;
   std::vector<NcclCall> calls = {};
-  std::vector<Move> packs = {};    ///< copies before the calls
-  std::vector<Move> unpacks = {};  ///< copies after the calls
-  std::vector<Move> sums = {};     ///< additions after the calls
+  std::vector<Move> before = {}, after = {};  ///< the calls
 
   friend bool operator==(const NcclStep&, const NcclStep&) = default;
 };
@@ -84,27 +82,12 @@ struct NcclPacking {
   std::size_t bytes = 0;  ///< bytes of each buffer; larger data is not packed
 };
 
-/// NCCL's own algorithms: one step, or none without elements. `me`: rank in the topology.
-[[nodiscard]] std::vector<NcclStep> own_stages(Collective collective, const Topology& topology, int me,
-                                               std::span<const Communicator::Operand> parts, runtime::DType dtype,
-                                               const NcclPacking& packing = {});
+/// Steps of NCCL's own algorithms; none without elements. `me`: rank in the topology.
+[[nodiscard]] std::vector<NcclStep> nccl_stages(NcclMode mode, Collective collective, const Topology& topology,
+                                                int me, std::span<const Communicator::Operand> parts,
+                                                runtime::DType dtype, const NcclPacking& packing = {});
 
-/// Across the rows and inside them. Like own_stages() if the topology has one row or rows of one rank.
-[[nodiscard]] std::vector<NcclStep> hierarchical_stages(Collective collective, const Topology& topology, int me,
-                                                        std::span<const Communicator::Operand> parts,
-                                                        runtime::DType dtype, const NcclPacking& packing = {});
-
-/// This rank's schedules for every chunk of a plan, by part.
-using PartSchedules = std::vector<std::shared_ptr<const std::vector<RankSchedule>>>;
-
-/// Steps of a plan, with `depth` chunks per group. Data to be added arrives at `staging`, with
-/// Executor::staging_bytes() of these schedules.
-[[nodiscard]] std::vector<NcclStep> plan_stages(const Topology& topology,
-                                                std::span<const Communicator::Operand> parts,
-                                                const PartSchedules& schedules, int depth, std::byte* staging,
-                                                runtime::DType dtype);
-
-/// Ranks of a span, as ranks of the topology in NCCL's order.
-[[nodiscard]] std::vector<int> nccl_members(const Topology& topology, int me, NcclSpan span);
+/// Steps of a plan, with `depth` chunks per group. Data to be added arrives at `staging`.
+[[nodiscard]] std::vector<NcclStep> plan_stages(const Topology& topology, const Executor::Operands& operands);
 
 }  // namespace ranvier::collectives

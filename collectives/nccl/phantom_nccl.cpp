@@ -144,14 +144,8 @@ void PhantomNccl::begin(Group& group, int me, Operation operation) {
 
 Duration PhantomNccl::end_of(Group& group, const Operation& operation) {
   const Duration ready = std::max(cluster_->time().now(), group.ends);
-  switch (ways_[static_cast<std::size_t>(operation.collective)]) {
-    case NcclMode::own:
-      return by_rings(group, operation, ready);
-    case NcclMode::hierarchical:
-      return by_levels(group, operation, ready);
-    case NcclMode::plan:
-      break;
-  }
+  const NcclMode mode = ways_[static_cast<std::size_t>(operation.collective)];
+  if (mode != NcclMode::plan) return by_rings(group, operation, mode, ready);
   const auto [known, is_new] =
       group.planned.try_emplace({operation.collective, operation.bytes, operation.element_bytes});
   if (is_new) {
@@ -170,29 +164,26 @@ Duration PhantomNccl::end_of(Group& group, const Operation& operation) {
   return ready + known->second;
 }
 
-Duration PhantomNccl::by_rings(const Group& group, const Operation& operation, Duration ready) {
-  runtime::VirtualNetwork& network = cluster_->network();
-  const auto ranks = static_cast<int>(group.ranks.size());
-  const double bytes = ring_bytes(operation.collective, static_cast<double>(operation.bytes), ranks);
-  return network.ring(group.ranks, bytes, ready) +
-         duration(ring_latency(network, operation.collective, group.ranks));
-}
-
-Duration PhantomNccl::by_levels(const Group& group, const Operation& operation, Duration ready) {
+Duration PhantomNccl::by_rings(const Group& group, const Operation& operation, NcclMode mode, Duration ready) {
   const Topology& topology = group.team.topology;
-  if (topology.inner == 1 || topology.outer == 1) return by_rings(group, operation, ready);
   runtime::VirtualNetwork& network = cluster_->network();
   const auto whole = static_cast<double>(operation.bytes);
-  for (const auto& [collective, span] : hierarchical_parts(operation.collective)) {
-    const bool inside = span == NcclSpan::row;
-    const int count = inside ? topology.outer : topology.inner, size = inside ? topology.inner : topology.outer;
-    const double bytes = ring_bytes(collective, inside ? whole : whole / topology.inner, size);
-    Duration end = ready;
-    for (int ring = 0; ring < count; ++ring) {
-      std::vector<int> ranks;
-      for (const int member : inside ? topology.row(ring) : topology.column(ring)) {
-        ranks.push_back(group.ranks[static_cast<std::size_t>(member)]);
+  for (const auto& [collective, span] : nccl_parts(mode, operation.collective, topology)) {
+    std::vector<std::vector<int>> rings;  // cluster ranks
+    if (span == NcclSpan::team) {
+      rings.push_back(group.ranks);
+    } else {
+      const bool inside = span == NcclSpan::row;
+      for (int ring = 0; ring < (inside ? topology.outer : topology.inner); ++ring) {
+        auto& ranks = rings.emplace_back();
+        for (const int member : inside ? topology.row(ring) : topology.column(ring))
+          ranks.push_back(group.ranks[static_cast<std::size_t>(member)]);
       }
+    }
+    const double part = span == NcclSpan::column ? whole / topology.inner : whole;
+    Duration end = ready;
+    for (const std::vector<int>& ranks : rings) {
+      const double bytes = ring_bytes(collective, part, static_cast<int>(ranks.size()));
       end = std::max(end, network.ring(ranks, bytes, ready) + duration(ring_latency(network, collective, ranks)));
     }
     ready = end;

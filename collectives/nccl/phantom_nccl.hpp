@@ -65,9 +65,8 @@ class PhantomNccl {
   [[nodiscard]] Group& group(int number, const PlanCommunicator::Options& options);
   void begin(Group& group, int me, Operation operation);
   [[nodiscard]] runtime::Duration end_of(Group& group, const Operation& operation);
-  [[nodiscard]] runtime::Duration by_rings(const Group& group, const Operation& operation, runtime::Duration ready);
-  [[nodiscard]] runtime::Duration by_levels(const Group& group, const Operation& operation,
-                                            runtime::Duration ready);
+  [[nodiscard]] runtime::Duration by_rings(const Group& group, const Operation& operation, NcclMode mode,
+                                           runtime::Duration ready);
 
   runtime::Simulation* cluster_;
   NcclModes ways_;

@@ -140,6 +140,8 @@ struct StridedLayout {
   [[nodiscard]] std::size_t together(std::size_t x) const noexcept {
     return contiguous() ? std::numeric_limits<std::size_t>::max() : run - (first + x) % run;
   }
+
+  friend bool operator==(const StridedLayout&, const StridedLayout&) = default;
 };
 
 }  // namespace ranvier::runtime

@@ -20,21 +20,22 @@ std::byte* at(std::size_t element) { return memory + element * 4; }
 TEST_CASE("a contiguous part is one call of NCCL's own, in place, whichever piece a rank owns") {
   const Topology topology = Topology::regular(2, 2);  // rank 1 owns piece 2
   const Communicator::Operand part{memory, 40};
-  CHECK(own_stages(Collective::all_gather, topology, 1, {&part, 1}, DType::f32) ==
+  CHECK(nccl_stages(NcclMode::own, Collective::all_gather, topology, 1, {&part, 1}, DType::f32) ==
         std::vector<NcclStep>{{NcclSpan::team, {{Kind::all_gather, at(20), at(0), 10}}}});
-  CHECK(own_stages(Collective::reduce_scatter, topology, 1, {&part, 1}, DType::f32) ==
+  CHECK(nccl_stages(NcclMode::own, Collective::reduce_scatter, topology, 1, {&part, 1}, DType::f32) ==
         std::vector<NcclStep>{{NcclSpan::team, {{Kind::reduce_scatter, at(0), at(20), 10}}}});
-  CHECK(own_stages(Collective::all_reduce, topology, 1, {&part, 1}, DType::f32) ==
+  CHECK(nccl_stages(NcclMode::own, Collective::all_reduce, topology, 1, {&part, 1}, DType::f32) ==
         std::vector<NcclStep>{{NcclSpan::team, {{Kind::all_reduce, at(0), at(0), 40}}}});
   CHECK(nccl_members(topology, 1, NcclSpan::team) == std::vector<int>{0, 2, 1, 3});
 }
 
 TEST_CASE("several parts are one group, and empty parts add no call") {
   const std::vector<Communicator::Operand> parts = {{at(0), 8}, {nullptr, 0}, {at(100), 4}};
-  CHECK(own_stages(Collective::all_reduce, Topology::regular(4, 1), 3, parts, DType::f32) ==
+  CHECK(nccl_stages(NcclMode::own, Collective::all_reduce, Topology::regular(4, 1), 3, parts, DType::f32) ==
         std::vector<NcclStep>{
             {NcclSpan::team, {{Kind::all_reduce, at(0), at(0), 8}, {Kind::all_reduce, at(100), at(100), 4}}}});
-  CHECK(own_stages(Collective::all_reduce, Topology::regular(4, 1), 3, {&parts[1], 1}, DType::f32).empty());
+  CHECK(nccl_stages(NcclMode::own, Collective::all_reduce, Topology::regular(4, 1), 3, {&parts[1], 1}, DType::f32)
+            .empty());
 }
 
 TEST_CASE("a part in runs is broadcast from, or reduced to, the owner of each run") {
@@ -45,17 +46,17 @@ TEST_CASE("a part in runs is broadcast from, or reduced to, the owner of each ru
                                          {Kind::broadcast, at(20), at(20), 2, 1},
                                          {Kind::broadcast, at(30), at(30), 2, 1}};
   for (const int me : {0, 1}) {
-    const auto stages = own_stages(Collective::all_gather, topology, me, {&part, 1}, DType::f32);
+    const auto stages = nccl_stages(NcclMode::own, Collective::all_gather, topology, me, {&part, 1}, DType::f32);
     REQUIRE(stages.size() == 1);
     CHECK(stages[0].calls == gathers);
   }
-  const auto scatter = own_stages(Collective::reduce_scatter, topology, 1, {&part, 1}, DType::f32);
+  const auto scatter = nccl_stages(NcclMode::own, Collective::reduce_scatter, topology, 1, {&part, 1}, DType::f32);
   REQUIRE(scatter.size() == 1);
   CHECK(scatter[0].calls.size() == 4);
   CHECK(scatter[0].calls[3] == NcclCall{Kind::reduce, at(30), at(30), 2, 1});
   // A piece that ends inside a run.
   const Communicator::Operand cut{memory, 6, 2, 10};
-  CHECK(own_stages(Collective::all_gather, topology, 0, {&cut, 1}, DType::f32)[0].calls ==
+  CHECK(nccl_stages(NcclMode::own, Collective::all_gather, topology, 0, {&cut, 1}, DType::f32)[0].calls ==
         std::vector<NcclCall>{{Kind::broadcast, at(0), at(0), 2, 0},
                               {Kind::broadcast, at(10), at(10), 1, 0},
                               {Kind::broadcast, at(11), at(11), 1, 1},
@@ -72,46 +73,47 @@ TEST_CASE("with packing memory, a part in runs is one call for any number of run
     const std::size_t piece = part.elements / 4;
     for (const Collective collective :
          {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
-      const auto stages = own_stages(collective, topology, 1, {&part, 1}, DType::f32, packing);
+      const auto stages = nccl_stages(NcclMode::own, collective, topology, 1, {&part, 1}, DType::f32, packing);
       REQUIRE(stages.size() == 1);
       REQUIRE(stages[0].calls.size() == 1);
-      REQUIRE(stages[0].packs.size() == 1);
-      REQUIRE(stages[0].unpacks.size() == 1);
+      REQUIRE(stages[0].before.size() == 1);
+      REQUIRE(stages[0].after.size() == 1);
       const bool gathers = collective == Collective::all_gather,
                  scatters = collective == Collective::reduce_scatter;
-      CHECK(stages[0].packs[0].to == place + (gathers ? piece * 4 : 0));
-      CHECK(stages[0].packs[0].from == memory);
-      CHECK(stages[0].packs[0].from_runs.first == (gathers ? piece : 0));
-      CHECK(stages[0].packs[0].count == (gathers ? piece : part.elements));
-      CHECK(stages[0].unpacks[0].to_runs.first == (scatters ? piece : 0));
-      CHECK(stages[0].unpacks[0].from == place + (scatters ? piece * 4 : 0));
-      CHECK(stages[0].unpacks[0].count == (scatters ? piece : part.elements));
+      CHECK(stages[0].before[0].to == place + (gathers ? piece * 4 : 0));
+      CHECK(stages[0].before[0].from == memory);
+      CHECK(stages[0].before[0].from_runs.first == (gathers ? piece : 0));
+      CHECK(stages[0].before[0].count == (gathers ? piece : part.elements));
+      CHECK(stages[0].after[0].to_runs.first == (scatters ? piece : 0));
+      CHECK(stages[0].after[0].from == place + (scatters ? piece * 4 : 0));
+      CHECK(stages[0].after[0].count == (scatters ? piece : part.elements));
     }
   }
   // A part that exceeds the packing memory takes one call per run.
   const Communicator::Operand large{memory, 1 << 20, 16, 40};
-  CHECK(own_stages(Collective::all_reduce, topology, 1, {&large, 1}, DType::f32, packing)[0].packs.empty());
+  CHECK(nccl_stages(NcclMode::own, Collective::all_reduce, topology, 1, {&large, 1}, DType::f32, packing)[0]
+            .before.empty());
 }
 
 TEST_CASE("a hierarchical gather runs across the rows and then inside them, a reduce-scatter the other way") {
   const Topology topology = Topology::regular(2, 3);
   const Communicator::Operand part{memory, 60};
   const int me = 3;  // position 1 of row 1: piece 4
-  CHECK(hierarchical_stages(Collective::all_gather, topology, me, {&part, 1}, DType::f32) ==
+  CHECK(nccl_stages(NcclMode::hierarchical, Collective::all_gather, topology, me, {&part, 1}, DType::f32) ==
         std::vector<NcclStep>{{NcclSpan::column, {{Kind::all_gather, at(40), at(30), 10}}},
                               {NcclSpan::row, {{Kind::all_gather, at(30), at(0), 30}}}});
-  CHECK(hierarchical_stages(Collective::reduce_scatter, topology, me, {&part, 1}, DType::f32) ==
+  CHECK(nccl_stages(NcclMode::hierarchical, Collective::reduce_scatter, topology, me, {&part, 1}, DType::f32) ==
         std::vector<NcclStep>{{NcclSpan::row, {{Kind::reduce_scatter, at(0), at(30), 30}}},
                               {NcclSpan::column, {{Kind::reduce_scatter, at(30), at(40), 10}}}});
-  CHECK(hierarchical_stages(Collective::all_reduce, topology, me, {&part, 1}, DType::f32) ==
+  CHECK(nccl_stages(NcclMode::hierarchical, Collective::all_reduce, topology, me, {&part, 1}, DType::f32) ==
         std::vector<NcclStep>{{NcclSpan::row, {{Kind::reduce_scatter, at(0), at(30), 30}}},
                               {NcclSpan::column, {{Kind::all_reduce, at(30), at(30), 30}}},
                               {NcclSpan::row, {{Kind::all_gather, at(30), at(0), 30}}}});
   CHECK(nccl_members(topology, me, NcclSpan::row) == std::vector<int>{2, 3});
   CHECK(nccl_members(topology, me, NcclSpan::column) == std::vector<int>{1, 3, 5});
   const Topology flat = Topology::regular(6, 1);
-  CHECK(hierarchical_stages(Collective::all_gather, flat, me, {&part, 1}, DType::f32) ==
-        own_stages(Collective::all_gather, flat, me, {&part, 1}, DType::f32));
+  CHECK(nccl_stages(NcclMode::hierarchical, Collective::all_gather, flat, me, {&part, 1}, DType::f32) ==
+        nccl_stages(NcclMode::own, Collective::all_gather, flat, me, {&part, 1}, DType::f32));
 }
 
 TEST_CASE("a plan's steps are groups of sends and receives, and received values to be added fit the staging") {
@@ -119,15 +121,20 @@ TEST_CASE("a plan's steps are groups of sends and receives, and received values 
   for (const auto& algorithm : algorithms(Collective::all_reduce)) {
     CAPTURE(algorithm.name);
     const Communicator::Operand part{memory, 400, 50, 70};
-    const PartSchedules schedules = {
-        std::make_shared<const std::vector<RankSchedule>>(algorithm.schedules(topology, part.elements, 5, 1))};
     std::byte* const staging = at(100000);
-    const std::size_t bytes =
-        Executor::staging_bytes({.parts = {{part.data, schedules[0], part.run, part.stride}}, .depth = 2});
-    const auto stages = plan_stages(topology, {&part, 1}, schedules, 2, staging, DType::f32);
+    const auto schedules =
+        std::make_shared<const std::vector<RankSchedule>>(algorithm.schedules(topology, part.elements, 5, 1));
+    const Executor::Operands operands{.parts = {{part.data, schedules, part.run, part.stride}},
+                                      .members = {0, 1, 2, 3},
+                                      .me = 1,
+                                      .staging = staging,
+                                      .depth = 2};
+    const std::size_t bytes = Executor::staging_bytes(operands);
+    const auto stages = plan_stages(topology, operands);
     CHECK(stages.size() >= 3);
     for (const NcclStep& stage : stages)
-      for (const NcclStep::Move& sum : stage.sums) {
+      for (const NcclStep::Move& sum : stage.after) {
+        if (!sum.adds) continue;
         CHECK(sum.from >= staging);
         CHECK(sum.from + sum.count * 4 <= staging + bytes);
         CHECK(std::any_of(stage.calls.begin(), stage.calls.end(), [&](const NcclCall& call) {
@@ -146,12 +153,13 @@ TEST_CASE("an algorithm's name determines the NCCL calls") {
 
 TEST_CASE("elements that are not divisible by the ranks, and runs that overlap, are refused") {
   const Communicator::Operand odd{memory, 41};
-  CHECK_THROWS_WITH_AS((void)own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&odd, 1}, DType::f32),
-                       doctest::Contains("41 elements are not divisible by 4"), ranvier::Error);
-  const Communicator::Operand overlapping{memory, 40, 10, 9};
   CHECK_THROWS_WITH_AS(
-      (void)own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&overlapping, 1}, DType::f32),
-      doctest::Contains("invalid runs: 10 elements, stride 9"), ranvier::Error);
+      (void)nccl_stages(NcclMode::own, Collective::all_gather, Topology::regular(4, 1), 0, {&odd, 1}, DType::f32),
+      doctest::Contains("41 elements are not divisible by 4"), ranvier::Error);
+  const Communicator::Operand overlapping{memory, 40, 10, 9};
+  CHECK_THROWS_WITH_AS((void)nccl_stages(NcclMode::own, Collective::all_gather, Topology::regular(4, 1), 0,
+                                         {&overlapping, 1}, DType::f32),
+                       doctest::Contains("invalid runs: 10 elements, stride 9"), ranvier::Error);
 }
 
 TEST_CASE("a version is printed in the usual form") {
