@@ -8,8 +8,10 @@
 #include "runtime/loop/event_loop.hpp"
 
 #include <cstddef>
+#include <list>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ranvier::collectives {
@@ -45,7 +47,20 @@ class Communicator {
                    runtime::Handler done) = 0;
 
   /// Unfinished operations in the order of the calls, for reports about lost peers.
-  [[nodiscard]] virtual std::vector<UnderWay> running() const = 0;
+  [[nodiscard]] virtual std::vector<UnderWay> running() const { return {running_.begin(), running_.end()}; }
+
+ protected:
+  /// Adds an operation to running(). The returned handler removes it and calls `done`.
+  [[nodiscard]] runtime::Handler tracked(std::string what, runtime::Duration since, runtime::Handler done) {
+    const auto operation = running_.insert(running_.end(), {std::move(what), since});
+    return [this, operation, done = std::move(done)] {
+      running_.erase(operation);
+      done();
+    };
+  }
+
+ private:
+  std::list<UnderWay> running_;
 };
 
 }  // namespace ranvier::collectives

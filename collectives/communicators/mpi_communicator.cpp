@@ -39,13 +39,8 @@ void MpiCommunicator::run(Collective collective, std::span<const Operand> parts,
   }
   if (ranks == 1 || left == 0) return loop_->post(std::move(done));
 
-  running_.push_back({left, {std::move(what), loop_->now()}, std::move(done)});
-  const auto complete_one = [this, operation = std::prev(running_.end())] {
-    if (--operation->left > 0) return;
-    const runtime::Handler finished = std::move(operation->done);
-    running_.erase(operation);
-    finished();
-  };
+  const runtime::Handler complete_one =
+      runtime::last_of(left, tracked(std::move(what), loop_->now(), std::move(done)));
   for (const Operand& part : parts) {
     std::byte* const data = part.data;
     const std::size_t elements = part.elements;
@@ -62,12 +57,6 @@ void MpiCommunicator::run(Collective collective, std::span<const Operand> parts,
         break;
     }
   }
-}
-
-std::vector<Communicator::UnderWay> MpiCommunicator::running() const {
-  std::vector<UnderWay> all;
-  for (const Operation& operation : running_) all.push_back(operation.name);
-  return all;
 }
 
 }  // namespace ranvier::collectives

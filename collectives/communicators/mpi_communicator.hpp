@@ -5,7 +5,6 @@
 #include "collectives/communicators/communicator.hpp"
 #include "runtime/transport/mpi_collectives.hpp"
 
-#include <list>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,19 +23,11 @@ class MpiCommunicator final : public Communicator {
   /// Throws ErrorCode::usage for sums of half precision. Parts must be contiguous.
   void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
            runtime::Handler done) override;
-  [[nodiscard]] std::vector<UnderWay> running() const override;
 
  private:
-  struct Operation {
-    std::size_t left = 0;  ///< unfinished parts
-    UnderWay name;
-    runtime::Handler done;
-  };
-
   runtime::EventLoop* loop_;
   Team team_;
   int me_;
-  std::list<Operation> running_;
   runtime::MpiCollectives mpi_;
 };
 

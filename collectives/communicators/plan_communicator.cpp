@@ -1,26 +1,12 @@
 #include "collectives/communicators/plan_communicator.hpp"
 
 #include "runtime/base/error.hpp"
-#include "runtime/device/slot_pool.hpp"
 
 #include <algorithm>
-#include <list>
 #include <numeric>
 #include <utility>
 
 namespace ranvier::collectives {
-
-struct PlanCommunicator::State {
-  std::uint32_t take_indices(std::size_t count, const std::string& what);
-
-  runtime::EventLoop& loop;
-  Executor& executor;
-  Options options;
-  std::uint32_t used_indices = 0;  ///< indices used since the last wrap-around
-  PlanOperands plans{options};
-  runtime::SlotPool staging{options.staging};
-  std::list<UnderWay> running = {};
-};
 
 /// Takes consecutive indices, so the rest before a wrap-around may be skipped.
 ///
@@ -28,14 +14,14 @@ struct PlanCommunicator::State {
 /// operation with elements finishes only after all ranks have started it, so all have started j - S and finished j -
 /// 2S. Hence fewer than 2S consecutive operations use indices. The limit below allows for one more, and for skipped
 /// indices.
-std::uint32_t PlanCommunicator::State::take_indices(std::size_t count, const std::string& what) {
-  const std::size_t most = options.indices / (2 * options.staging.size() + 2);
+std::uint32_t PlanCommunicator::take_indices(std::size_t count, const std::string& what) {
+  const std::size_t most = options_.indices / (2 * options_.staging.size() + 2);
   expect(count <= most,
          "{}: too many chunks: {}; {} message tags allow {} with {} operations in flight; use larger chunks", what,
-         count, options.indices, most, options.staging.size());
-  if (options.indices - used_indices < count) used_indices = 0;
-  const std::uint32_t first = options.first_index + used_indices;
-  used_indices += static_cast<std::uint32_t>(count);
+         count, options_.indices, most, options_.staging.size());
+  if (options_.indices - used_indices_ < count) used_indices_ = 0;
+  const std::uint32_t first = options_.first_index + used_indices_;
+  used_indices_ += static_cast<std::uint32_t>(count);
   return first;
 }
 
@@ -46,17 +32,12 @@ std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const Plan
   const auto bytes_of_part = [&](const OperationShape& shape, std::size_t elements, std::size_t run, int chunks) {
     const auto [found, is_new] = known.try_emplace({shape.collective, shape.dtype, elements, run, chunks}, 0);
     if (!is_new) return found->second;
-    // Slices of a piece have two lengths, so the first and the last chunk suffice. With runs, every chunk differs.
-    for (int chunk = 0; chunk < chunks; chunk = run == 0 && chunk == 0 ? std::max(1, chunks - 1) : chunk + 1) {
-      const Plan plan = choice.algorithm_of(shape.collective).plan(team.topology, elements, chunks, chunk, me);
-      const auto in_flight =
-          std::make_shared<const std::vector<RankSchedule>>(std::min(chunks, choice.depth), schedule_of(plan, me));
-      found->second = std::max(
-          found->second,
-          Executor::staging_bytes({.parts = {{nullptr, in_flight, run, run == 0 ? 0 : run + 1}},  // any gap
-                                   .dtype = shape.dtype,
-                                   .depth = choice.depth}));
-    }
+    const auto schedules = std::make_shared<const std::vector<RankSchedule>>(
+        choice.algorithm_of(shape.collective).schedules(team.topology, elements, chunks, me));
+    found->second =
+        Executor::staging_bytes({.parts = {{nullptr, schedules, run, run == 0 ? 0 : run + 1}},  // any gap
+                                 .dtype = shape.dtype,
+                                 .depth = choice.depth});
     return found->second;
   };
   std::size_t most = 0;
@@ -75,44 +56,32 @@ std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const Plan
 }
 
 PlanCommunicator::PlanCommunicator(runtime::EventLoop& loop, Executor& executor, Options options)
-    : state_(new State{loop, executor, std::move(options)}) {
-  const Options& given = state_->options;
-  const auto ranks = static_cast<std::size_t>(given.team.topology.ranks());
-  expect(given.team.members.size() == ranks && given.ranks.size() == ranks,
-         "a team of {} ranks has {} members and {} MPI ranks", ranks, given.team.members.size(),
-         given.ranks.size());
-  expect(given.me >= 0 && static_cast<std::size_t>(given.me) < ranks, "member is out of range: {} of {}", given.me,
-         ranks);
-  expect(ranks == 1 || !given.staging.empty(), "a communicator of {} ranks has no staging buffer", ranks);
-  expect(given.choice.depth > 0, "a collective needs at least one chunk in flight, not {}", given.choice.depth);
+    : loop_(loop), executor_(executor), options_(std::move(options)) {
+  const Team& own = options_.team;
+  const auto ranks = static_cast<std::size_t>(own.topology.ranks());
+  expect(own.members.size() == ranks && options_.ranks.size() == ranks,
+         "a team of {} ranks has {} members and {} MPI ranks", ranks, own.members.size(), options_.ranks.size());
+  expect(options_.me >= 0 && static_cast<std::size_t>(options_.me) < ranks, "member is out of range: {} of {}",
+         options_.me, ranks);
+  expect(ranks == 1 || !options_.staging.empty(), "a communicator of {} ranks has no staging buffer", ranks);
+  expect(options_.choice.depth > 0, "a collective needs at least one chunk in flight, not {}",
+         options_.choice.depth);
 }
-
-PlanCommunicator::~PlanCommunicator() = default;
-
-const Team& PlanCommunicator::team() const noexcept { return state_->options.team; }
-int PlanCommunicator::me() const noexcept { return state_->options.me; }
 
 void PlanCommunicator::run(Collective collective, std::span<const Operand> parts, runtime::DType dtype,
                            std::string what, runtime::Handler done) {
-  State& state = *state_;
-  auto operands = state.plans.of(collective, parts, dtype, what);
-  if (!operands) return state.loop.post(std::move(done));
-  operands->index = state.take_indices(operands->parts.front().schedules->size(), what);
-  state.staging.when_free([&state, waiting = std::move(*operands), what = std::move(what),
-                           done = std::move(done)](const runtime::SlotPool::Slot& slot) mutable {  // runs once
+  auto operands = plans_.of(collective, parts, dtype, what);
+  if (!operands) return loop_.post(std::move(done));
+  operands->index = take_indices(operands->chunks(), what);
+  staging_.when_free([this, waiting = std::move(*operands), what = std::move(what),
+                      done = std::move(done)](const runtime::SlotPool::Slot& slot) mutable {  // runs once
     waiting.staging = slot.data();
-    const auto operation = state.running.insert(state.running.end(), {std::move(what), state.loop.now()});
-    state.executor.run(std::move(waiting), [&state, operation, slot, done = std::move(done)] {
+    executor_.run(std::move(waiting), [this, slot, over = tracked(std::move(what), loop_.now(), std::move(done))] {
       slot.release();
-      state.running.erase(operation);
-      state.staging.serve();
-      done();
+      staging_.serve();
+      over();
     });
   });
-}
-
-std::vector<Communicator::UnderWay> PlanCommunicator::running() const {
-  return {state_->running.begin(), state_->running.end()};
 }
 
 std::optional<Executor::Operands> PlanOperands::of(Collective collective,

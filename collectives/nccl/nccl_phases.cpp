@@ -184,11 +184,11 @@ bool NcclPhases::issue(UnderWay& operation) {
   for (;;) {
     // The additions of a step, and the next step, are queued behind the calls of the step.
     if (operation.next_stage > first) {
-      const NcclStep& before = operation.stages[operation.next_stage - 1];
+      const NcclStep& last = operation.stages[operation.next_stage - 1];
       const NcclLibrary::Result result = library_.status(used.handle);
       if (result == NcclLibrary::in_progress) return false;
       connections_->check(result, used, operation.what);
-      queue(stream, before.after, operation.dtype);
+      queue(stream, last.after, operation.dtype);
     }
     if (operation.next_stage == operation.phases[phase]) return true;
     const NcclStep& stage = operation.stages[operation.next_stage++];

@@ -44,8 +44,8 @@ inline constexpr int nccl_spans = 3;
 /// Ranks of a span, as ranks of the topology in NCCL's order.
 [[nodiscard]] std::vector<int> nccl_members(const Topology& topology, int me, NcclSpan span);
 
-/// A collective as collectives of spans, in their order: one of the team, or with NcclMode::hierarchical several inside
-/// and across the rows, unless the topology has one row or rows of one rank.
+/// A collective as collectives of spans, in their order. With NcclMode::hierarchical they are inside and across the
+/// rows, unless the topology has one row or rows of one rank; otherwise one is of the team.
 struct NcclPart {
   Collective collective;
   NcclSpan span;
@@ -61,8 +61,7 @@ struct NcclStep {
     const std::byte* from = nullptr;
     runtime::StridedLayout from_runs = {};
     std::size_t count = 0;  ///< elements
-
-    bool adds = false;  ///< adds instead
+    bool adds = false;      ///< adds instead
 
     friend bool operator==(const Move&, const Move&) = default;
   };

@@ -57,19 +57,12 @@ class PhantomNccl::Member final : public Communicator {
     for (const Operand& part : parts) bytes += part.elements * width;
     // If one rank has nothing to do, then no rank has.
     if (group_.ranks.size() == 1 || bytes == 0) return loop_.post(std::move(done));
-    under_way_.push_back({std::move(what), loop_.now()});
     Operation operation{.collective = collective, .bytes = bytes, .element_bytes = width, .done = {}};
-    operation.done.emplace_back([this, done = std::move(done)] {
-      loop_.post([this, done] {
-        under_way_.pop_front();
-        done();
-      });
-    });
+    operation.done.emplace_back(
+        [this, over = tracked(std::move(what), loop_.now(), std::move(done))] { loop_.post(over); });
     if (held_ != nullptr) operation.held.push_back(held_);
     nccl_.begin(group_, me_, std::move(operation));
   }
-
-  [[nodiscard]] std::vector<UnderWay> running() const override { return {under_way_.begin(), under_way_.end()}; }
 
  private:
   PhantomNccl& nccl_;
@@ -77,7 +70,6 @@ class PhantomNccl::Member final : public Communicator {
   runtime::PhantomDevice* held_;
   Group& group_;
   int me_;
-  std::deque<UnderWay> under_way_;
 };
 
 class PhantomNccl::Source final : public CommunicatorFactory {
