@@ -14,9 +14,6 @@ using namespace ranvier::tests;
 
 namespace {
 
-constexpr Collective every_collective[] = {Collective::all_gather, Collective::reduce_scatter,
-                                           Collective::all_reduce};
-
 std::size_t steps_of(const Plan& plan) {
   const std::size_t steps = plan.ranks[0].size();
   for (const auto& of_rank : plan.ranks) CHECK(of_rank.size() == steps);
@@ -42,7 +39,7 @@ std::size_t promised_steps(Collective collective, std::string_view name, int k, 
 
 TEST_CASE(
     "every plan of any number of ranks in any rows passes the checker for any size and any number of chunks") {
-  for (const Collective collective : every_collective)
+  for (const Collective collective : all_collectives)
     for (const Algorithm& algorithm : algorithms(collective))
       for (int ranks = 1; ranks <= max_ranks; ++ranks)
         for (const Topology& topology : topologies_of(ranks))
@@ -55,7 +52,7 @@ TEST_CASE(
 TEST_CASE("larger clusters pass the checker too") {
   for (const auto& [inner, outer] : {std::pair{8, 4}, {4, 8}, {8, 3}, {5, 6}, {7, 5}}) {
     const Topology topology = Topology::regular(inner, outer);
-    for (const Collective collective : every_collective)
+    for (const Collective collective : all_collectives)
       for (const Algorithm& algorithm : algorithms(collective))
         check(collective, algorithm.plan(topology, 13u * inner * outer, 2, 1), 2, 1);
   }
@@ -67,7 +64,7 @@ TEST_CASE("plans have the steps and element counts of their headers") {
       const Topology topology = Topology::regular(k, n);
       const std::size_t ranks = k * n, length = 84,
                         elements = ranks * length;  // 84 divides by all parts of a piece
-      for (const Collective collective : every_collective)
+      for (const Collective collective : all_collectives)
         for (const Algorithm& algorithm : algorithms(collective)) {
           CAPTURE_ALL(k, n, to_string(collective), algorithm.name);
           const Plan plan = algorithm.plan(topology, elements, 1, 0);
@@ -125,7 +122,7 @@ TEST_CASE("HO-Ring keeps both kinds of links busy until the last node's pieces a
 TEST_CASE("every single operation of every plan is necessary") {
   for (const auto& [collective, name] : all_algorithms()) {
     CAPTURE(name);
-    const Plan good = plans_of(Case{collective, name, Topology::regular(3, 2), 24}).front();
+    const Plan good = plan_of({collective, name, Topology::regular(3, 2), 24});
     for (std::size_t rank = 0; rank < good.ranks.size(); ++rank)
       for (std::size_t step = 0; step < good.ranks[rank].size(); ++step)
         for (std::size_t index = 0; index < good.ranks[rank][step].size(); ++index) {
@@ -152,7 +149,7 @@ TEST_CASE("trees of 1 to 17 ranks pass the checker for any size, in the number o
 }
 
 TEST_CASE("one rank and no elements take no steps") {
-  for (const Collective collective : every_collective)
+  for (const Collective collective : all_collectives)
     for (const Algorithm& algorithm : algorithms(collective)) {
       CHECK(algorithm.plan(Topology::regular(1, 1), 10, 1, 0).ranks[0].empty());
       CHECK(algorithm.plan(Topology::regular(2, 3), 0, 1, 0).ranks[4].empty());

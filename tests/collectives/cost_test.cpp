@@ -1,6 +1,7 @@
 #include "collectives/plans/cost.hpp"
 
 #include "collectives/plans/algorithms.hpp"
+#include "tests/collectives/reference.hpp"
 #include "tests/test.hpp"
 
 #include <map>
@@ -119,8 +120,7 @@ TEST_CASE("if all nodes do the same, the cost over the last node's ranks equals 
   const Conditions conditions{.links = {{2e-6, 6e9, 12e9}, {2e-5, 1.25e9, 1.25e9}}, .chunks = 2, .depth = 2};
   for (const auto& [inner, outer] : {std::pair{1, 5}, {2, 3}, {3, 4}, {8, 2}, {4, 8}, {6, 1}}) {
     const Topology topology = Topology::regular(inner, outer);
-    for (const Collective collective :
-         {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+    for (const Collective collective : ranvier::test::all_collectives) {
       for (const Algorithm& each : algorithms(collective)) {
         CAPTURE_ALL(each.name, inner, outer);
         const std::size_t elements = 840u * static_cast<std::size_t>(topology.ranks());

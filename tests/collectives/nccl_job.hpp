@@ -24,9 +24,6 @@ using runtime::EventLoop;
 using runtime::Simulation;
 using runtime::Transport;
 
-inline constexpr std::array all_collectives = {Collective::all_gather, Collective::reduce_scatter,
-                                               Collective::all_reduce};
-
 /// One rank of such a job, whose column has all ranks.
 struct NcclRank {
   std::unique_ptr<Device> gpu;
@@ -87,8 +84,7 @@ struct NcclJob {
   std::size_t add_communicator(int number, std::span<const OperationShape> shapes) {
     for (int me = 0; me < topology.ranks(); ++me) {
       NcclRank& rank = ranks[static_cast<std::size_t>(me)];
-      Team team{topology, std::vector<int>(mpi_ranks.size())};
-      std::iota(team.members.begin(), team.members.end(), 0);
+      const Team team = team_of(topology);
       const std::size_t bytes = PlanCommunicator::staging_bytes(team, me, choice, shapes);
       if (rank.staging.size() < bytes + 1) rank.staging.resize(bytes + 1);
       rank.communicators.push_back(rank.column->communicator(TeamKind::column, number,

@@ -275,11 +275,7 @@ inline void NcclWorld::meet(Clique& clique, std::map<int, Call>& of_ranks) {
     expect(call.kind == first.kind && call.count == first.count && call.dtype == first.dtype &&
                call.peer == first.peer,
            "NCCL's ranks 0 and {} call different collectives", rank);
-  if (first.dtype == runtime::DType::f64) {
-    compute<double>(clique, of_ranks);
-  } else {
-    runtime::with_float_type(first.dtype, [&](auto type) { compute<decltype(type)>(clique, of_ranks); });
-  }
+  with_number_type(first.dtype, [&](auto type) { compute<decltype(type)>(clique, of_ranks); });
   std::vector<WaitingKernel*> kernels;
   for (auto& [rank, call] : of_ranks) kernels.push_back(call.kernel);
   const auto over = [this, kernels] {

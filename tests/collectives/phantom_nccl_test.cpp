@@ -2,6 +2,7 @@
 #include "collectives/nccl/phantom_nccl.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "runtime/base/error.hpp"
+#include "tests/collectives/reference.hpp"
 #include "tests/doubles/virtual_time.hpp"
 #include "tests/test.hpp"
 
@@ -17,9 +18,7 @@ constexpr Link fast{.latency_seconds = 10e-6, .bytes_per_second = 4e9, .node_byt
 constexpr Link slow{.latency_seconds = 20e-6, .bytes_per_second = 1e9, .node_bytes_per_second = 1e9};
 
 PlanCommunicator::Options options_of(const Topology& topology, int me, std::vector<int> ranks) {
-  Team team{.topology = topology, .members = std::vector<int>(std::size_t(topology.ranks()))};
-  std::iota(team.members.begin(), team.members.end(), 0);
-  return {.team = team, .me = me, .ranks = std::move(ranks), .choice = {}, .staging = {}};
+  return {.team = test::team_of(topology), .me = me, .ranks = std::move(ranks), .choice = {}, .staging = {}};
 }
 
 /// End time of an operation of `elements` floats that all ranks start at once, by NCCL's formula.

@@ -38,7 +38,7 @@ TEST_CASE(
 }
 
 TEST_CASE("an algorithm's rank schedules equal the ones made from its plans, for any number of chunks") {
-  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce})
+  for (const Collective collective : ranvier::test::all_collectives)
     for (const Algorithm& algorithm : algorithms(collective))
       for (const auto& [inner, outer] : {std::pair{1, 1}, {2, 1}, {1, 3}, {2, 2}, {3, 2}, {4, 2}}) {
         const Topology topology = Topology::regular(inner, outer);

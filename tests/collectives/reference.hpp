@@ -17,14 +17,14 @@ using collectives::Plan;
 using collectives::Topology;
 using runtime::DType;
 
+inline constexpr std::array all_collectives = {Collective::all_gather, Collective::reduce_scatter,
+                                               Collective::all_reduce};
+
 struct Case {
   Collective collective = Collective::all_reduce;
   std::string_view algorithm = "ring";  ///< or "tree", an all-reduce that is not in the list
   Topology topology = Topology::regular(1, 1);
   std::size_t elements = 0;
-  int chunks = 1;
-  int depth = 1;
-  DType dtype = DType::f32;
 
   [[nodiscard]] int ranks() const { return topology.ranks(); }
 };
@@ -75,9 +75,28 @@ class InRuns {
 /// Every algorithm of every collective, the tree included.
 inline std::vector<std::pair<Collective, std::string_view>> all_algorithms() {
   std::vector<std::pair<Collective, std::string_view>> all = {{Collective::all_reduce, "tree"}};
-  for (const auto collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce})
+  for (const Collective collective : all_collectives)
     for (const auto& algorithm : collectives::algorithms(collective)) all.emplace_back(collective, algorithm.name);
   return all;
+}
+
+/// A choice of the algorithms with this number, from 0 on, in their lists.
+inline collectives::PlanChoice choice_of(std::size_t number, std::size_t chunk_bytes = 1 << 20) {
+  const auto name = [number](Collective collective) {
+    const auto all = collectives::algorithms(collective);
+    return std::string(all[number % all.size()].name);
+  };
+  return {.all_gather = name(Collective::all_gather),
+          .reduce_scatter = name(Collective::reduce_scatter),
+          .all_reduce = name(Collective::all_reduce),
+          .chunk_bytes = chunk_bytes};
+}
+
+/// A team of all ranks of the topology, in their order.
+inline collectives::Team team_of(const Topology& topology) {
+  collectives::Team team{topology, std::vector<int>(static_cast<std::size_t>(topology.ranks()))};
+  std::iota(team.members.begin(), team.members.end(), 0);
+  return team;
 }
 
 /// All divisions of that many ranks into rows.
@@ -103,9 +122,17 @@ inline std::vector<collectives::RankSchedule> schedules_of(const std::vector<Pla
   return schedules;
 }
 
-inline std::vector<Plan> plans_of(const Case& c) {
-  if (c.algorithm == "tree") return {collectives::tree_all_reduce(c.ranks(), c.elements)};
-  return plans_of(collectives::algorithm(c.collective, c.algorithm), c.topology, c.elements, c.chunks);
+inline Plan plan_of(const Case& c) {
+  if (c.algorithm == "tree") return collectives::tree_all_reduce(c.ranks(), c.elements);
+  return collectives::algorithm(c.collective, c.algorithm).plan(c.topology, c.elements);
+}
+
+inline constexpr std::array number_types = {DType::f32, DType::bf16, DType::f16, DType::f64};
+
+/// Calls `f` with a number of one of these types.
+template <typename F>
+decltype(auto) with_number_type(DType dtype, F&& f) {
+  return dtype == DType::f64 ? f(double{}) : runtime::with_float_type(dtype, std::forward<F>(f));
 }
 
 template <typename T>

@@ -119,8 +119,7 @@ TEST_CASE("the computed volume of an operation equals the volume of its plans, f
     }
   for (const Team& team : teams) {
     const auto ranks = static_cast<std::size_t>(team.topology.ranks());
-    for (const Collective collective :
-         {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+    for (const Collective collective : ranvier::test::all_collectives) {
       for (const Algorithm& algorithm : algorithms(collective)) {
         if (!share.takes()) continue;
         CAPTURE_ALL(algorithm.name, team.topology.inner, team.topology.outer);
