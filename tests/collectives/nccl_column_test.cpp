@@ -21,10 +21,7 @@ void run_calls(const Topology& topology, NcclMode way, const PlanChoice& choice,
   const Program program{.topology = topology, .choice = choice, .dtype = dtype, .calls = calls};
   const std::size_t communicator = job.add_communicator(7, program.shapes());
   ProgramMemory<T> memory(program, random, numbers);
-  for (int me = 0; me < topology.ranks(); ++me) {
-    NcclRank& rank = job.ranks[static_cast<std::size_t>(me)];
-    rank.column->connect([&, me] { memory.post(me, *rank.communicators[communicator], job.loop(me)); });
-  }
+  job.connect([&](int me) { memory.post(me, job.communicator(me, communicator), job.loop(me)); });
   job.simulation.run();
   for (const NcclRank& rank : job.ranks) {
     CHECK(rank.communicators[communicator]->running().empty());
@@ -87,15 +84,13 @@ TEST_CASE("several parts are one launch") {
   NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
   const std::size_t communicator = job.add_communicator(0, {});
   std::vector<std::vector<float>> data(2, std::vector<float>(12, 1.0f));
-  for (int me = 0; me < 2; ++me) {
-    NcclRank& rank = job.ranks[static_cast<std::size_t>(me)];
-    rank.column->connect([&, me] {
-      auto* values = reinterpret_cast<std::byte*>(data[static_cast<std::size_t>(me)].data());
-      const std::vector<Communicator::Operand> parts = {{values, 4}, {values + 16, 4}, {values + 32, 4}};
-      job.ranks[static_cast<std::size_t>(me)].communicators[communicator]->run(
-          Collective::all_reduce, parts, DType::f32, "sum", [&, me] { job.loop(me).stop(); });
+  job.connect([&](int me) {
+    auto* values = reinterpret_cast<std::byte*>(data[static_cast<std::size_t>(me)].data());
+    const std::vector<Communicator::Operand> parts = {{values, 4}, {values + 16, 4}, {values + 32, 4}};
+    job.communicator(me, communicator).run(Collective::all_reduce, parts, DType::f32, "sum", [&, me] {
+      job.loop(me).stop();
     });
-  }
+  });
   job.simulation.run();
   CHECK(job.world.groups == 2);
   CHECK(job.world.calls == 6);
@@ -115,15 +110,11 @@ std::string transport_error(NcclJob& job) {
 std::string message_of_failure(NcclJob& job, const std::function<void()>& meanwhile) {
   const std::size_t communicator = job.add_communicator(0, {});
   static std::array<float, 2> values{};
-  const Communicator::Operand part{reinterpret_cast<std::byte*>(values.data()), values.size()};
-  for (int me = 0; me < 2; ++me) {
-    job.ranks[static_cast<std::size_t>(me)].column->connect([&, me] {
-      if (me != 0) return;
-      job.ranks[0].communicators[communicator]->run(Collective::all_reduce, {&part, 1}, DType::f32,
-                                                    "reduction of the gradients of h.3", [] {});
-      meanwhile();
-    });
-  }
+  job.connect([&](int me) {
+    if (me != 0) return;
+    job.run(0, communicator, Collective::all_reduce, values, "reduction of the gradients of h.3");
+    meanwhile();
+  });
   return transport_error(job);
 }
 
@@ -159,22 +150,17 @@ TEST_CASE("a peer that ends during operations on both lanes is one message, and 
   const std::size_t within = job.add_communicator_of(TeamKind::group, 0);
   const std::size_t between = job.add_communicator_of(TeamKind::replicas, 1);
   std::array<float, 8> values{};
-  const Communicator::Operand part{reinterpret_cast<std::byte*>(values.data()), 4};
-  const Communicator::Operand other{reinterpret_cast<std::byte*>(values.data() + 4), 4};
   int connected = 0;
-  for (int me = 0; me < 4; ++me) {
-    job.ranks[static_cast<std::size_t>(me)].column->connect([&] {
-      if (++connected < 4) return;
-      auto& communicators = job.ranks[0].communicators;
-      communicators[within]->run(Collective::all_reduce, {&part, 1}, DType::f32, "sum inside", [] {});
-      communicators[between]->run(Collective::all_reduce, {&other, 1}, DType::f32, "sum across", [] {});
-      job.loop(0).after(std::chrono::milliseconds(300), [&] {
-        CHECK(job.world.groups == 2);
-        CHECK(job.ranks[0].column->waited_for().size() == 2);
-        dynamic_cast<WorldNccl&>(*job.ranks[0].library).break_with(NcclLibrary::remote_error);
-      });
+  job.connect([&](int) {
+    if (++connected < 4) return;
+    job.run(0, within, Collective::all_reduce, std::span(values).first(4), "sum inside");
+    job.run(0, between, Collective::all_reduce, std::span(values).last(4), "sum across");
+    job.loop(0).after(std::chrono::milliseconds(300), [&] {
+      CHECK(job.world.groups == 2);
+      CHECK(job.ranks[0].column->waited_for().size() == 2);
+      dynamic_cast<WorldNccl&>(*job.ranks[0].library).break_with(NcclLibrary::remote_error);
     });
-  }
+  });
   const std::string message = transport_error(job);
   CAPTURE(message);
   CHECK(message.find("rank 3: sum inside on inline, 1 thread: NCCL, with ranks 3, 2: remote process exited") == 0);
@@ -189,7 +175,7 @@ TEST_CASE("a rank that does not connect is named, or the ranks that may be missi
     CAPTURE(silent);
     NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
     (void)job.add_communicator(0, {});
-    job.ranks[static_cast<std::size_t>(1 - silent)].column->connect([] {});
+    job.connect([](int) {}, 1 - silent);
     const std::string message = transport_error(job);
     CAPTURE(message);
     if (silent == 0) {
@@ -206,8 +192,7 @@ TEST_CASE("a rank that does not connect is named, or the ranks that may be missi
 TEST_CASE("each team's communicators are connected once, for all of their users, and closed when nothing runs") {
   NcclJob job(Topology::regular(2, 2), 1, NcclMode::hierarchical);
   for (int number = 0; number < 3; ++number) (void)job.add_communicator(number, {});
-  for (int me = 0; me < 4; ++me)
-    job.ranks[static_cast<std::size_t>(me)].column->connect([&, me] { job.loop(me).stop(); });
+  job.connect([&](int me) { job.loop(me).stop(); });
   job.simulation.run();
   std::sort(job.world.sizes.begin(), job.world.sizes.end());
   CHECK(job.world.sizes == std::vector<int>{2, 2, 2, 2, 4});  // two nodes, two positions in them, and all ranks
@@ -221,8 +206,7 @@ TEST_CASE("each team's communicators are connected once, for all of their users,
 TEST_CASE("an operation that NCCL does not support is refused by name") {
   NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
   const std::size_t communicator = job.add_communicator(0, {});
-  const Communicator::Operand part{nullptr, 7};
-  CHECK_THROWS_WITH_AS(job.ranks[0].communicators[communicator]->run(Collective::all_gather, {&part, 1}, DType::f32,
-                                                                     "gather of h.3", [] {}),
+  std::array<float, 7> values{};
+  CHECK_THROWS_WITH_AS(job.run(0, communicator, Collective::all_gather, values, "gather of h.3"),
                        doctest::Contains("gather of h.3: 7 elements are not divisible by 2 ranks"), ranvier::Error);
 }

@@ -61,6 +61,22 @@ struct NcclJob {
     for (NcclRank& rank : ranks) rank.column->close();
   }
 
+  /// Connects all ranks, or `only` this one, and calls `done` with each.
+  void connect(const std::function<void(int me)>& done, std::optional<int> only = {}) {
+    for (int me = 0; me < topology.ranks(); ++me)
+      if (only.value_or(me) == me) ranks[static_cast<std::size_t>(me)].column->connect([done, me] { done(me); });
+  }
+  Communicator& communicator(int me, std::size_t index) {
+    return *ranks[static_cast<std::size_t>(me)].communicators[index];
+  }
+  /// Runs an operation on all of `values`.
+  void run(
+      int me, std::size_t index, Collective collective, std::span<float> values, const std::string& what,
+      runtime::Handler done = [] {}) {
+    const Communicator::Operand part{reinterpret_cast<std::byte*>(values.data()), values.size()};
+    communicator(me, index).run(collective, {&part, 1}, runtime::DType::f32, what, std::move(done));
+  }
+
   EventLoop& loop(int me) { return simulation.loop(mpi_ranks[static_cast<std::size_t>(me)]); }
   Transport& transport(int me) { return simulation.transport(mpi_ranks[static_cast<std::size_t>(me)]); }
 

@@ -114,15 +114,11 @@ void run_in_any_order(std::uint64_t seed) {
   NcclJob job(Topology::regular(2, 2), seed, way, {}, random() % 4 != 0);
   job.world.room = 1 + random() % 2;
   for (int flow = 0; flow < flows; ++flow) {
-    switch (random() % 3) {
-      case 0:
-        (void)job.add_communicator(flow, {});
-        break;
-      case 1:
-        (void)job.add_communicator_of(TeamKind::group, flow);
-        break;
-      default:
-        (void)job.add_communicator_of(TeamKind::replicas, flow);
+    const std::uint64_t kind = random() % 3;
+    if (kind == 0) {
+      (void)job.add_communicator(flow, {});
+    } else {
+      (void)job.add_communicator_of(kind == 1 ? TeamKind::group : TeamKind::replicas, flow);
     }
   }
   std::array<Collective, flows * operations> collectives{};
@@ -132,35 +128,30 @@ void run_in_any_order(std::uint64_t seed) {
   std::vector<std::vector<std::vector<float>>> data(ranks);
   std::array<int, ranks> left{};
   left.fill(flows * operations);
-  for (int me = 0; me < ranks; ++me) {
-    auto& mine = data[static_cast<std::size_t>(me)];
+  std::vector<std::vector<int>> orders(ranks);  // flows
+  for (std::size_t me = 0; me < ranks; ++me) {
     for (int operation = 0; operation < flows * operations; ++operation)
-      mine.emplace_back(elements(operation), static_cast<float>(operation + 100 * me));
-    std::vector<int> order;
-    for (int flow = 0; flow < flows; ++flow) order.insert(order.end(), operations, flow);
-    std::shuffle(order.begin(), order.end(), random);
-    job.ranks[static_cast<std::size_t>(me)].column->connect([&, me, order] {
-      std::array<int, flows> started{};
-      for (const int flow : order) {
-        const int operation = flow * operations + started[static_cast<std::size_t>(flow)]++;
-        job.loop(me).post([&, me, flow, operation] {
-          auto& values = data[static_cast<std::size_t>(me)][static_cast<std::size_t>(operation)];
-          const Communicator::Operand part{reinterpret_cast<std::byte*>(values.data()), values.size()};
-          job.ranks[static_cast<std::size_t>(me)].communicators[static_cast<std::size_t>(flow)]->run(
-              collectives[static_cast<std::size_t>(operation)], {&part, 1}, DType::f32, "sum", [&, me] {
-                if (--left[static_cast<std::size_t>(me)] == 0) job.loop(me).stop();
-              });
-        });
-      }
-    });
+      data[me].emplace_back(elements(operation), static_cast<float>(operation + 100 * static_cast<int>(me)));
+    for (int flow = 0; flow < flows; ++flow) orders[me].insert(orders[me].end(), operations, flow);
+    std::shuffle(orders[me].begin(), orders[me].end(), random);
   }
+  job.connect([&](int me) {
+    std::array<std::size_t, flows> started{};
+    for (const int flow : orders[static_cast<std::size_t>(me)]) {
+      const auto index = static_cast<std::size_t>(flow), operation = index * operations + started[index]++;
+      job.loop(me).post([&, me, index, operation] {
+        job.run(me, index, collectives[operation], data[static_cast<std::size_t>(me)][operation], "sum", [&, me] {
+          if (--left[static_cast<std::size_t>(me)] == 0) job.loop(me).stop();
+        });
+      });
+    }
+  });
   job.simulation.run();
   const auto& first_order = dynamic_cast<WaitingGpu&>(*job.ranks[0].gpu).launches;
   for (int me = 0; me < ranks; ++me) {
-    const NcclRank& rank = job.ranks[static_cast<std::size_t>(me)];
-    CHECK(dynamic_cast<WaitingGpu&>(*rank.gpu).launches == first_order);
+    CHECK(dynamic_cast<WaitingGpu&>(*job.ranks[static_cast<std::size_t>(me)].gpu).launches == first_order);
     for (int flow = 0; flow < flows; ++flow) {
-      const Team& team = rank.communicators[static_cast<std::size_t>(flow)]->team();
+      const Team& team = job.communicator(me, static_cast<std::size_t>(flow)).team();
       for (int o = 0; o < operations; ++o) {
         const int operation = flow * operations + o;
         const Collective collective = collectives[static_cast<std::size_t>(operation)];
@@ -198,28 +189,24 @@ double seconds_of(Collective collective, bool two_hops, int operations, bool kee
   Duration begin{};
   Duration end{};
   const auto start = [&](int me) {
-    auto& communicators = job.ranks[static_cast<std::size_t>(me)].communicators;
     for (int o = 0; o < operations; ++o) {
-      auto* values = data[static_cast<std::size_t>(me)].data() + 16 * o;
-      const Communicator::Operand part{reinterpret_cast<std::byte*>(values), 16};
+      const std::span<float> values(data[static_cast<std::size_t>(me)].data() + 16 * o, 16);
       const Handler done = [&, me] {
         if (--left > 0) return;
         end = job.loop(me).now();
         for (int other = 0; other < 4; ++other) job.loop(other).stop();
       };
-      communicators[first]->run(collective, {&part, 1}, DType::f32, "first", [&, part, done] {
+      job.run(me, first, collective, values, "first", [&, me, values, done] {
         if (!two_hops) return done();
-        communicators[second]->run(collective, {&part, 1}, DType::f32, "second", done);
+        job.run(me, second, collective, values, "second", done);
       });
     }
   };
-  for (int me = 0; me < 4; ++me) {
-    job.ranks[static_cast<std::size_t>(me)].column->connect([&, me] {
-      if (++connected < 4) return;
-      begin = job.loop(me).now();
-      for (int other = 0; other < 4; ++other) job.loop(other).post([&, other] { start(other); });
-    });
-  }
+  job.connect([&](int me) {
+    if (++connected < 4) return;
+    begin = job.loop(me).now();
+    for (int other = 0; other < 4; ++other) job.loop(other).post([&, other] { start(other); });
+  });
   job.simulation.run();
   return std::chrono::duration<double>(end - begin).count();
 }
@@ -256,15 +243,12 @@ TEST_CASE("ranks wait for the first rank's order of operations only if there are
     NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
     for (int flow = 0; flow < flows; ++flow) (void)job.add_communicator(flow, {});
     std::array<float, 2> values{};
-    const Communicator::Operand part{reinterpret_cast<std::byte*>(values.data()), values.size()};
     // The second rank starts an operation, and the first one never does.
-    for (int me = 0; me < 2; ++me) {
-      job.ranks[static_cast<std::size_t>(me)].column->connect([&, me] {
-        if (me == 0) return job.loop(0).stop();
-        job.ranks[1].communicators[0]->run(Collective::all_reduce, {&part, 1}, DType::f32, "sum", [] {});
-        job.loop(1).after(std::chrono::milliseconds(1), [&] { job.loop(1).stop(); });
-      });
-    }
+    job.connect([&](int me) {
+      if (me == 0) return job.loop(0).stop();
+      job.run(1, 0, Collective::all_reduce, values, "sum");
+      job.loop(1).after(std::chrono::milliseconds(1), [&] { job.loop(1).stop(); });
+    });
     job.simulation.run();
     CHECK(job.world.groups == (flows == 1 ? 1 : 0));
     const auto waited_for = job.ranks[1].column->waited_for();
