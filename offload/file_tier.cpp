@@ -26,26 +26,19 @@ void check_options(const FileTierOptions& options) {
 
 }  // namespace
 
-void FileTier::refuse_space(const std::filesystem::path& directory, std::uint64_t bytes, std::int64_t free) const {
-  fail(ErrorCode::io,
-       "{}: not enough space for rank {}: {} needed, {} free; remove files, add a directory on another disk to "
-       "`nvme`, or store fewer states there",
-       directory.string(), options_.rank, format_bytes(bytes), format_bytes(free < 0 ? 0 : free));
-}
-
 FileTier::Store FileTier::make_store(const std::filesystem::path& directory, std::uint64_t bytes) const {
   Store store;
   store.folder = std::make_unique<JobDirectory>(directory, options_.rank);
   store.bytes = bytes;
-  const std::int64_t free = system_->free_bytes(directory);
-  if (free >= 0 && static_cast<std::uint64_t>(free) < bytes) refuse_space(directory, bytes, free);
-
   const auto path = store.folder->file();
   const OpenedFile opened = open_blocks(*system_, path, bytes, options_.direct);
   store.file = runtime::FileDescriptor(opened.file);
   store.direct_refused = opened.direct_refused;
-  if (opened.error == ENOSPC || opened.error == EDQUOT)
-    refuse_space(directory, bytes, system_->free_bytes(directory));
+  if (opened.full())
+    fail(ErrorCode::io,
+         "{}: not enough space for rank {}: {} needed, {} free; remove files, add a directory on another disk to "
+         "`nvme`, or store fewer states there",
+         directory.string(), options_.rank, format_bytes(bytes), format_bytes(opened.free));
   if (opened.error != 0)
     fail(ErrorCode::io, "cannot {1} {0}: {2}; use `nvme` with a folder that is writable and has space",
          path.string(), opened.failed, std::strerror(opened.error));

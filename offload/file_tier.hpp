@@ -68,8 +68,6 @@ class FileTier final : public Tier {
   };
 
   [[nodiscard]] Store make_store(const std::filesystem::path& directory, std::uint64_t bytes) const;
-  [[noreturn]] void refuse_space(const std::filesystem::path& directory, std::uint64_t bytes,
-                                 std::int64_t free) const;
 
   runtime::EventLoop& loop_;
   const FileTierOptions options_;

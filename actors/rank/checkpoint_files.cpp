@@ -23,7 +23,7 @@ std::string file_name(std::size_t rank) { return fmt::format("rank-{:04}.data", 
 }  // namespace
 
 CheckpointFiles::CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan, offload::CheckpointFolder& folder,
-                                 Options options, const offload::CheckpointStorage& storage)
+                                 Options options, const offload::FileSystem& storage)
     : loop_(&loop),
       folder_(&folder),
       options_(std::move(options)),

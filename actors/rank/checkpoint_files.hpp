@@ -29,7 +29,7 @@ class CheckpointFiles final : public CheckpointTarget {
 
   /// `folder` is the same on all ranks, and locked on rank 0. All arguments except `options` must outlive this object.
   CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan, offload::CheckpointFolder& folder,
-                  Options options, const offload::CheckpointStorage& storage = offload::system_storage());
+                  Options options, const offload::FileSystem& storage = offload::system_storage());
 
   /// Sets a function that decides whether to retry the last checkpoint of a run after a disk error. It may block; it is
   /// called on file threads. Call this before training.

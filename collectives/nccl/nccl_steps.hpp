@@ -44,8 +44,8 @@ inline constexpr int nccl_spans = 3;
 /// Ranks of a span, as ranks of the topology in NCCL's order.
 [[nodiscard]] std::vector<int> nccl_members(const Topology& topology, int me, NcclSpan span);
 
-/// A collective as collectives of spans, in their order: with NcclMode::hierarchical inside and across the rows, if the
-/// topology has several rows of several ranks; otherwise a single one of the team.
+/// A collective as collectives of spans, in their order. With NcclMode::hierarchical they run inside and across the
+/// rows, if the topology has several rows of several ranks. Otherwise there is one, over the team.
 struct NcclPart {
   Collective collective;
   NcclSpan span;

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -27,8 +26,7 @@ constexpr std::size_t request_bytes = std::size_t{1} << 20;
 struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
   enum class Stage { closed, opening, open, closing };
 
-  State(CheckpointFileWriter& writer, runtime::EventLoop& event_loop, const CheckpointStorage& system,
-        int queue_depth)
+  State(CheckpointFileWriter& writer, runtime::EventLoop& event_loop, const FileSystem& system, int queue_depth)
       : place(writer), loop(event_loop), storage(system), depth(queue_depth) {
     UringOutcome queue = make_queue(storage, depth, true);
     uring_refused = queue.error;
@@ -49,19 +47,13 @@ struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
   void beside(const char* doing, Job&& job, Then&& then);
   [[nodiscard]] std::function<void(std::string)> begin(const char* what, Outcome done);
   [[nodiscard]] std::string make_file(const runtime::AtomicFile::Retry& again);
-  /// The refused call and its errno.
-  struct Refusal {
-    std::string what;
-    int error = 0;
-  };
-  [[nodiscard]] Refusal try_to_make_file();
   [[nodiscard]] std::string bring_to_disk();
   void finish_close();
 
   // Constant after construction.
   const runtime::ProgressSource& place;
   runtime::EventLoop& loop;
-  const CheckpointStorage& storage;
+  const FileSystem& storage;
   const int depth;
   int uring_refused = 0;  // errno
 
@@ -118,7 +110,7 @@ void CheckpointFileWriter::State::beside(const char* doing, Job&& job, Then&& th
   });
 }
 
-CheckpointFileWriter::CheckpointFileWriter(runtime::EventLoop& loop, const CheckpointStorage& storage, int depth)
+CheckpointFileWriter::CheckpointFileWriter(runtime::EventLoop& loop, const FileSystem& storage, int depth)
     : state_(std::make_shared<State>(*this, loop, storage, depth)) {}
 
 CheckpointFileWriter::~CheckpointFileWriter() = default;
@@ -148,30 +140,17 @@ void CheckpointFileWriter::open(const std::filesystem::path& file, std::uint64_t
 
 std::string CheckpointFileWriter::State::make_file(const runtime::AtomicFile::Retry& again) {
   for (;;) {
-    Refusal refusal = try_to_make_file();
-    if (refusal.error == 0 || !again || leaving || !again(path, refusal.error)) return std::move(refusal.what);
-    if (opened.file >= 0) storage.close(std::exchange(opened.file, -1));
+    opened = open_blocks(storage, path, bytes, true);
+    if (opened.error == 0) return {};
+    if (again && !leaving && again(path, opened.error)) {
+      if (opened.file >= 0) storage.close(std::exchange(opened.file, -1));
+      continue;
+    }
+    if (!opened.full())
+      return fmt::format("cannot {1} {0}: {2}", path.string(), opened.failed, std::strerror(opened.error));
+    return fmt::format("{}: not enough space: {} needed, {} free; remove files there or keep fewer checkpoints",
+                       path.string(), runtime::format_bytes(bytes), runtime::format_bytes(opened.free));
   }
-}
-
-CheckpointFileWriter::State::Refusal CheckpointFileWriter::State::try_to_make_file() {
-  opened = {};
-  const auto no_room = [this](std::int64_t free, int error) {
-    return Refusal{fmt::format("{}: not enough space: {} needed, {} free; remove files there or keep fewer "
-                               "checkpoints",
-                               path.string(), runtime::format_bytes(bytes),
-                               runtime::format_bytes(free < 0 ? 0 : static_cast<std::size_t>(free))),
-                   error};
-  };
-  // Checks free space before allocating any.
-  const std::int64_t free = storage.free_bytes(path.parent_path());
-  if (free >= 0 && static_cast<std::uint64_t>(free) < bytes) return no_room(free, ENOSPC);
-  opened = open_blocks(storage, path, bytes, true);
-  if (opened.error == 0) return {};
-  if (opened.error == ENOSPC || opened.error == EDQUOT)
-    return no_room(storage.free_bytes(path.parent_path()), opened.error);
-  return {fmt::format("cannot {1} {0}: {2}", path.string(), opened.failed, std::strerror(opened.error)),
-          opened.error};
 }
 
 std::string CheckpointFileWriter::State::bring_to_disk() {

@@ -6,7 +6,7 @@
 //   writer.close(…);                      // the file is on disk if `failure` is empty; resets the writer
 #pragma once
 
-#include "offload/checkpoint/storage.hpp"
+#include "offload/file_system.hpp"
 #include "runtime/files/atomic_file.hpp"
 #include "runtime/loop/event_loop.hpp"
 
@@ -26,7 +26,7 @@ class CheckpointFileWriter final : public runtime::ProgressSource {
   using Outcome = std::function<void(const std::string& failure)>;
 
   /// At most `depth` requests in flight. Loop and storage must outlive the writer.
-  CheckpointFileWriter(runtime::EventLoop& loop, const CheckpointStorage& storage, int depth);
+  CheckpointFileWriter(runtime::EventLoop& loop, const FileSystem& storage, int depth);
   /// Waits for requests in flight and closes the file unfinished. Calls no further outcome.
   ~CheckpointFileWriter() override;
 

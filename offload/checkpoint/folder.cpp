@@ -57,26 +57,8 @@ fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.
        std::strerror(-error));
 }
 
-/// Owns an open file.
-class OpenFile {
- public:
-  OpenFile(const CheckpointStorage& storage, int file) : storage_(storage), file_(file) {}
-  ~OpenFile() {
-    if (file_ >= 0) storage_.close(file_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  [[nodiscard]] int get() const noexcept { return file_; }
-  [[nodiscard]] int release() noexcept { return std::exchange(file_, -1); }
-
- private:
-  const CheckpointStorage& storage_;
-  int file_;
-};
-
 /// Checks that each file exists with its size.
-void check_files(const CheckpointStorage& storage, const fs::path& checkpoint, const Manifest& manifest) {
+void check_files(const FileSystem& storage, const fs::path& checkpoint, const Manifest& manifest) {
   for (const CheckpointFile& file : manifest.files) {
     const fs::path path = checkpoint / file.name;
     const std::int64_t size = storage.size(path);
@@ -89,7 +71,7 @@ void check_files(const CheckpointStorage& storage, const fs::path& checkpoint, c
 }
 
 /// First 256 bytes of a file; empty if it cannot be read.
-std::string content_of(const CheckpointStorage& storage, const fs::path& path) {
+std::string content_of(const FileSystem& storage, const fs::path& path) {
   const OpenFile file(storage, storage.open_to_read(path, false));
   std::string text(256, '\0');
   const std::int64_t count =
@@ -135,7 +117,7 @@ struct CheckpointFolder::Name {
   }
 };
 
-Manifest read_manifest(const CheckpointStorage& storage, const fs::path& checkpoint) {
+Manifest read_manifest(const FileSystem& storage, const fs::path& checkpoint) {
   const fs::path path = checkpoint / Manifest::file_name;
   const OpenFile file(storage, storage.open_to_read(path, false));
   if (file.get() == -ENOENT || file.get() == -ENOTDIR)
@@ -149,13 +131,13 @@ Manifest read_manifest(const CheckpointStorage& storage, const fs::path& checkpo
   return parse_manifest(text, path.string());
 }
 
-Manifest open_checkpoint(const CheckpointStorage& storage, const fs::path& checkpoint) {
+Manifest open_checkpoint(const FileSystem& storage, const fs::path& checkpoint) {
   Manifest manifest = read_manifest(storage, checkpoint);
   check_files(storage, checkpoint, manifest);
   return manifest;
 }
 
-CheckpointFolder::CheckpointFolder(fs::path folder, const CheckpointStorage& storage)
+CheckpointFolder::CheckpointFolder(fs::path folder, const FileSystem& storage)
     : folder_(std::move(folder)), storage_(storage) {}
 
 CheckpointFolder::~CheckpointFolder() {

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "offload/checkpoint/manifest.hpp"
-#include "offload/checkpoint/storage.hpp"
+#include "offload/file_system.hpp"
 #include "runtime/files/atomic_file.hpp"
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct CheckpointEntry {
 class CheckpointFolder {
  public:
   /// The folder need not exist. The storage must outlive this.
-  explicit CheckpointFolder(std::filesystem::path folder, const CheckpointStorage& storage = system_storage());
+  explicit CheckpointFolder(std::filesystem::path folder, const FileSystem& storage = system_storage());
   /// Releases the lock.
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
@@ -99,7 +99,7 @@ class CheckpointFolder {
   int clear_parts(bool own, const std::string& job) const;
 
   std::filesystem::path folder_;
-  const CheckpointStorage& storage_;
+  const FileSystem& storage_;
   int lock_ = -1;
   int leftovers_ = 0;
   runtime::AtomicFile::Retry retry_;
@@ -109,8 +109,8 @@ class CheckpointFolder {
 
 /// Manifest of a complete checkpoint: the manifest is valid, and each file has its size. Throws ErrorCode::data or
 /// ::io with the reason otherwise.
-[[nodiscard]] Manifest open_checkpoint(const CheckpointStorage& storage, const std::filesystem::path& checkpoint);
+[[nodiscard]] Manifest open_checkpoint(const FileSystem& storage, const std::filesystem::path& checkpoint);
 /// Like open_checkpoint(), without checking the files.
-[[nodiscard]] Manifest read_manifest(const CheckpointStorage& storage, const std::filesystem::path& checkpoint);
+[[nodiscard]] Manifest read_manifest(const FileSystem& storage, const std::filesystem::path& checkpoint);
 
 }  // namespace ranvier::offload

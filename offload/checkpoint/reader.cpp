@@ -53,11 +53,8 @@ class SegmentLoader {
   };
 
   /// All arguments must outlive the loader.
-  SegmentLoader(const CheckpointStorage& storage, const std::filesystem::path& checkpoint, const Manifest& manifest)
+  SegmentLoader(const FileSystem& storage, const std::filesystem::path& checkpoint, const Manifest& manifest)
       : storage_(storage), checkpoint_(checkpoint), manifest_(manifest) {}
-  ~SegmentLoader() { close(); }
-  SegmentLoader(const SegmentLoader&) = delete;
-  SegmentLoader& operator=(const SegmentLoader&) = delete;
 
   /// Reads complete blocks, with O_DIRECT if possible. Empty: `to` has the written data.
   [[nodiscard]] std::optional<Problem> load(const CheckpointSegment& piece, const SegmentBuffer& to) {
@@ -82,31 +79,21 @@ class SegmentLoader {
 
  private:
   [[nodiscard]] int read(const CheckpointSegment& piece, std::span<std::byte> to) {
-    int result = open(piece.file);
-    if (result == 0) result = storage_.read_all(descriptor_, piece.offset, to);
+    if (!open_ || open_->get() < 0 || piece.file != file_) {
+      file_ = piece.file;
+      open_.emplace(storage_, storage_.open_to_read(checkpoint_ / manifest_.files[file_].name, direct_));
+    }
+    const int result = open_->get() < 0 ? open_->get() : storage_.read_all(open_->get(), piece.offset, to);
     if (result != -EINVAL || !std::exchange(direct_, false)) return result;
-    close();
+    open_.reset();
     return read(piece, to);
   }
 
-  [[nodiscard]] int open(std::uint32_t file) {
-    if (descriptor_ >= 0 && file == file_) return 0;
-    close();
-    file_ = file;
-    descriptor_ = storage_.open_to_read(checkpoint_ / manifest_.files[file].name, direct_);
-    return std::min(descriptor_, 0);
-  }
-
-  void close() {
-    if (descriptor_ >= 0) storage_.close(descriptor_);
-    descriptor_ = -1;
-  }
-
-  const CheckpointStorage& storage_;
+  const FileSystem& storage_;
   const std::filesystem::path& checkpoint_;
   const Manifest& manifest_;
-  std::uint32_t file_ = 0;  // the open file
-  int descriptor_ = -1;
+  std::uint32_t file_ = 0;
+  std::optional<OpenFile> open_;  // that file
   bool direct_ = true;
 };
 
@@ -135,7 +122,7 @@ struct CheckpointReader::State {
     }
   };
 
-  State(std::filesystem::path folder, CheckpointReaderOptions options, const CheckpointStorage& system);
+  State(std::filesystem::path folder, CheckpointReaderOptions options, const FileSystem& system);
   ~State();
 
   void serve();
@@ -151,7 +138,7 @@ struct CheckpointReader::State {
 
   // Constant after construction.
   const std::filesystem::path path;
-  const CheckpointStorage& storage;
+  const FileSystem& storage;
   const Manifest manifest;
   std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> arrays;
   std::vector<std::vector<std::uint32_t>> pieces;  // segments of each array, in order
@@ -176,7 +163,7 @@ struct CheckpointReader::State {
 };
 
 CheckpointReader::State::State(std::filesystem::path folder, CheckpointReaderOptions options,
-                               const CheckpointStorage& system)
+                               const FileSystem& system)
     : path(std::move(folder)),
       storage(system),
       manifest(options.check_files ? open_checkpoint(system, path) : read_manifest(system, path)),
@@ -322,7 +309,7 @@ const CheckpointReader::State::LoadedPiece& CheckpointReader::State::wait_for(
 }
 
 CheckpointReader::CheckpointReader(std::filesystem::path checkpoint, CheckpointReaderOptions options,
-                                   const CheckpointStorage& storage) {
+                                   const FileSystem& storage) {
   expect(options.threads > 0 && options.ahead >= 0, "invalid options: {} threads, {} segments ahead",
          options.threads, options.ahead);
   state_ = std::make_unique<State>(std::move(checkpoint), options, storage);
@@ -398,9 +385,8 @@ void CheckpointReader::read(std::string_view unit, std::string_view array, std::
 namespace {
 
 /// Files of wrong size, and unknown files.
-std::vector<CheckpointDamage> damaged_files(const CheckpointStorage& storage,
-                                            const std::filesystem::path& checkpoint, const Manifest& manifest,
-                                            std::vector<std::uint64_t>& sizes) {
+std::vector<CheckpointDamage> damaged_files(const FileSystem& storage, const std::filesystem::path& checkpoint,
+                                            const Manifest& manifest, std::vector<std::uint64_t>& sizes) {
   std::vector<CheckpointDamage> damages;
   std::set<std::string> known{Manifest::file_name};
   for (const CheckpointFile& file : manifest.files) {
@@ -426,7 +412,7 @@ std::vector<CheckpointDamage> damaged_files(const CheckpointStorage& storage,
 
 std::vector<CheckpointDamage> verify_checkpoint(const std::filesystem::path& checkpoint, int threads,
                                                 const std::function<void(std::uint64_t bytes)>& progress,
-                                                const CheckpointStorage& storage) {
+                                                const FileSystem& storage) {
   Manifest manifest;
   try {
     manifest = read_manifest(storage, checkpoint);

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "offload/checkpoint/manifest.hpp"
-#include "offload/checkpoint/storage.hpp"
+#include "offload/file_system.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +38,7 @@ class CheckpointReader {
  public:
   /// Throws ErrorCode::data or ::io unless manifest and file sizes show a complete checkpoint.
   explicit CheckpointReader(std::filesystem::path checkpoint, CheckpointReaderOptions options = {},
-                            const CheckpointStorage& storage = system_storage());
+                            const FileSystem& storage = system_storage());
   ~CheckpointReader();
   CheckpointReader(const CheckpointReader&) = delete;
   CheckpointReader& operator=(const CheckpointReader&) = delete;
@@ -73,6 +73,6 @@ struct CheckpointDamage {
 [[nodiscard]] std::vector<CheckpointDamage> verify_checkpoint(
     const std::filesystem::path& checkpoint, int threads,
     const std::function<void(std::uint64_t bytes)>& progress = nullptr,
-    const CheckpointStorage& storage = system_storage());
+    const FileSystem& storage = system_storage());
 
 }  // namespace ranvier::offload

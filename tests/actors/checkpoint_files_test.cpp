@@ -39,7 +39,7 @@ struct Trained {
 /// Trains on a device whose memory the host cannot access, from a checkpoint if there is one.
 Trained train(const actors::TrainerOptions& options, const std::filesystem::path& checkpoints, std::int64_t every,
               const std::filesystem::path& from = {}, const std::filesystem::path& damaged = {},
-              const offload::CheckpointStorage& storage = offload::system_storage()) {
+              const offload::FileSystem& storage = offload::system_storage()) {
   const auto gpt = tests::small_gpt(2);
   const auto architecture = models::make_gpt(gpt);
   const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
@@ -154,11 +154,11 @@ TEST_CASE("loading a damaged checkpoint leaves no partial state behind") {
 }
 
 TEST_CASE("a checkpoint records its own step, however long its folder takes to create") {
-  class SlowStorage final : public offload::CheckpointStorage {
+  class SlowStorage final : public offload::FileSystem {
    public:
     int make_folder(const std::filesystem::path& folder) const override {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));  // during many steps
-      return CheckpointStorage::make_folder(folder);
+      return FileSystem::make_folder(folder);
     }
   };
   const tests::TemporaryFolder nvme, checkpoints;

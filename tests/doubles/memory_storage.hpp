@@ -2,7 +2,7 @@
 // independently, and the last writes may be torn. Also refuses any call that a test selects.
 #pragma once
 
-#include "offload/checkpoint/storage.hpp"
+#include "offload/file_system.hpp"
 #include "tests/doubles/faulty_file_system.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 
 namespace ranvier::offload::tests {
 
-class MemoryStorage final : public CheckpointStorage {
+class MemoryStorage final : public FileSystem {
  public:
   /// A call that changes something, or makes it durable.
   struct Change {

@@ -46,7 +46,7 @@ Told write_file(AsioLoop& loop, CheckpointFileWriter& writer, const std::filesys
   return told;
 }
 
-bool holds(const CheckpointStorage& storage, const std::filesystem::path& path, const Blocks& content) {
+bool holds(const FileSystem& storage, const std::filesystem::path& path, const Blocks& content) {
   if (storage.size(path) != static_cast<std::int64_t>(content.span().size())) return false;
   const Blocks read(content.span().size());
   const int file = storage.open_to_read(path, false);
@@ -56,14 +56,14 @@ bool holds(const CheckpointStorage& storage, const std::filesystem::path& path, 
 }
 
 /// The real file system with some features refused.
-class Reluctant final : public CheckpointStorage {
+class Reluctant final : public FileSystem {
  public:
   Reluctant(bool uring, bool direct) : uring_(uring), direct_(direct) {}
   int open(const std::filesystem::path& file, bool direct) const override {
-    return direct && !direct_ ? -EINVAL : CheckpointStorage::open(file, direct);
+    return direct && !direct_ ? -EINVAL : FileSystem::open(file, direct);
   }
   UringOutcome make_uring(int depth) const override {
-    return uring_ ? CheckpointStorage::make_uring(depth) : UringOutcome{nullptr, EPERM};
+    return uring_ ? FileSystem::make_uring(depth) : UringOutcome{nullptr, EPERM};
   }
 
  private:
@@ -252,7 +252,7 @@ TEST_CASE("a slow disk does not block the loop, and its current operation is rep
 }
 
 TEST_CASE("a broken queue is a failure of the file and not of the loop") {
-  class Broken final : public CheckpointStorage {
+  class Broken final : public FileSystem {
    public:
     UringOutcome make_uring(int) const override {
       class Queue final : public IoQueue {

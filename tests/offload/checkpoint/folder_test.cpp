@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::vector<std::string> names_in(const CheckpointStorage& storage, const fs::path& folder) {
+std::vector<std::string> names_in(const FileSystem& storage, const fs::path& folder) {
   std::vector<std::string> names;
   REQUIRE(storage.list(folder, names) == 0);
   std::sort(names.begin(), names.end());
@@ -30,8 +30,7 @@ struct LockedFolder {
   CheckpointFolder folder{"/run", storage};
 };
 
-void save_steps(const CheckpointStorage& storage, CheckpointFolder& folder,
-                const std::vector<std::int64_t>& steps) {
+void save_steps(const FileSystem& storage, CheckpointFolder& folder, const std::vector<std::int64_t>& steps) {
   for (const std::int64_t step : steps) REQUIRE(SmallCheckpoint(step).save(storage, folder, "aaaa").empty());
 }
 

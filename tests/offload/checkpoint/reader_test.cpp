@@ -36,7 +36,7 @@ constexpr std::uint32_t many_pieces = 60;
 constexpr std::uint64_t per_piece = 1024;
 const fs::path many_path = "/run/step-00000001";
 
-void write_many(const CheckpointStorage& storage) {
+void write_many(const FileSystem& storage) {
   Manifest manifest;
   manifest.step = 1;
   manifest.arrays = {{"h.0", "weights", runtime::DType::f32, many_pieces * per_piece}};

@@ -47,7 +47,7 @@ class SmallCheckpoint {
   }
 
   /// Writes the files in a folder, each by a writer of its rank; returns the failure, or "".
-  [[nodiscard]] std::string write_files(const CheckpointStorage& storage, const std::filesystem::path& part) const {
+  [[nodiscard]] std::string write_files(const FileSystem& storage, const std::filesystem::path& part) const {
     runtime::AsioLoop loop;
     CheckpointFileWriter writer(loop, storage, 3);
     std::string first;
@@ -71,7 +71,7 @@ class SmallCheckpoint {
   }
 
   /// Writes a checkpoint from beginning to end. Throws or returns the failure.
-  [[nodiscard]] std::string save(const CheckpointStorage& storage, CheckpointFolder& folder,
+  [[nodiscard]] std::string save(const FileSystem& storage, CheckpointFolder& folder,
                                  const std::string& job) const {
     const std::string failure = write_files(storage, folder.prepare(manifest_.step, job));
     if (failure.empty()) folder.commit(manifest_.step, job, manifest_);
