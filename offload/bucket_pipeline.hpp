@@ -11,7 +11,8 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
+#include <optional>
+#include <vector>
 
 namespace ranvier::offload {
 
@@ -52,7 +53,6 @@ class BucketPipeline {
  public:
   /// The loop must outlive the pipeline; the pipeline must outlive the loop's last run.
   BucketPipeline(runtime::EventLoop& loop, const BucketPipelineOptions& options, BucketStages stages);
-  ~BucketPipeline();
 
   /// Starts a step and fetching. Calls `done(committed)` on the loop, after this returned, when every bucket has left
   /// the pipeline; then the next step may start. A step that is not committed stores and refreshes nothing, except
@@ -67,8 +67,31 @@ class BucketPipeline {
   void resolve(bool counts);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Bucket {
+    bool fetched = false;  ///< and not computed yet
+    bool ready = false;
+    std::size_t slot = 0;
+  };
+
+  [[nodiscard]] BucketPass pass_of(std::size_t bucket) const { return {bucket, buckets_[bucket].slot}; }
+  [[nodiscard]] bool is_skipped() const { return counts_ == false; }
+
+  void fetch_ahead();
+  void compute_if_due(std::size_t bucket);
+  void drop(std::size_t bucket);
+  void finish_if_done();
+
+  runtime::EventLoop& loop_;
+  const BucketPipelineOptions options_;
+  const BucketStages stages_;
+  std::vector<std::size_t> free_slots_;
+
+  // State of the running step.
+  std::function<void(bool)> done_;  ///< empty between steps
+  std::vector<Bucket> buckets_;
+  std::optional<bool> counts_;
+  std::size_t next_ = 0;  ///< next bucket to fetch
+  std::size_t gone_ = 0;
 };
 
 }  // namespace ranvier::offload

@@ -93,7 +93,7 @@ class SegmentLoader {
   const std::filesystem::path& checkpoint_;
   const Manifest& manifest_;
   std::uint32_t file_ = 0;
-  std::optional<OpenFile> open_;  // that file
+  std::optional<OpenFile> open_;  // file number `file_`
   bool direct_ = true;
 };
 
