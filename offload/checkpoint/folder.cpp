@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <tuple>
@@ -43,6 +44,35 @@ std::string_view job_of(std::string_view name) {
   name.remove_suffix(part_end.size());
   if (!take_number(name) || !name.starts_with('.') || !is_job(name.substr(1))) return {};
   return name.substr(1);
+}
+
+std::string name_of(std::int64_t step, std::int64_t again) {
+  return fmt::format("{}{:08}{}", step_begin, step, again > 1 ? fmt::format(".{}", again) : "");
+}
+
+/// Step and version of a checkpoint's name.
+std::optional<CheckpointEntry> parse_name(std::string_view name) {
+  std::string_view rest = name;
+  if (!rest.starts_with(step_begin)) return std::nullopt;
+  rest.remove_prefix(step_begin.size());
+  const auto step = take_number(rest);
+  if (!step) return std::nullopt;
+  CheckpointEntry parsed{.step = *step, .path = {}};
+  if (rest.starts_with('.')) {
+    rest.remove_prefix(1);
+    parsed.again = take_number(rest).value_or(0);
+  }
+  // Accepts only names that name_of() makes; others, like step-5, belong to the user.
+  return rest.empty() && name == name_of(parsed.step, parsed.again) ? std::optional(parsed) : std::nullopt;
+}
+
+/// The same of an abandoned checkpoint's name: step-00000700.left, step-00000700.2.left2.
+std::optional<CheckpointEntry> parse_left(std::string_view name) {
+  const std::size_t end = name.rfind(left_end);
+  if (end == std::string_view::npos) return std::nullopt;
+  std::string_view number = name.substr(end + left_end.size());
+  if (!number.empty() && (!take_number(number) || !number.empty())) return std::nullopt;
+  return parse_name(name.substr(0, end));
 }
 
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
@@ -81,41 +111,6 @@ std::string content_of(const FileSystem& storage, const fs::path& path) {
 }
 
 }  // namespace
-
-struct CheckpointFolder::Name {
-  std::int64_t step = 0;
-  std::int64_t again = 1;  ///< version of a repeated step
-  fs::path path;
-
-  [[nodiscard]] static std::string text(std::int64_t step, std::int64_t again) {
-    return fmt::format("{}{:08}{}", step_begin, step, again > 1 ? fmt::format(".{}", again) : "");
-  }
-
-  /// Parses the name of an abandoned checkpoint: step-00000700.left, step-00000700.2.left2.
-  [[nodiscard]] static std::optional<Name> parse_left(std::string_view name) {
-    const std::size_t end = name.rfind(left_end);
-    if (end == std::string_view::npos) return std::nullopt;
-    std::string_view number = name.substr(end + left_end.size());
-    if (!number.empty() && (!take_number(number) || !number.empty())) return std::nullopt;
-    return parse(name.substr(0, end));
-  }
-
-  [[nodiscard]] static std::optional<Name> parse(std::string_view name) {
-    Name parsed;
-    std::string_view rest = name;
-    if (!rest.starts_with(step_begin)) return std::nullopt;
-    rest.remove_prefix(step_begin.size());
-    const auto step = take_number(rest);
-    if (!step) return std::nullopt;
-    parsed.step = *step;
-    if (rest.starts_with('.')) {
-      rest.remove_prefix(1);
-      parsed.again = take_number(rest).value_or(0);
-    }
-    // Accepts only names that this class creates; others, like step-5, belong to the user.
-    return rest.empty() && name == text(parsed.step, parsed.again) ? std::optional(parsed) : std::nullopt;
-  }
-};
 
 Manifest read_manifest(const FileSystem& storage, const fs::path& checkpoint) {
   const fs::path path = checkpoint / Manifest::file_name;
@@ -206,7 +201,7 @@ int CheckpointFolder::clear_parts(bool own, const std::string& job) const {
 
 fs::path CheckpointFolder::part_of(std::int64_t step, const std::string& job) const {
   expect(is_job(job), "'{}' cannot name a job", job);
-  return folder_ / fmt::format("{}.{}{}", Name::text(step, 1), job, part_end);
+  return folder_ / fmt::format("{}.{}{}", name_of(step, 1), job, part_end);
 }
 
 fs::path CheckpointFolder::prepare(std::int64_t step, const std::string& job) {
@@ -229,41 +224,42 @@ void CheckpointFolder::commit(std::int64_t step, const std::string& job, const M
 
   std::int64_t again = 1;
   bool left = false;
-  for (const Name& name : names()) {
-    if (name.step == step) again = std::max(again, name.again + 1);
-    if (name.step <= step) continue;
-    leave_behind(name);
+  for (const CheckpointEntry& known : names()) {
+    if (known.step == step) again = std::max(again, known.again + 1);
+    if (known.step <= step) continue;
+    leave_behind(known.path);
     left = true;
   }
   if (left) sync_folder(folder_);
-  const fs::path whole = folder_ / Name::text(step, again);
+  const fs::path whole = folder_ / name_of(step, again);
   rename(part, whole);
   sync_folder(folder_);
   known_.insert(whole);
 }
 
-void CheckpointFolder::leave_behind(const Name& name) const {
-  fs::path to = name.path;
+void CheckpointFolder::leave_behind(const fs::path& checkpoint) const {
+  fs::path to = checkpoint;
   to += left_end;
   for (int number = 2;; ++number) {
-    const int result = storage_.rename(name.path, to);
+    const int result = storage_.rename(checkpoint, to);
     if (result == 0) return;
-    if (result != -ENOTEMPTY && result != -EEXIST) refuse(name.path, "rename", result);
-    to = name.path;
+    if (result != -ENOTEMPTY && result != -EEXIST) refuse(checkpoint, "rename", result);
+    to = checkpoint;
     to += fmt::format("{}{}", left_end, number);
   }
 }
 
-std::vector<CheckpointFolder::Name> CheckpointFolder::names(bool left) const {
-  std::vector<Name> found;
-  for (const std::string& text : files_in(folder_)) {
-    if (auto name = left ? Name::parse_left(text) : Name::parse(text)) {
-      name->path = folder_ / text;
-      found.push_back(std::move(*name));
+std::vector<CheckpointEntry> CheckpointFolder::names(bool left) const {
+  std::vector<CheckpointEntry> found;
+  for (const std::string& name : files_in(folder_)) {
+    if (auto entry = left ? parse_left(name) : parse_name(name)) {
+      entry->path = folder_ / name;
+      found.push_back(std::move(*entry));
     }
   }
-  std::sort(found.begin(), found.end(),
-            [](const Name& a, const Name& b) { return std::tie(a.step, a.again) < std::tie(b.step, b.again); });
+  std::sort(found.begin(), found.end(), [](const CheckpointEntry& a, const CheckpointEntry& b) {
+    return std::tie(a.step, a.again) < std::tie(b.step, b.again);
+  });
   return found;
 }
 
@@ -274,33 +270,31 @@ std::vector<std::string> CheckpointFolder::files_in(const fs::path& folder) cons
   return names;
 }
 
-CheckpointEntry CheckpointFolder::look_at(const Name& name) const {
-  CheckpointEntry entry{.step = name.step, .path = name.path};
+bool CheckpointFolder::look_at(CheckpointEntry& entry) const {
   try {
-    const Manifest manifest = open_checkpoint(storage_, name.path);
-    if (manifest.step != name.step)
-      fail(ErrorCode::data, "{}: the manifest has another step: {}", (name.path / Manifest::file_name).string(),
+    const Manifest manifest = open_checkpoint(storage_, entry.path);
+    if (manifest.step != entry.step)
+      fail(ErrorCode::data, "{}: the manifest has another step: {}", (entry.path / Manifest::file_name).string(),
            manifest.step);
     entry.whole = true;
   } catch (const Error& error) {
     entry.why_not = error.what();
     entry.unread = error.code() != ErrorCode::data;
   }
-  return entry;
+  return entry.whole;
 }
 
 std::vector<CheckpointEntry> CheckpointFolder::list() const {
-  std::vector<CheckpointEntry> entries;
-  for (const Name& name : names()) entries.push_back(look_at(name));
+  std::vector<CheckpointEntry> entries = names();
+  for (CheckpointEntry& entry : entries) look_at(entry);
   return entries;
 }
 
 std::optional<CheckpointEntry> CheckpointFolder::newest_whole(std::vector<CheckpointEntry>* passed_over) const {
-  const std::vector<Name> all = names();
-  for (auto name = all.rbegin(); name != all.rend(); ++name) {
-    CheckpointEntry entry = look_at(*name);
-    if (entry.whole) return entry;
-    if (passed_over != nullptr) passed_over->push_back(std::move(entry));
+  std::vector<CheckpointEntry> all = names();
+  for (auto entry = all.rbegin(); entry != all.rend(); ++entry) {
+    if (look_at(*entry)) return *entry;
+    if (passed_over != nullptr) passed_over->push_back(std::move(*entry));
   }
   return std::nullopt;
 }
@@ -308,45 +302,42 @@ std::optional<CheckpointEntry> CheckpointFolder::newest_whole(std::vector<Checkp
 std::vector<CheckpointEntry> CheckpointFolder::prunable(int keep, std::int64_t archive_every) const {
   expect(keep >= 1, "{} checkpoints to keep", keep);
   std::vector<CheckpointEntry> prunable;
-  const std::vector<Name> all = names();
+  std::vector<CheckpointEntry> all = names();
   int whole = 0;
   std::int64_t step_kept = -1, newest = -1;
-  for (auto name = all.rbegin(); name != all.rend(); ++name) {
-    const bool replaced = name->step == step_kept;
+  for (auto entry = all.rbegin(); entry != all.rend(); ++entry) {
+    const bool replaced = entry->step == step_kept;
     if (whole < keep && !replaced) {
-      if (!known_.contains(name->path) && !look_at(*name).whole) continue;
+      if (!known_.contains(entry->path) && !look_at(*entry)) continue;
       ++whole;
-      step_kept = name->step;
+      step_kept = entry->step;
       newest = std::max(newest, step_kept);
-      continue;
+    } else if (!replaced && archive_every > 0 && entry->step % archive_every == 0) {
+      step_kept = entry->step;
+    } else {
+      prunable.push_back(*entry);
     }
-    if (!replaced && archive_every > 0 && name->step % archive_every == 0) {
-      step_kept = name->step;
-      continue;
-    }
-    prunable.push_back({.step = name->step, .path = name->path});
   }
-  const std::vector<Name> left = names(true);
-  for (auto name = left.rbegin(); name != left.rend(); ++name) {
-    if (name->step <= newest) prunable.push_back({.step = name->step, .path = name->path});
-  }
+  const std::vector<CheckpointEntry> left = names(true);
+  std::copy_if(left.rbegin(), left.rend(), std::back_inserter(prunable),
+               [newest](const CheckpointEntry& entry) { return entry.step <= newest; });
   return prunable;
 }
 
 std::vector<std::int64_t> CheckpointFolder::prune(int keep, std::int64_t archive_every) {
   std::vector<std::int64_t> removed;
   for (const CheckpointEntry& entry : prunable(keep, archive_every)) {
-    discard({.step = entry.step, .path = entry.path});
+    discard(entry);
     removed.push_back(entry.step);
   }
   return removed;
 }
 
 /// Renames the checkpoint before removing its files, so that no incomplete one is ever listed.
-void CheckpointFolder::discard(const Name& name) const {
-  const fs::path gone = part_of(name.step, removed_job);
+void CheckpointFolder::discard(const CheckpointEntry& entry) const {
+  const fs::path gone = part_of(entry.step, removed_job);
   remove_tree(gone);
-  rename(name.path, gone);
+  rename(entry.path, gone);
   sync_folder(folder_);
   remove_tree(gone);
 }

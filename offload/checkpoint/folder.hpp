@@ -25,9 +25,10 @@ namespace ranvier::offload {
 struct CheckpointEntry {
   std::int64_t step = 0;
   std::filesystem::path path;
-  bool whole = false;   ///< the manifest is valid, and each file has its size; data was not read
-  std::string why_not;  ///< reason: "manifest.json: no checksum …"
-  bool unread = false;  ///< the storage failed, so it may be complete
+  std::int64_t again = 1;  ///< version of a repeated step
+  bool whole = false;      ///< the manifest is valid, and each file has its size; data was not read
+  std::string why_not;     ///< reason: "manifest.json: no checksum …"
+  bool unread = false;     ///< the storage failed, so it may be complete
 };
 
 class CheckpointFolder {
@@ -81,10 +82,10 @@ class CheckpointFolder {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_; }
 
  private:
-  struct Name;
-  /// Names of checkpoints, or of abandoned ones; ascending.
-  [[nodiscard]] std::vector<Name> names(bool left = false) const;
-  [[nodiscard]] CheckpointEntry look_at(const Name& name) const;
+  /// Checkpoints, or abandoned ones, by their names only; ascending.
+  [[nodiscard]] std::vector<CheckpointEntry> names(bool left = false) const;
+  /// Sets whether the checkpoint is complete, and returns that.
+  bool look_at(CheckpointEntry& entry) const;
   [[nodiscard]] std::vector<std::string> files_in(const std::filesystem::path& folder) const;
   void write_file(const std::filesystem::path& file, const std::string& text) const;
   /// Result of a call after retries: its value or negative errno.
@@ -93,8 +94,8 @@ class CheckpointFolder {
   void sync_folder(const std::filesystem::path& folder) const;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) const;
   void remove_tree(const std::filesystem::path& folder) const;
-  void leave_behind(const Name& name) const;
-  void discard(const Name& name) const;
+  void leave_behind(const std::filesystem::path& checkpoint) const;
+  void discard(const CheckpointEntry& entry) const;
   void make_folders(const std::filesystem::path& folder) const;
   int clear_parts(bool own, const std::string& job) const;
 

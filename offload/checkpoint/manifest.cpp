@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <numeric>
@@ -38,15 +39,11 @@ constexpr std::array dtypes{DType::f32, DType::bf16, DType::f16, DType::f64, DTy
 
 std::uint64_t sum_of(std::string_view text) { return runtime::xxh3(std::as_bytes(std::span(text))); }
 
+/// Number written as "{:016x}".
 std::optional<std::uint64_t> number_of(std::string_view digits) {
-  if (digits.size() != sum_digits) return std::nullopt;
   std::uint64_t number = 0;
-  for (const char digit : digits) {
-    const auto value = std::string_view("0123456789abcdef").find(digit);
-    if (value == std::string_view::npos) return std::nullopt;
-    number = number << 4 | value;
-  }
-  return number;
+  std::from_chars(digits.data(), digits.data() + digits.size(), number, 16);
+  return fmt::format("{:016x}", number) == digits ? std::optional(number) : std::nullopt;
 }
 
 json::value finite(const json::value& value) {
