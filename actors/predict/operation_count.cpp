@@ -68,14 +68,12 @@ class CollectiveCount {
     for (const collectives::RankSchedule& schedule :
          choice.algorithm_of(hop.collective).schedules(team.topology, elements, chunks, me)) {
       for (const auto& step : schedule.steps) {
-        for (const auto& message : step.messages) {
-          for (const collectives::Range& range : message.ranges) {
-            const runtime::StridedLayout from{runs.run, runs.stride, range.begin};
-            const bool packed = range.count > from.together(0);
-            part.messages += message.action == Action::send;
-            part.additions += message.action == Action::receive_add;
-            part.copies += packed && message.action != Action::receive_add;
-          }
+        for (const auto& [action, peer, range] : step.operations) {
+          const runtime::StridedLayout from{runs.run, runs.stride, range.begin};
+          const bool packed = range.count > from.together(0);
+          part.messages += action == Action::send;
+          part.additions += action == Action::receive_add;
+          part.copies += packed && action != Action::receive_add;
         }
       }
     }

@@ -27,12 +27,10 @@ std::size_t place_bytes(const Executor::Operands& operands) {
       for (const Executor::Operand& part : operands.parts) {
         const RankSchedule::Step* const step = part.step(chunk, number);
         if (step == nullptr) continue;
-        for (const RankSchedule::Message& message : step->messages) {
-          for (const Range& range : message.ranges) {
-            const std::size_t width = size_of(operands.dtype);
-            if (message.action != Action::receive_add && !part.extent(range, width).packed()) continue;
+        for (const auto& [action, peer, range] : step->operations) {
+          const std::size_t width = size_of(operands.dtype);
+          if (action == Action::receive_add || part.extent(range, width).packed())
             bytes += Executor::staged_bytes(range.count * width);
-          }
         }
       }
       largest = std::max(largest, bytes);
@@ -138,7 +136,7 @@ struct Executor::State {
     for (; step < lane.steps; ++step) {
       for (const Operand& part : parts) {
         const RankSchedule::Step* const schedule = part.step(lane.chunk, step);
-        if (schedule != nullptr && !schedule->messages.empty()) return step;
+        if (schedule != nullptr && !schedule->operations.empty()) return step;
       }
     }
     return step;
@@ -269,24 +267,22 @@ void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
   for (const Operand& part : operands.parts) {
     const RankSchedule::Step* const schedule = part.step(lane.chunk, step);
     if (schedule == nullptr) continue;
-    for (const RankSchedule::Message& message : schedule->messages) {
-      for (const Range& range : message.ranges) {
-        const Extent extent = part.extent(range, element_bytes);
-        const std::size_t bytes = extent.count * element_bytes;
-        Transfer& transfer = transfer_for(transfers, message.action, message.peer, bytes >= own_message_bytes);
-        std::byte* data = extent.data;
-        if (extent.packed() || message.action == Action::receive_add) {
-          data = arrival;
-          arrival += staged_bytes(bytes);
-        }
-        if (message.action == Action::send) {
-          transfer.sent.emplace_back(data, bytes);
-        } else {
-          transfer.received.emplace_back(data, bytes);
-        }
-        transfer.packs |= extent.packed();
-        transfer.extents.push_back(extent);
+    for (const auto& [action, peer, range] : schedule->operations) {
+      const Extent extent = part.extent(range, element_bytes);
+      const std::size_t bytes = extent.count * element_bytes;
+      Transfer& transfer = transfer_for(transfers, action, peer, bytes >= own_message_bytes);
+      std::byte* data = extent.data;
+      if (extent.packed() || action == Action::receive_add) {
+        data = arrival;
+        arrival += staged_bytes(bytes);
       }
+      if (action == Action::send) {
+        transfer.sent.emplace_back(data, bytes);
+      } else {
+        transfer.received.emplace_back(data, bytes);
+      }
+      transfer.packs |= extent.packed();
+      transfer.extents.push_back(extent);
     }
   }
 }

@@ -174,23 +174,21 @@ std::vector<NcclStep> plan_stages(const Topology& topology, const Executor::Oper
         for (const Executor::Operand& part : operands.parts) {
           const RankSchedule::Step* const step = part.step(chunk, number);
           if (step == nullptr) continue;
-          for (const RankSchedule::Message& message : step->messages) {
-            const int peer = topology.piece(message.peer);
-            const bool adds = message.action == Action::receive_add;
-            for (const Range& range : message.ranges) {
-              if (range.count == 0) continue;
-              const Executor::Extent extent = part.extent(range, width);
-              const auto& [data, runs, count] = extent;
-              const bool staged = adds || extent.packed();
-              std::byte* const place = staged ? arrival : data;
-              if (staged) arrival += Executor::staged_bytes(count * width);
-              if (message.action == Action::send) {
-                if (staged) stage.before.push_back({place, {}, data, runs, count});
-                stage.calls.push_back({Kind::send, place, nullptr, count, peer});
-              } else {
-                stage.calls.push_back({Kind::receive, nullptr, place, count, peer});
-                if (staged) stage.after.push_back({data, runs, place, {}, count, adds});
-              }
+          for (const auto& [action, rank, range] : step->operations) {
+            if (range.count == 0) continue;
+            const int peer = topology.piece(rank);
+            const bool adds = action == Action::receive_add;
+            const Executor::Extent extent = part.extent(range, width);
+            const auto& [data, runs, count] = extent;
+            const bool staged = adds || extent.packed();
+            std::byte* const place = staged ? arrival : data;
+            if (staged) arrival += Executor::staged_bytes(count * width);
+            if (action == Action::send) {
+              if (staged) stage.before.push_back({place, {}, data, runs, count});
+              stage.calls.push_back({Kind::send, place, nullptr, count, peer});
+            } else {
+              stage.calls.push_back({Kind::receive, nullptr, place, count, peer});
+              if (staged) stage.after.push_back({data, runs, place, {}, count, adds});
             }
           }
         }

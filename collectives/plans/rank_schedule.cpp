@@ -26,23 +26,17 @@ RankSchedule schedule_of(const Plan& plan, int rank) {
   const Step idle;
   const Step* busy = &idle;
   for (const Step& step : plan.ranks.at(rank)) {
-    RankSchedule::Step& made = schedule.steps.emplace_back();
     for (const auto& [action, peer, range] : step) {
-      const auto same =
-          std::find_if(made.messages.begin(), made.messages.end(),
-                       [sends = action == Action::send, peer = peer](const RankSchedule::Message& message) {
-                         return message.peer == peer && (message.action == Action::send) == sends;
-                       });
-      if (same == made.messages.end()) {
-        made.messages.push_back({action, peer, {range}});
-        continue;
-      }
-      expect(same->action == action, "{}: rank {} both copies and adds data of one step from rank {}", plan.name,
-             rank, peer);
-      same->ranges.push_back(range);
+      // Both ends send and receive the ranges between them in this step as one message.
+      const bool both =
+          action == Action::receive && std::any_of(step.begin(), step.end(), [from = peer](const Operation& other) {
+            return other.action == Action::receive_add && other.peer == from;
+          });
+      expect(!both, "{}: rank {} both copies and adds data of one step from rank {}", plan.name, rank, peer);
     }
+    schedule.steps.push_back({step});
     if (step.empty()) continue;
-    made.may_arrive_early = can_arrive_early(step, *busy);
+    schedule.steps.back().may_arrive_early = can_arrive_early(step, *busy);
     busy = &step;
   }
   return schedule;
@@ -50,9 +44,7 @@ RankSchedule schedule_of(const Plan& plan, int rank) {
 
 RankSchedule shifted(RankSchedule schedule, std::size_t distance) {
   for (RankSchedule::Step& step : schedule.steps) {
-    for (RankSchedule::Message& message : step.messages) {
-      for (Range& range : message.ranges) range.begin += distance;
-    }
+    for (Operation& operation : step.operations) operation.range.begin += distance;
   }
   return schedule;
 }

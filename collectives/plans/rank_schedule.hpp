@@ -1,8 +1,5 @@
 // Steps of a single rank of a plan, as executors keep them: a complete plan is P times as large. Pure data; any
-// thread.
-//
-// All data that a step moves between two ranks in one direction is one *message*. Tests prove that sends and
-// receives match in the step of the same number.
+// thread. Tests prove that sends and receives match in the step of the same number.
 #pragma once
 
 #include "collectives/plans/plan.hpp"
@@ -13,16 +10,9 @@
 namespace ranvier::collectives {
 
 struct RankSchedule {
-  struct Message {  // may go as several, see executor.hpp
-    Action action = Action::send;
-    int peer = 0;
-    std::vector<Range> ranges;  ///< in order
-
-    friend bool operator==(const Message&, const Message&) = default;
-  };
   struct Step {
-    std::vector<Message> messages;  ///< at most one per peer and direction
-    bool may_arrive_early = true;   ///< its receives do not touch data of the previous non-empty step
+    std::vector<Operation> operations;
+    bool may_arrive_early = true;  ///< its receives do not touch data of the previous non-empty step
 
     friend bool operator==(const Step&, const Step&) = default;
   };
