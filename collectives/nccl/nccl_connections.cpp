@@ -45,7 +45,7 @@ void NcclConnections::add(TeamKind team, const PlanCommunicator::Options& option
     for (std::size_t place = 0; place < members.size(); ++place) {
       made.ranks.push_back(options.ranks.at(static_cast<std::size_t>(members[place])));
       if (members[place] == options.me) made.me = static_cast<int>(place);
-      if (!topology.same_node(members[place], options.me)) made.lane = NcclLane::across;
+      if (streams_.size() > 1 && !topology.same_node(members[place], options.me)) made.lane = NcclLane::across;
     }
     connections_.try_emplace({team, span}, std::move(made));
   };
@@ -87,7 +87,7 @@ void NcclConnections::connect_next() {
                        });
     return;
   }
-  check(library_.make_id(connection.id), connection, text_of_connecting(connection));
+  check_connecting(library_.make_id(connection.id), connection);
   for (std::size_t other = 1; other < connection.ranks.size(); ++other) {
     transport_.send(connection.ranks[other], tag, connection.id.bytes, [self = shared_from_this()] {});
   }
@@ -95,15 +95,15 @@ void NcclConnections::connect_next() {
 }
 
 void NcclConnections::begin(NcclConnection& connection, Duration since) {
-  check(library_.connect(connection.handle, connection.id, static_cast<int>(connection.ranks.size()), connection.me,
-                         stream(lane(connection))),
-        connection, text_of_connecting(connection));
+  check_connecting(library_.connect(connection.handle, connection.id, static_cast<int>(connection.ranks.size()),
+                                    connection.me, stream(connection.lane)),
+                   connection);
   await_connected(connection, since);
 }
 
 void NcclConnections::await_connected(NcclConnection& connection, Duration since) {
   const NcclLibrary::Result result = library_.status(connection.handle);
-  check(result, connection, text_of_connecting(connection));
+  check_connecting(result, connection);
   if (result == NcclLibrary::success) {
     ++next_;
     // `done` must not run inside the caller's call of connect().
@@ -136,15 +136,7 @@ bool NcclConnections::overlap() const noexcept {
     return std::any_of(connections_.begin(), connections_.end(),
                        [lane](const auto& connection) { return connection.second.lane == lane; });
   };
-  return streams_.size() > 1 && used(NcclLane::inside) && used(NcclLane::across);
-}
-
-NcclLane NcclConnections::lane(const NcclConnection& connection) const noexcept {
-  return streams_.size() == 1 ? NcclLane::inside : connection.lane;
-}
-
-runtime::Stream& NcclConnections::stream(NcclLane lane) const {
-  return *streams_[std::min(static_cast<std::size_t>(lane), streams_.size() - 1)];
+  return used(NcclLane::inside) && used(NcclLane::across);
 }
 
 std::pair<const NcclConnection*, NcclLibrary::Result> NcclConnections::failed() const {
@@ -171,8 +163,8 @@ std::string NcclConnections::ranks_text(const NcclConnection& connection) const 
   return fmt::format("ranks {}", fmt::join(connection.ranks, ", "));
 }
 
-std::string NcclConnections::text_of_connecting(const NcclConnection& connection) const {
-  return fmt::format("connecting the {}", to_string(connection.team));
+void NcclConnections::check_connecting(NcclLibrary::Result result, const NcclConnection& connection) const {
+  check(result, connection, fmt::format("connecting the {}", to_string(connection.team)));
 }
 
 void NcclConnections::close(bool orderly) noexcept {

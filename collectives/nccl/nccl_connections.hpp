@@ -40,7 +40,7 @@ struct NcclConnection {
   NcclSpan span = NcclSpan::team;
   std::vector<int> ranks;  ///< MPI ranks, in NCCL's order
   int me = 0;
-  NcclLane lane = NcclLane::inside;
+  NcclLane lane = NcclLane::inside;  ///< of its stream; `inside` if there is only one
   NcclLibrary::Id id = {};
   NcclLibrary::Handle handle = nullptr;
 };
@@ -64,11 +64,9 @@ class NcclConnections final : public std::enable_shared_from_this<NcclConnection
   [[nodiscard]] const NcclConnection& of(TeamKind team, NcclSpan span) const;
   /// Whether any team is hierarchical.
   [[nodiscard]] bool hierarchical() const noexcept;
-  /// Whether the lanes are two streams, both in use.
+  /// Whether both lanes are in use.
   [[nodiscard]] bool overlap() const noexcept;
-  /// Lane of a communicator's stream; `inside` if there is only one stream.
-  [[nodiscard]] NcclLane lane(const NcclConnection& connection) const noexcept;
-  [[nodiscard]] runtime::Stream& stream(NcclLane lane) const;
+  [[nodiscard]] runtime::Stream& stream(NcclLane lane) const { return *streams_[static_cast<std::size_t>(lane)]; }
 
   /// First communicator with an error; null: none.
   [[nodiscard]] std::pair<const NcclConnection*, NcclLibrary::Result> failed() const;
@@ -88,7 +86,7 @@ class NcclConnections final : public std::enable_shared_from_this<NcclConnection
   void connect_next();
   void begin(NcclConnection& connection, runtime::Duration since);
   void await_connected(NcclConnection& connection, runtime::Duration since);
-  [[nodiscard]] std::string text_of_connecting(const NcclConnection& connection) const;
+  void check_connecting(NcclLibrary::Result result, const NcclConnection& connection) const;
 
   runtime::EventLoop& loop_;
   runtime::Transport& transport_;

@@ -58,7 +58,7 @@ const NcclConnection& NcclPhases::connection(const UnderWay& operation, std::siz
 }
 
 NcclPhases::Lane NcclPhases::lane(const UnderWay& operation, std::size_t phase) const {
-  return connections_->lane(connection(operation, phase));
+  return connection(operation, phase).lane;
 }
 
 std::string NcclPhases::text_of(const UnderWay& operation) const {
@@ -179,30 +179,25 @@ void NcclPhases::advance() {
 bool NcclPhases::issue(UnderWay& operation) {
   const std::size_t phase = operation.begun - 1;
   const NcclConnection& used = connection(operation, phase);
-  const runtime::StreamView stream = connections_->stream(lane(operation, phase));
+  const runtime::StreamView stream = connections_->stream(used.lane);
   const std::size_t first = phase == 0 ? 0 : operation.phases[phase - 1];
+  const auto checked = [&](NcclLibrary::Result result) { connections_->check(result, used, operation.what); };
   for (;;) {
     // The additions of a step, and the next step, are queued behind the calls of the step.
     if (operation.next_stage > first) {
       const NcclStep& last = operation.stages[operation.next_stage - 1];
       const NcclLibrary::Result result = library_.status(used.handle);
       if (result == NcclLibrary::in_progress) return false;
-      connections_->check(result, used, operation.what);
+      checked(result);
       queue(stream, last.after, operation.dtype);
     }
     if (operation.next_stage == operation.phases[phase]) return true;
     const NcclStep& stage = operation.stages[operation.next_stage++];
     queue(stream, stage.before, operation.dtype);
-    launch(used, stage.calls, operation, stream);
+    checked(library_.group_start());
+    for (const NcclCall& call : stage.calls) checked(library_.run(call, operation.dtype, used.handle, stream));
+    checked(library_.group_end());
   }
-}
-
-void NcclPhases::launch(const NcclConnection& connection, const std::vector<NcclCall>& calls,
-                        const UnderWay& operation, runtime::StreamView stream) {
-  const auto checked = [&](NcclLibrary::Result result) { connections_->check(result, connection, operation.what); };
-  checked(library_.group_start());
-  for (const NcclCall& call : calls) checked(library_.run(call, operation.dtype, connection.handle, stream));
-  checked(library_.group_end());
 }
 
 /// Called when the operation's next phase has completed.

@@ -91,8 +91,6 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
   void advance();
   [[nodiscard]] bool begin_next();
   [[nodiscard]] bool issue(UnderWay& operation);
-  void launch(const NcclConnection& connection, const std::vector<NcclCall>& calls, const UnderWay& operation,
-              runtime::StreamView stream);
   void phase_over(Operations::iterator operation);
   void watch();
 
