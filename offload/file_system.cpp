@@ -62,13 +62,6 @@ int FileSystem::allocate(int file, std::uint64_t bytes) const {
   return result == 0 ? 0 : -errno;
 }
 
-int FileSystem::write_zero_block(int file) const {
-  alignas(Tier::block_bytes) static constexpr std::array<std::byte, Tier::block_bytes> zeros{};
-  const ssize_t count = ::pwrite(file, zeros.data(), zeros.size(), 0);
-  if (count < 0) return -errno;
-  return count == static_cast<ssize_t>(zeros.size()) ? 0 : -EIO;
-}
-
 int FileSystem::close(int file) const { return outcome(::close(file)); }
 
 int FileSystem::open(const std::filesystem::path& file, bool direct) const {
@@ -159,10 +152,12 @@ OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& fi
     opened.free = static_cast<std::uint64_t>(free);
     return opened;
   }
+  // A first write shows whether the file system supports what open() requested.
+  alignas(Tier::block_bytes) static constexpr std::array<std::byte, Tier::block_bytes> zeros{};
   opened.file = system.open(file, direct);
   if (attempt("open", opened.file) && attempt("allocate space for", system.allocate(opened.file, bytes)) &&
       bytes > 0)
-    static_cast<void>(attempt("write", system.write_zero_block(opened.file)));
+    static_cast<void>(attempt("write", system.write_all(opened.file, 0, zeros)));
   if (opened.file < 0) opened.file = -1;
   if (opened.full()) opened.free = static_cast<std::uint64_t>(std::max<std::int64_t>(free_bytes(), 0));
   if (!direct || opened.error != EINVAL) return opened;

@@ -31,9 +31,6 @@ class FileSystem {
   /// only the size is set.
   [[nodiscard]] virtual int allocate(int file, std::uint64_t bytes) const;
 
-  /// Writes a block of zeros at the start, to test whether the file system supports what open() requested.
-  [[nodiscard]] virtual int write_zero_block(int file) const;
-
   /// The error matters only if the data is not synced yet.
   virtual int close(int file) const;
 

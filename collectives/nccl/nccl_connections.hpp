@@ -40,7 +40,7 @@ struct NcclConnection {
   NcclSpan span = NcclSpan::team;
   std::vector<int> ranks;  ///< MPI ranks, in NCCL's order
   int me = 0;
-  NcclLane lane = NcclLane::inside;  ///< of its stream; `inside` if there is only one
+  NcclLane lane = NcclLane::inside;  ///< lane of its stream; `inside` if there is only one stream
   NcclLibrary::Id id = {};
   NcclLibrary::Handle handle = nullptr;
 };

@@ -168,9 +168,7 @@ class ManifestReading {
   }
 
   void read_arrays(const json::object& root, Manifest& manifest) const {
-    std::set<std::pair<std::string_view, std::string_view>> known;
-    const std::size_t count = member(root, "arrays").is_array() ? root.at("arrays").get_array().size() : 0;
-    manifest.arrays.reserve(count);  // references to names stay valid
+    std::set<std::pair<std::string, std::string>> known;
     for_each(root, "arrays", 4, [&](const json::array& parts) {
       CheckpointArray array{text(parts[0], "the unit"), text(parts[1], "the array"), {}, {}};
       const std::string dtype_name = text(parts[2], "the element type");
@@ -182,9 +180,8 @@ class ManifestReading {
       array.elements = number(parts[3], "the number of elements");
       if (array.elements > most / size_of(array.dtype))
         refuse("{} of {} has too many elements: {}", array.name, array.unit, array.elements);
+      if (!known.emplace(array.unit, array.name).second) refuse("{} of {} is listed twice", array.name, array.unit);
       manifest.arrays.push_back(std::move(array));
-      const CheckpointArray& kept = manifest.arrays.back();
-      if (!known.emplace(kept.unit, kept.name).second) refuse("{} of {} is listed twice", kept.name, kept.unit);
     });
   }
 

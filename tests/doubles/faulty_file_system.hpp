@@ -95,9 +95,9 @@ class FaultyFileSystem final : public FileSystem {
   int allocate(int file, std::uint64_t bytes) const override {
     return faults_.allocate_refused != 0 ? -faults_.allocate_refused : FileSystem::allocate(file, bytes);
   }
-  int write_zero_block(int file) const override {
+  std::int64_t write(int file, std::uint64_t offset, std::span<const std::byte> from) const override {
     if (direct_ && faults_.direct_write_refused != 0) return -faults_.direct_write_refused;
-    return FileSystem::write_zero_block(file);
+    return FileSystem::write(file, offset, from);
   }
   UringOutcome make_uring(int depth) const override {
     if (faults_.uring_refused != 0) return {nullptr, faults_.uring_refused};

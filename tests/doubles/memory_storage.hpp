@@ -83,11 +83,6 @@ class MemoryStorage final : public FileSystem {
   }
   int allocate(int file, std::uint64_t bytes) const override { return resize("allocate", file, bytes); }
   int truncate(int file, std::uint64_t bytes) const override { return resize("truncate", file, bytes); }
-  int write_zero_block(int file) const override {
-    const std::string zeros(4096, '\0');
-    const auto result = write(file, 0, std::as_bytes(std::span(zeros)));
-    return result < 0 ? static_cast<int>(result) : 0;
-  }
   int close(int file) const override {
     const std::lock_guard lock(mutex_);
     if (const int refused = ask("close", path_of(file)); refused < 0) return refused;

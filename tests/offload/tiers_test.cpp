@@ -123,37 +123,13 @@ TEST_CASE("tiers return what was stored from scattered runs of memory, in host m
 }
 
 TEST_CASE_FIXTURE(ranvier::tests::InFolder,
-                  "complete blocks are read into pinned memory directly from either tier") {
+                  "complete blocks are read into pinned memory from either tier, and only files have spans") {
   const auto device = make_cpu_device({});
   TierPlan tier_plan;
   MemoryPlan plan;
   const TierRegion host = tier_plan.reserve(TierKind::host, MemoryKind::parameters, "a", 12288, plan);
   const TierRegion file = tier_plan.reserve(TierKind::nvme, MemoryKind::parameters, "b", 12288, plan);
   const MemoryId ahead = plan.add({MemoryKind::workspace, MemorySpace::pinned, "read ahead", 8192, 2});
-  tier_plan.finish({}, plan);
-  AsioLoop loop;
-  const Arena arena(*device, plan);
-  Tiers tiers(loop, *device, tier_plan, {.directories = {folder.path()}}, arena, 0);
-  Blocks stored = Blocks::random(8192, 5);
-  run_transfers(loop, 2, [&](const Handler& done) {
-    tiers.store(host, 4096, stored.span(), done);
-    tiers.store(file, 4096, stored.span(), done);
-  });
-  run_transfers(loop, 2, [&](const Handler& done) {
-    tiers.fetch_to_host(host, 4096, {arena.slot(ahead, 0), 8192}, done);
-    tiers.fetch_to_host(file, 4096, {arena.slot(ahead, 1), 8192}, done);
-  });
-  CHECK(std::memcmp(arena.slot(ahead, 0), stored.data(), 8192) == 0);
-  CHECK(std::memcmp(arena.slot(ahead, 1), stored.data(), 8192) == 0);
-}
-
-TEST_CASE_FIXTURE(ranvier::tests::InFolder,
-                  "transfers to and from files have spans, and those in memory have none") {
-  const auto device = make_cpu_device({});
-  TierPlan tier_plan;
-  MemoryPlan plan;
-  const TierRegion host = tier_plan.reserve(TierKind::host, MemoryKind::optimizer, "a", 8192, plan);
-  const TierRegion file = tier_plan.reserve(TierKind::nvme, MemoryKind::optimizer, "b", 8192, plan);
   const FileOptions files{.directories = {folder.path()}};
   tier_plan.finish(files, plan);
   AsioLoop loop;
@@ -161,10 +137,14 @@ TEST_CASE_FIXTURE(ranvier::tests::InFolder,
   Tiers tiers(loop, *device, tier_plan, files, arena, 0);
   Trace trace(0, loop);
   tiers.record(trace);
-  std::vector<std::byte> memory(8192);
-  for (const TierRegion region : {host, file}) {
-    run_transfers(loop, 1, [&](const Handler& done) { tiers.store(region, 0, std::span(memory), done); });
-    run_transfers(loop, 1, [&](const Handler& done) { tiers.fetch(region, 0, std::span(memory), done); });
+  Blocks stored = Blocks::random(8192, 5);
+  for (const auto& [region, slot] : {std::pair{host, 0}, {file, 1}}) {
+    std::byte* const memory = arena.slot(ahead, static_cast<std::size_t>(slot));
+    run_transfers(loop, 1, [&, to = region](const Handler& done) { tiers.store(to, 4096, stored.span(), done); });
+    run_transfers(loop, 1, [&, from = region](const Handler& done) {
+      tiers.fetch_to_host(from, 4096, {memory, 8192}, done);
+    });
+    CHECK(std::memcmp(memory, stored.data(), 8192) == 0);
   }
   const auto spans = trace.spans();
   REQUIRE(spans.size() == 2);

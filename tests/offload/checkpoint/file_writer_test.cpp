@@ -55,21 +55,6 @@ bool holds(const FileSystem& storage, const std::filesystem::path& path, const B
   return result == 0 && read == content;
 }
 
-/// The real file system with some features refused.
-class Reluctant final : public FileSystem {
- public:
-  Reluctant(bool uring, bool direct) : uring_(uring), direct_(direct) {}
-  int open(const std::filesystem::path& file, bool direct) const override {
-    return direct && !direct_ ? -EINVAL : FileSystem::open(file, direct);
-  }
-  UringOutcome make_uring(int depth) const override {
-    return uring_ ? FileSystem::make_uring(depth) : UringOutcome{nullptr, EPERM};
-  }
-
- private:
-  bool uring_, direct_;
-};
-
 }  // namespace
 
 TEST_CASE(
@@ -77,7 +62,8 @@ TEST_CASE(
   for (const bool uring : {true, false})
     for (const bool direct : {true, false}) {
       const TemporaryFolder folder;
-      const Reluctant storage(uring, direct);
+      const FaultyFileSystem storage(
+          {.uring_refused = uring ? 0 : EPERM, .direct_open_refused = direct ? 0 : EINVAL});
       AsioLoop loop;
       CheckpointFileWriter writer(loop, storage, 4);
       for (const std::size_t bytes : {5 * mib + 4096, std::size_t{4096}, std::size_t{0}}) {
