@@ -151,7 +151,6 @@ struct Executor::State {
     });
   }
 
-  static void lay_out(Lane& lane, std::size_t step, std::size_t place);
   static Transfer& transfer_for(Transfers& transfers, Action action, int peer, bool is_long);
 
   runtime::EventLoop& loop;
@@ -257,8 +256,8 @@ Executor::State::Transfer& Executor::State::transfer_for(Transfers& transfers, A
   return transfer;
 }
 
-/// Builds the messages of `step` from the ranges of all parts.
-void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
+/// Builds the messages of `step` from the ranges of all parts, and posts its receives.
+void Executor::State::post_receives(Lane& lane, std::size_t step, std::size_t place) {
   const Operands& operands = lane.running->operands;
   const std::size_t element_bytes = size_of(operands.dtype);
   std::byte* arrival = lane.staging + place * lane.running->place_bytes;
@@ -285,11 +284,6 @@ void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
       transfer.extents.push_back(extent);
     }
   }
-}
-
-void Executor::State::post_receives(Lane& lane, std::size_t step, std::size_t place) {
-  lay_out(lane, step, place);
-  const Transfers& transfers = lane.transfers[place];
   for (std::uint32_t index = 0; index < transfers.used; ++index) {
     const Transfer& transfer = transfers.entries[index];
     if (transfer.action == Action::send) continue;

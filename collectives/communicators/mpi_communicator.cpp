@@ -3,6 +3,7 @@
 #include "collectives/plans/algorithms.hpp"
 #include "runtime/base/error.hpp"
 
+#include <array>
 #include <utility>
 
 namespace ranvier::collectives {
@@ -41,22 +42,11 @@ void MpiCommunicator::run(Collective collective, std::span<const Operand> parts,
 
   const runtime::Handler complete_one =
       runtime::last_of(left, tracked(std::move(what), loop_->now(), std::move(done)));
-  for (const Operand& part : parts) {
-    std::byte* const data = part.data;
-    const std::size_t elements = part.elements;
-    if (elements == 0) continue;
-    switch (collective) {
-      case Collective::all_gather:
-        mpi_.all_gather(data, elements, dtype, complete_one);
-        break;
-      case Collective::reduce_scatter:
-        mpi_.reduce_scatter(data, elements, dtype, complete_one);
-        break;
-      case Collective::all_reduce:
-        mpi_.all_reduce(data, elements, dtype, complete_one);
-        break;
-    }
-  }
+  constexpr std::array operations = {&runtime::MpiCollectives::all_gather, &runtime::MpiCollectives::reduce_scatter,
+                                     &runtime::MpiCollectives::all_reduce};
+  const auto start = operations[static_cast<std::size_t>(collective)];
+  for (const Operand& part : parts)
+    if (part.elements > 0) (mpi_.*start)(part.data, part.elements, dtype, complete_one);
 }
 
 }  // namespace ranvier::collectives

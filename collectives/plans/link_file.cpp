@@ -35,74 +35,59 @@ constexpr const char* form =
     R"(write {"intra_node": {"latency_seconds": …, "bytes_per_second": …, "node_bytes_per_second": …}, )"
     R"("inter_node": {the same keys}})";
 
-class Reader {
- public:
-  explicit Reader(std::string_view source) : source_(source) {}
+[[noreturn]] void refuse(std::string_view source, const std::string& what) {
+  fail(ErrorCode::usage, "{}: {}: {}", source, what, form);
+}
 
-  [[nodiscard]] Links links(std::string_view text) const {
-    json::error_code error;
-    const json::value document = json::parse({text.data(), text.size()}, error);
-    if (error) refuse(fmt::format("is not JSON ({})", error.message()));
-    const json::object& object = object_of(document, "is not a JSON object");
-    check_names(object, classes, "link class", "");
-    Links result;
-    for (const auto& [name, field] : classes) {
-      const json::value* const value = object.if_contains(name);
-      if (value == nullptr) continue;
-      result.*field = link(object_of(*value, fmt::format("has a class '{}' that is not an object", name)), name);
-    }
-    if (object.empty()) refuse("has no link class");
-    return result;
+const json::object& object_of(const json::value& value, std::string_view source, const std::string& otherwise) {
+  if (!value.is_object()) refuse(source, otherwise);
+  return value.get_object();
+}
+
+template <typename Known, std::size_t count>
+void check_names(const json::object& object, std::string_view source, const Known (&known)[count], const char* what,
+                 const std::string& where) {
+  std::vector<std::string> names;
+  for (const Known& each : known) names.emplace_back(each.name);
+  for (const auto& entry : object) {
+    const std::string name(entry.key());
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    const auto nearest = runtime::nearest_name(name, names);
+    refuse(source, fmt::format("has an unknown {} '{}'{}{}", what, name, where,
+                               nearest ? fmt::format(", perhaps '{}'", *nearest) : ""));
   }
-
- private:
-  [[nodiscard]] Link link(const json::object& object, const char* of_class) const {
-    check_names(object, keys, "key", fmt::format(" in '{}'", of_class));
-    Link result;
-    for (const auto& [name, field] : keys) {
-      const json::value* const value = object.if_contains(name);
-      if (value == nullptr) refuse(fmt::format("lacks '{}' in '{}'", name, of_class));
-      json::error_code error;
-      const auto number = value->to_number<double>(error);
-      const bool latency = field == &Link::latency_seconds;
-      if (error || !std::isfinite(number) || number < 0 || (number == 0 && !latency)) {
-        refuse(fmt::format("has a '{}' in '{}' that is not {}", name, of_class,
-                           latency ? "a number of at least 0" : "a number above 0"));
-      }
-      result.*field = number;
-    }
-    return result;
-  }
-
-  const json::object& object_of(const json::value& value, const std::string& otherwise) const {
-    if (!value.is_object()) refuse(otherwise);
-    return value.get_object();
-  }
-
-  template <typename Known, std::size_t count>
-  void check_names(const json::object& object, const Known (&known)[count], const char* what,
-                   const std::string& where) const {
-    std::vector<std::string> names;
-    for (const Known& each : known) names.emplace_back(each.name);
-    for (const auto& entry : object) {
-      const std::string name(entry.key());
-      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-      const auto nearest = runtime::nearest_name(name, names);
-      refuse(fmt::format("has an unknown {} '{}'{}{}", what, name, where,
-                         nearest ? fmt::format(", perhaps '{}'", *nearest) : ""));
-    }
-  }
-
-  [[noreturn]] void refuse(const std::string& what) const {
-    fail(ErrorCode::usage, "{}: {}: {}", source_, what, form);
-  }
-
-  std::string_view source_;
-};
+}
 
 }  // namespace
 
-Links parse_links(std::string_view json, std::string_view source) { return Reader(source).links(json); }
+Links parse_links(std::string_view text, std::string_view source) {
+  json::error_code error;
+  const json::value document = json::parse({text.data(), text.size()}, error);
+  if (error) refuse(source, fmt::format("is not JSON ({})", error.message()));
+  const json::object& all = object_of(document, source, "is not a JSON object");
+  check_names(all, source, classes, "link class", "");
+  if (all.empty()) refuse(source, "has no link class");
+  Links result;
+  for (const auto& [of_class, link] : classes) {
+    const json::value* const entry = all.if_contains(of_class);
+    if (entry == nullptr) continue;
+    const json::object& object =
+        object_of(*entry, source, fmt::format("has a class '{}' that is not an object", of_class));
+    check_names(object, source, keys, "key", fmt::format(" in '{}'", of_class));
+    for (const auto& [name, field] : keys) {
+      const json::value* const value = object.if_contains(name);
+      if (value == nullptr) refuse(source, fmt::format("lacks '{}' in '{}'", name, of_class));
+      const auto number = value->to_number<double>(error);
+      const bool latency = field == &Link::latency_seconds;
+      if (error || !std::isfinite(number) || number < 0 || (number == 0 && !latency)) {
+        refuse(source, fmt::format("has a '{}' in '{}' that is not {}", name, of_class,
+                                   latency ? "a number of at least 0" : "a number above 0"));
+      }
+      result.*link.*field = number;
+    }
+  }
+  return result;
+}
 
 Links read_links(const std::filesystem::path& path) {
   const std::string source = fmt::format("`links` {}", path.string());

@@ -20,7 +20,7 @@ using runtime::Links;
 
 /// Parses exactly this form, with at least one class. Throws ErrorCode::usage that starts with `source` and names the
 /// missing, unknown or invalid class or key (latency at least 0, rates above 0).
-[[nodiscard]] Links parse_links(std::string_view json, std::string_view source);
+[[nodiscard]] Links parse_links(std::string_view text, std::string_view source);
 
 /// Throws ErrorCode::usage like parse_links(), also if the file cannot be read.
 [[nodiscard]] Links read_links(const std::filesystem::path& path);

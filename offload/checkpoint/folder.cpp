@@ -32,9 +32,7 @@ std::optional<std::int64_t> take_number(std::string_view& text) {
 }
 
 bool is_job(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  });
+  return !text.empty() && text.find_first_not_of(letters_and_digits) == std::string_view::npos;
 }
 
 /// JOB of a name step-N.JOB.part; empty for other names.

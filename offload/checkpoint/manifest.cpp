@@ -65,12 +65,8 @@ std::string as_json(std::string_view text) { return json::serialize(json::value(
 
 /// Returns whether the name is plain: not hidden, not outside the folder, not the name of the manifest.
 bool is_file_name(std::string_view name) {
-  const auto plain = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' ||
-           c == '.';
-  };
   return !name.empty() && name.size() <= longest_name && name.front() != '.' && name != Manifest::file_name &&
-         std::all_of(name.begin(), name.end(), plain);
+         name.find_first_not_of(std::string(letters_and_digits) + "-_.") == std::string_view::npos;
 }
 
 class ManifestReading {

@@ -18,6 +18,10 @@ namespace ranvier::offload {
 /// Bytes of the largest segment, and of the buffer to write or check one.
 inline constexpr std::size_t checkpoint_segment_bytes = std::size_t{2} << 20;
 
+/// Characters of names that need no quoting anywhere.
+inline constexpr std::string_view letters_and_digits =
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
 /// A state of a unit: `weights` of h.0.
 struct CheckpointArray {
   std::string unit;
