@@ -99,12 +99,6 @@ int FileTier::cleared() const {
   return cleared;
 }
 
-std::vector<std::filesystem::path> FileTier::files() const {
-  std::vector<std::filesystem::path> paths;
-  for (const Store& store : stores_) paths.push_back(store.folder->file());
-  return paths;
-}
-
 void FileTier::move_blocks(IoKind kind, std::uint64_t address, std::span<std::byte> memory, runtime::Handler done) {
   engine_->start({kind, address, memory.data(), memory.size(), std::move(done)});
 }

@@ -51,9 +51,6 @@ class FileTier final : public Tier {
 
   [[nodiscard]] int cleared() const override;
 
-  /// One file per directory, after start().
-  [[nodiscard]] std::vector<std::filesystem::path> files() const;
-
  protected:
   void allocate(std::uint64_t bytes, std::span<std::uint64_t> sums) override;
   void move_blocks(IoKind kind, std::uint64_t address, std::span<std::byte> memory, runtime::Handler done) override;

@@ -5,6 +5,7 @@
 #include "offload/stripes.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/liveness/time_limits.hpp"
 
@@ -41,15 +42,7 @@ std::size_t bytes_of(const Tiers::StridedLayout& runs) {
 }  // namespace
 
 const char* to_string(TierKind kind) noexcept {
-  switch (kind) {
-    case TierKind::device:
-      return "device";
-    case TierKind::host:
-      return "host";
-    case TierKind::nvme:
-      return "nvme";
-  }
-  return "?";
+  return runtime::enum_name<TierKind::nvme>(kind, {"device", "host", "nvme"});
 }
 
 TierRegion TierPlan::reserve(TierKind kind, runtime::MemoryKind memory_kind, const std::string& name,
