@@ -135,6 +135,13 @@ const FileSystem& system_storage() {
   return storage;
 }
 
+UringOutcome FileSystem::make_queue(int depth, bool uring) const {
+  UringOutcome outcome;
+  if (uring) outcome = make_uring_queue(depth);
+  if (!outcome.queue) outcome.queue = make_thread_queue(depth);
+  return outcome;
+}
+
 OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& file, std::uint64_t bytes,
                        bool direct) {
   OpenedFile opened;
@@ -165,13 +172,6 @@ OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& fi
   opened = open_blocks(system, file, bytes, false);
   opened.direct_refused = EINVAL;
   return opened;
-}
-
-UringOutcome make_queue(const FileSystem& system, int depth, bool uring) {
-  UringOutcome outcome;
-  if (uring) outcome = system.make_uring(depth);
-  if (!outcome.queue) outcome.queue = system.make_threads(depth);
-  return outcome;
 }
 
 }  // namespace ranvier::offload

@@ -60,8 +60,8 @@ class FileSystem {
   [[nodiscard]] int read_all(int file, std::uint64_t offset, std::span<std::byte> to) const;
   [[nodiscard]] int write_all(int file, std::uint64_t offset, std::span<const std::byte> from) const;
 
-  [[nodiscard]] virtual UringOutcome make_uring(int depth) const { return make_uring_queue(depth); }
-  [[nodiscard]] virtual std::unique_ptr<IoQueue> make_threads(int depth) const { return make_thread_queue(depth); }
+  /// Creates a queue on io_uring if `uring` and available; otherwise on threads, with the `error` of io_uring.
+  [[nodiscard]] virtual UringOutcome make_queue(int depth, bool uring) const;
 };
 
 /// The operating system. Stateless.
@@ -101,8 +101,5 @@ struct OpenedFile {
 /// not enough space.
 [[nodiscard]] OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& file,
                                      std::uint64_t bytes, bool direct);
-
-/// Creates a queue on io_uring if `uring` and available; otherwise on threads, with the `error` of io_uring.
-[[nodiscard]] UringOutcome make_queue(const FileSystem& system, int depth, bool uring);
 
 }  // namespace ranvier::offload

@@ -60,7 +60,7 @@ void FileTier::allocate(std::uint64_t bytes, std::span<std::uint64_t> sums) {
   for (std::size_t i = 0; i < options_.directories.size(); ++i)
     stores_.push_back(make_store(options_.directories[i], stripes_.file_bytes(i, bytes)));
 
-  UringOutcome queue = make_queue(*system_, options_.depth, options_.uring);
+  UringOutcome queue = system_->make_queue(options_.depth, options_.uring);
   uring_refused_ = queue.error;
   std::vector<TransferEngine::File> files;
   for (const Store& store : stores_) {

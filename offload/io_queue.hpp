@@ -46,11 +46,12 @@ class IoQueue {
   virtual void wake() = 0;
 };
 
-/// A queue on io_uring, or null and the errno of the refusal (EPERM in many containers, ENOSYS in old kernels).
+/// A queue, and the errno with which io_uring was refused (EPERM in many containers, ENOSYS in old kernels).
 struct UringOutcome {
   std::unique_ptr<IoQueue> queue;
   int error = 0;
 };
+/// Creates a queue on io_uring, or none.
 [[nodiscard]] UringOutcome make_uring_queue(int depth);
 
 /// Creates a queue on min(`depth`, 16) threads.

@@ -61,16 +61,13 @@ const char* to_string(TeamKind team) noexcept {
 ShardLayout::ShardLayout(std::span<const int> node_of, int group_size, int rank) : rank_(rank) {
   const Groups groups(node_of, group_size);
   teams_ = {groups.column(), groups.group_of(rank), groups.replicas_of(rank)};
-  for (int r = 0; r < static_cast<int>(node_of.size()); ++r) {
-    column_piece_.push_back(teams_[0].topology.piece(teams_[0].index_of(r)));
-    group_piece_.push_back(column_piece_.back() / groups.count());
-  }
+  for (int r = 0; r < ranks(); ++r) column_piece_.push_back(teams_[0].topology.piece(teams_[0].index_of(r)));
 }
 
 int ShardLayout::pieces(Scope scope) const noexcept { return scope == N ? 1 : scope == I ? group_size() : ranks(); }
 
 int ShardLayout::piece(Scope scope, int rank) const {
-  return scope == N ? 0 : (scope == I ? group_piece_ : column_piece_).at(static_cast<std::size_t>(rank));
+  return scope == N ? 0 : column_piece_.at(static_cast<std::size_t>(rank)) / (scope == I ? groups() : 1);
 }
 
 Range ShardLayout::range(Scope scope, std::size_t elements, int rank) const {

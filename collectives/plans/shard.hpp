@@ -106,7 +106,6 @@ class ShardLayout {
   int rank_;
   std::vector<Team> teams_;        // by TeamKind
   std::vector<int> column_piece_;  // by rank of the column
-  std::vector<int> group_piece_;   // by rank of the column
 };
 
 /// Node of each row of a grid, the same for all columns. Rows are neighbours only if they share a node in each column,

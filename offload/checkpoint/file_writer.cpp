@@ -28,7 +28,7 @@ struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
 
   State(CheckpointFileWriter& writer, runtime::EventLoop& event_loop, const FileSystem& system, int queue_depth)
       : place(writer), loop(event_loop), storage(system), depth(queue_depth) {
-    UringOutcome queue = make_queue(storage, depth, true);
+    UringOutcome queue = storage.make_queue(depth, true);
     uring_refused = queue.error;
     engine.emplace(loop, std::move(queue.queue), std::vector<TransferEngine::File>(1), Stripes(1, request_bytes),
                    depth);

@@ -81,7 +81,7 @@ class FilesBench {
                                   : OpenedFile{.file = system_storage().open_to_read(path, true)};
     if (opened.error != 0 || opened.file < 0 || opened.direct_refused != 0)
       fail(ErrorCode::io, "{}: it cannot be opened with O_DIRECT", path.string());
-    const UringOutcome queue = make_queue(system_storage(), depth, true);
+    const UringOutcome queue = system_storage().make_queue(depth, true);
     const std::size_t requests = pieces_ * checkpoint_segment_bytes / request_bytes;
     std::vector<IoCompletion> completed;
     for (std::size_t begun = 0, done = 0; done < requests;) {

@@ -99,14 +99,11 @@ class FaultyFileSystem final : public FileSystem {
     if (direct_ && faults_.direct_write_refused != 0) return -faults_.direct_write_refused;
     return FileSystem::write(file, offset, from);
   }
-  UringOutcome make_uring(int depth) const override {
-    if (faults_.uring_refused != 0) return {nullptr, faults_.uring_refused};
-    UringOutcome outcome = FileSystem::make_uring(depth);
-    if (outcome.queue) outcome.queue = std::make_unique<FaultyQueue>(std::move(outcome.queue), faults_);
+  UringOutcome make_queue(int depth, bool uring) const override {
+    UringOutcome outcome = FileSystem::make_queue(depth, uring && faults_.uring_refused == 0);
+    if (uring && faults_.uring_refused != 0) outcome.error = faults_.uring_refused;
+    outcome.queue = std::make_unique<FaultyQueue>(std::move(outcome.queue), faults_);
     return outcome;
-  }
-  std::unique_ptr<IoQueue> make_threads(int depth) const override {
-    return std::make_unique<FaultyQueue>(FileSystem::make_threads(depth), faults_);
   }
 
  private:

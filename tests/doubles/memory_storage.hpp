@@ -167,7 +167,7 @@ class MemoryStorage final : public FileSystem {
   std::int64_t free_bytes(const std::filesystem::path&) const override {
     return faults.free_bytes.value_or(1 << 30);
   }
-  UringOutcome make_uring(int) const override {
+  UringOutcome make_queue(int, bool) const override {
     return {std::make_unique<FaultyQueue>(std::make_unique<Queue>(*this), faults), 0};
   }
 

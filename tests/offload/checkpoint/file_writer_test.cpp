@@ -240,7 +240,7 @@ TEST_CASE("a slow disk does not block the loop, and its current operation is rep
 TEST_CASE("a broken queue is a failure of the file and not of the loop") {
   class Broken final : public FileSystem {
    public:
-    UringOutcome make_uring(int) const override {
+    UringOutcome make_queue(int, bool) const override {
       class Queue final : public IoQueue {
        public:
         void submit(std::span<const IoRequest>) override { throw Error(ErrorCode::io, "io_uring: it is broken"); }
