@@ -1,11 +1,11 @@
-// All tiers of one rank behind one fetch and store. TierPlan assigns regions to tiers as part of the memory plan. Loop
+// All tiers of one rank behind one interface. TierPlan assigns regions to tiers as part of the memory plan. Loop
 // thread only.
 //
 //   const TierRegion moments =
 //       tier_plan.reserve(TierKind::nvme, MemoryKind::optimizer, "h.3 moments", bytes, plan);
 //   tier_plan.finish(files, plan);
 //   Tiers tiers(loop, device, tier_plan, files, arena, rank);
-//   tiers.fetch(moments, 0, {to_device, bytes}, [] { … });
+//   tiers.move(IoKind::read, moments, 0, {{to_device, bytes}}, [] { … });
 #pragma once
 
 #include "offload/io_queue.hpp"
@@ -83,31 +83,14 @@ class Tiers {
         const runtime::Arena& arena, int rank);
   ~Tiers();
 
-  /// Reads from `offset` of the region into device memory; calls `done` on the loop, after this returned. `offset` is a
-  /// multiple of Tier::block_bytes; lengths and addresses are arbitrary: unaligned data passes through pinned slots.
-  /// Several transfers may run unless they overlap.
-  void fetch(TierRegion region, std::size_t offset, StridedLayout to, runtime::Handler done) {
-    move(IoKind::read, region, offset, std::move(to), std::move(done));
-  }
-  void fetch(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
-    fetch(region, offset, StridedLayout{to}, std::move(done));
-  }
-  /// Writes device memory to the region; like fetch(). The data must not change until `done`. If the length is not a
-  /// multiple of block_bytes, bytes up to the next block may change, so start records on blocks.
-  void store(TierRegion region, std::size_t offset, StridedLayout from, runtime::Handler done) {
-    move(IoKind::write, region, offset, std::move(from), std::move(done));
-  }
-  void store(TierRegion region, std::size_t offset, std::span<std::byte> from, runtime::Handler done) {
-    store(region, offset, StridedLayout{from}, std::move(done));
-  }
-  /// fetch() or store().
+  /// Reads from `offset` of the region into device memory, or writes that memory; calls `done` on the loop, after this
+  /// returned. `offset` is a multiple of Tier::block_bytes; lengths and addresses are arbitrary: unaligned data passes
+  /// through pinned slots. Several transfers may run unless they overlap. Written data must not change until `done`. If
+  /// its length is not a multiple of block_bytes, bytes up to the next block may change, so start records on blocks.
   void move(IoKind kind, TierRegion region, std::size_t offset, StridedLayout runs, runtime::Handler done);
 
-  /// Reads complete blocks into block-aligned pinned memory: the first half of a fetch, for reading ahead.
-  void fetch_to_host(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
-    move_on_host(IoKind::read, region, offset, to, std::move(done));
-  }
-  /// fetch_to_host(), or writes complete blocks from such memory.
+  /// The same for complete blocks and block-aligned pinned memory: the first half of a read, for reading ahead, or the
+  /// second half of a write.
   void move_on_host(IoKind kind, TierRegion region, std::size_t offset, std::span<std::byte> memory,
                     runtime::Handler done);
 

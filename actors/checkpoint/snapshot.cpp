@@ -179,9 +179,8 @@ void Snapshot::copy(std::size_t number, const SlotPool::Slot& slot) {
   }
   const std::size_t first = place.offset / Tier::block_bytes * Tier::block_bytes;
   const std::size_t end = Tier::whole_blocks(place.offset + piece.bytes());
-  context_->tiers.fetch_to_host(
-      place.region, first, {slot.data(), end - first},
-      [this, number, slot, begin = place.offset - first] { copied(number, slot, begin); });
+  context_->tiers.move_on_host(offload::IoKind::read, place.region, first, {slot.data(), end - first},
+                               [this, number, slot, begin = place.offset - first] { copied(number, slot, begin); });
 }
 
 StatePlace Snapshot::place_of(std::size_t bucket, const StatePiece& piece) const {

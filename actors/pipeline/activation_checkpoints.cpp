@@ -7,6 +7,7 @@
 namespace ranvier::actors {
 
 using models::Stage;
+using offload::IoKind;
 using offload::Tier;
 
 ActivationCheckpoints::Plan ActivationCheckpoints::plan(PlanContext& planner, const Stage& stage) {
@@ -196,7 +197,7 @@ void ActivationCheckpoints::store_written() {
     places_[p].transfer = checkpoint;
     const auto from = bytes(p, checkpoint);
     stored_bytes_ += from.size();
-    context_->tiers.store(*plan_.region, offset(checkpoint), from, [this, p] {
+    context_->tiers.move(IoKind::write, *plan_.region, offset(checkpoint), {from}, [this, p] {
       Place& place = places_[p];
       if (place.checkpoint) checkpoints_[*place.checkpoint].stored = true;
       place.transfer.reset();
@@ -236,7 +237,7 @@ void ActivationCheckpoints::fetch_ahead() {
     places_[p].transfer = wanted;
     const auto to = bytes(p, wanted);
     fetched_bytes_ += to.size();
-    context_->tiers.fetch(*plan_.region, offset(wanted), to, [this, p] {
+    context_->tiers.move(IoKind::read, *plan_.region, offset(wanted), {to}, [this, p] {
       places_[p].here = true;
       places_[p].transfer.reset();
       move();

@@ -104,8 +104,8 @@ void ParameterRecords::load_next(std::size_t unit) {
   }
   context_->compute.synchronize();
   if (!records.in_files()) return context_->loop.post([this, unit] { load_next(unit + 1); });
-  context_->tiers.store(records.region(), 0, std::span(image, records.layout().region_bytes()),
-                        [this, unit] { load_next(unit + 1); });
+  context_->tiers.move(IoKind::write, records.region(), 0, {std::span(image, records.layout().region_bytes())},
+                       [this, unit] { load_next(unit + 1); });
 }
 
 void ParameterRecords::store(std::size_t unit, std::size_t bucket, std::byte* record, runtime::Handler done) {
@@ -134,7 +134,7 @@ void ParameterRecords::read(std::size_t unit, std::size_t begin, std::span<std::
   }
   const std::size_t first = run.offset / Tier::block_bytes * Tier::block_bytes;
   const std::span<std::byte> whole = blocks.first(Tier::whole_blocks(run.offset + bytes) - first);
-  context_->tiers.fetch_to_host(records.region(), first, whole, [=, this] {
+  context_->tiers.move_on_host(IoKind::read, records.region(), first, whole, [=, this] {
     runtime::copy(context_->compute, values.data(), whole.data() + (run.offset - first), bytes);
     context_->loop.after_work(context_->compute, work, go_on);
   });
@@ -179,7 +179,8 @@ void ParameterRecords::read(const std::function<bool(Piece)>& may) {
 
 void ParameterRecords::read_whole(Piece piece, std::byte* image, runtime::Handler done) {
   const ShardRecords& shard = records(piece);
-  context_->tiers.fetch_to_host(shard.region(), 0, {image, shard.layout().region_bytes()}, std::move(done));
+  context_->tiers.move_on_host(IoKind::read, shard.region(), 0, {image, shard.layout().region_bytes()},
+                               std::move(done));
 }
 
 void ParameterRecords::copy_out(const std::shared_ptr<Reading>& reading) {

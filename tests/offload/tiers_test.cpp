@@ -89,7 +89,7 @@ TEST_CASE("tiers return what was stored from scattered runs of memory, in host m
               at += length + 3;
               from += length;
             }
-            tiers.store(regions[r], 0, runs, done);
+            tiers.move(IoKind::write, regions[r], 0, runs, done);
           }
         });
         std::vector<std::vector<std::byte>> found(regions.size());
@@ -98,7 +98,7 @@ TEST_CASE("tiers return what was stored from scattered runs of memory, in host m
           for (std::size_t r = 0; r < regions.size(); ++r) {
             found[r].resize(2 * expected[r].size() + (1 << 16));
             runs[r] = scattered(found[r], expected[r].size(), random);
-            tiers.fetch(regions[r], 0, runs[r], done);
+            tiers.move(IoKind::read, regions[r], 0, runs[r], done);
           }
         });
         CHECK_FALSE(loop.pending_work().any());
@@ -116,8 +116,9 @@ TEST_CASE("tiers return what was stored from scattered runs of memory, in host m
       CHECK(std::memcmp(tiers.memory(regions[2]).data(), expected[2].data(), 40960) == 0);
       CHECK_THROWS_AS((void)tiers.memory(regions[7]), Error);
       std::vector<std::byte> memory(8192);
-      CHECK_THROWS_AS(tiers.fetch(regions[0], 0, std::span(memory), [] {}), Error);  // larger than the region
-      CHECK_THROWS_AS(tiers.store(regions[3], 64, std::span(memory).first(1), [] {}), Error);  // unaligned
+      CHECK_THROWS_AS(tiers.move(IoKind::read, regions[0], 0, {memory}, [] {}), Error);  // larger than the region
+      CHECK_THROWS_AS(tiers.move(IoKind::write, regions[3], 64, {std::span(memory).first(1)}, [] {}),
+                      Error);  // unaligned
     }
   }
 }
@@ -140,9 +141,11 @@ TEST_CASE_FIXTURE(ranvier::tests::InFolder,
   Blocks stored = Blocks::random(8192, 5);
   for (const auto& [region, slot] : {std::pair{host, 0}, {file, 1}}) {
     std::byte* const memory = arena.slot(ahead, static_cast<std::size_t>(slot));
-    run_transfers(loop, 1, [&, to = region](const Handler& done) { tiers.store(to, 4096, stored.span(), done); });
+    run_transfers(loop, 1, [&, to = region](const Handler& done) {
+      tiers.move(IoKind::write, to, 4096, {stored.span()}, done);
+    });
     run_transfers(loop, 1, [&, from = region](const Handler& done) {
-      tiers.fetch_to_host(from, 4096, {memory, 8192}, done);
+      tiers.move_on_host(IoKind::read, from, 4096, {memory, 8192}, done);
     });
     CHECK(std::memcmp(memory, stored.data(), 8192) == 0);
   }
