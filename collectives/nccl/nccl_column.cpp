@@ -21,14 +21,8 @@ std::string nccl_version_text(int version) {
 /// A communicator of one flow of actors.
 class NcclColumn::Member final : public Communicator {
  public:
-  Member(runtime::EventLoop& loop, std::shared_ptr<NcclPhases> phases, const NcclModes& ways, TeamKind kind,
-         int number, PlanCommunicator::Options options)
-      : loop_(loop),
-        phases_(std::move(phases)),
-        ways_(ways),
-        kind_(kind),
-        number_(number),
-        options_(std::move(options)) {}
+  Member(const NcclColumn& column, TeamKind kind, int number, PlanCommunicator::Options options)
+      : column_(column), kind_(kind), number_(number), options_(std::move(options)) {}
 
   [[nodiscard]] const Team& team() const noexcept override { return options_.team; }
   [[nodiscard]] int me() const noexcept override { return options_.me; }
@@ -36,7 +30,7 @@ class NcclColumn::Member final : public Communicator {
   void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
            Handler done) override {
     const Topology& topology = options_.team.topology;
-    const NcclMode mode = ways_[static_cast<std::size_t>(collective)];
+    const NcclMode mode = column_.options_.ways[static_cast<std::size_t>(collective)];
     std::vector<NcclStep> stages;
     try {
       if (mode != NcclMode::plan) {
@@ -50,16 +44,16 @@ class NcclColumn::Member final : public Communicator {
       throw Error(error.code(), fmt::format("{}: {}", what, error.what()));
     }
     // If one rank has nothing to do, then no rank has.
-    if (stages.empty()) return loop_.post(std::move(done));
-    phases_->submit({.number = number_,
-                     .team = kind_,
-                     .what = std::move(what),
-                     .stages = std::move(stages),
-                     .dtype = dtype,
-                     .done = std::move(done)});
+    if (stages.empty()) return column_.loop_.post(std::move(done));
+    column_.phases_->submit({.number = number_,
+                             .team = kind_,
+                             .what = std::move(what),
+                             .stages = std::move(stages),
+                             .dtype = dtype,
+                             .done = std::move(done)});
   }
 
-  [[nodiscard]] std::vector<UnderWay> running() const override { return phases_->running(number_); }
+  [[nodiscard]] std::vector<UnderWay> running() const override { return column_.phases_->running(number_); }
 
  private:
   /// Steps of one span run one after another on a stream, so they share one buffer.
@@ -68,9 +62,7 @@ class NcclColumn::Member final : public Communicator {
     return {options_.staging[0], options_.staging[1], options_.staging_bytes};
   }
 
-  runtime::EventLoop& loop_;
-  std::shared_ptr<NcclPhases> phases_;
-  NcclModes ways_;
+  const NcclColumn& column_;
   TeamKind kind_;
   int number_;
   PlanCommunicator::Options options_;
@@ -98,7 +90,7 @@ std::unique_ptr<Communicator> NcclColumn::communicator(TeamKind team, int number
   const NcclModes& ways = options_.ways;
   phases_->add_communicator(number);
   connections_->add(team, options, std::find(ways.begin(), ways.end(), NcclMode::hierarchical) != ways.end());
-  return std::make_unique<Member>(loop_, phases_, ways, team, number, std::move(options));
+  return std::make_unique<Member>(*this, team, number, std::move(options));
 }
 
 void NcclColumn::connect(Handler done) {

@@ -32,7 +32,7 @@ class NcclColumn final : public CommunicatorFactory {
   /// Like close().
   ~NcclColumn() override;
 
-  /// Call before connect().
+  /// Call before connect(); this must outlive it.
   [[nodiscard]] std::unique_ptr<Communicator> communicator(TeamKind team, int number,
                                                            PlanCommunicator::Options options) override;
 
