@@ -82,34 +82,29 @@ Groups::Groups(std::span<const int> node_of, int size)
     nodes_ = size / locals_;
     spans_ = ranks / size;
   }
-  std::vector<int> members;
-  for (int node = 0; node < nodes_; ++node) {
-    for (int span = 0; span < spans_; ++span) {
-      for (int local = 0; local < locals_; ++local) {
-        for (int slot = 0; slot < slots_; ++slot) members.push_back(rank({local, node, slot, span}));
-      }
-    }
-  }
-  column_ = team(locals_ * slots_, nodes_ * spans_, std::move(members));
+  column_ = team(locals_ * slots_, nodes_ * spans_, members({}, {locals_, nodes_, slots_, spans_}));
 }
 
 Team Groups::group_of(int rank) const {
-  const Coordinates mine = coordinates(rank);
-  std::vector<int> members;
-  for (int node = 0; node < nodes_; ++node) {
-    for (int local = 0; local < locals_; ++local)
-      members.push_back(this->rank({local, node, mine.slot, mine.span}));
-  }
-  return team(locals_, nodes_, std::move(members));
+  const auto [local, node, slot, span] = coordinates(rank);
+  return team(locals_, nodes_, members({0, 0, slot, span}, {locals_, nodes_, slot + 1, span + 1}));
 }
 
 Team Groups::replicas_of(int rank) const {
-  const Coordinates mine = coordinates(rank);
+  const auto [local, node, slot, span] = coordinates(rank);
+  return team(slots_, spans_, members({local, node, 0, 0}, {local + 1, node + 1, slots_, spans_}));
+}
+
+std::vector<int> Groups::members(const Coordinates& first, const Coordinates& end) const {
   std::vector<int> members;
-  for (int span = 0; span < spans_; ++span) {
-    for (int slot = 0; slot < slots_; ++slot) members.push_back(this->rank({mine.local, mine.node, slot, span}));
+  for (int node = first.node; node < end.node; ++node) {
+    for (int span = first.span; span < end.span; ++span) {
+      for (int local = first.local; local < end.local; ++local) {
+        for (int slot = first.slot; slot < end.slot; ++slot) members.push_back(rank({local, node, slot, span}));
+      }
+    }
   }
-  return team(slots_, spans_, std::move(members));
+  return members;
 }
 
 int Groups::rank(const Coordinates& place) const {

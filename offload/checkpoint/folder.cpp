@@ -12,7 +12,7 @@
 #include <iterator>
 #include <string_view>
 #include <system_error>
-#include <tuple>
+#include <utility>
 
 namespace ranvier::offload {
 namespace {
@@ -255,9 +255,7 @@ std::vector<CheckpointEntry> CheckpointFolder::names(bool left) const {
       found.push_back(std::move(*entry));
     }
   }
-  std::sort(found.begin(), found.end(), [](const CheckpointEntry& a, const CheckpointEntry& b) {
-    return std::tie(a.step, a.again) < std::tie(b.step, b.again);
-  });
+  std::ranges::sort(found, {}, [](const CheckpointEntry& entry) { return std::pair(entry.step, entry.again); });
   return found;
 }
 

@@ -224,9 +224,8 @@ class ManifestReading {
   /// Checks that each element of each array is in exactly one segment.
   void check_arrays(const Manifest& manifest) const {
     std::vector<std::uint64_t> reached(manifest.arrays.size());
-    for (const std::size_t index :
-         in_order(manifest, [](const CheckpointSegment& piece) { return std::pair(piece.array, piece.begin); })) {
-      const CheckpointSegment& piece = manifest.pieces[index];
+    for (const CheckpointSegment& piece :
+         in_order(manifest, [](const CheckpointSegment& each) { return std::pair(each.array, each.begin); })) {
       std::uint64_t& end = reached[piece.array];
       if (piece.begin > end)
         refuse("elements {} to {} of {} are missing", end, piece.begin, name_of(manifest, piece));
@@ -247,9 +246,8 @@ class ManifestReading {
   /// Checks that each block of each file belongs to exactly one segment.
   void check_files(const Manifest& manifest) const {
     std::vector<std::uint64_t> reached(manifest.files.size());
-    for (const std::size_t index :
-         in_order(manifest, [](const CheckpointSegment& piece) { return std::pair(piece.file, piece.offset); })) {
-      const CheckpointSegment& piece = manifest.pieces[index];
+    for (const CheckpointSegment& piece :
+         in_order(manifest, [](const CheckpointSegment& each) { return std::pair(each.file, each.offset); })) {
       const CheckpointFile& file = manifest.files[piece.file];
       if (piece.offset % Tier::block_bytes != 0)
         refuse("a segment is stored at offset {} of {}, not a multiple of {}", piece.offset, file.name,
@@ -269,13 +267,10 @@ class ManifestReading {
   }
 
   template <typename Key>
-  static std::vector<std::size_t> in_order(const Manifest& manifest, Key&& key) {
-    std::vector<std::size_t> order(manifest.pieces.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
-      return key(manifest.pieces[left]) < key(manifest.pieces[right]);
-    });
-    return order;
+  static std::vector<CheckpointSegment> in_order(const Manifest& manifest, const Key& key) {
+    std::vector<CheckpointSegment> pieces = manifest.pieces;
+    std::ranges::sort(pieces, {}, key);
+    return pieces;
   }
 
   const std::string& source_;

@@ -173,9 +173,7 @@ CheckpointReader::State::State(std::filesystem::path folder, CheckpointReaderOpt
     arrays.try_emplace({manifest.arrays[i].unit, manifest.arrays[i].name}, i);
   for (std::uint32_t i = 0; i < manifest.pieces.size(); ++i) pieces[manifest.pieces[i].array].push_back(i);
   for (auto& of_array : pieces)
-    std::sort(of_array.begin(), of_array.end(), [this](std::uint32_t left, std::uint32_t right) {
-      return manifest.pieces[left].begin < manifest.pieces[right].begin;
-    });
+    std::ranges::sort(of_array, {}, [this](std::uint32_t piece) { return manifest.pieces[piece].begin; });
   for (int i = 0; i < options.threads; ++i) {
     threads.emplace_back([this] { serve(); });
     pthread_setname_np(threads.back().native_handle(), "checkpoint read");
@@ -425,9 +423,7 @@ std::vector<CheckpointDamage> verify_checkpoint(const std::filesystem::path& che
   std::vector<CheckpointSegment> pieces;
   for (const CheckpointSegment& piece : manifest.pieces)
     if (piece.offset + manifest.block_bytes_of(piece) <= sizes[piece.file]) pieces.push_back(piece);
-  std::sort(pieces.begin(), pieces.end(), [](const CheckpointSegment& left, const CheckpointSegment& right) {
-    return std::pair(left.file, left.offset) < std::pair(right.file, right.offset);
-  });
+  std::ranges::sort(pieces, {}, [](const CheckpointSegment& piece) { return std::pair(piece.file, piece.offset); });
 
   std::mutex mutex;
   std::size_t next = 0;
