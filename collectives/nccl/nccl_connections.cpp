@@ -127,14 +127,12 @@ const NcclConnection& NcclConnections::of(TeamKind team, NcclSpan span) const {
 }
 
 bool NcclConnections::hierarchical() const noexcept {
-  return std::any_of(connections_.begin(), connections_.end(),
-                     [](const auto& connection) { return connection.second.span != NcclSpan::team; });
+  return std::ranges::any_of(connections_, [](const auto& entry) { return entry.second.span != NcclSpan::team; });
 }
 
 bool NcclConnections::overlap() const noexcept {
   const auto used = [this](NcclLane lane) {
-    return std::any_of(connections_.begin(), connections_.end(),
-                       [lane](const auto& connection) { return connection.second.lane == lane; });
+    return std::ranges::any_of(connections_, [lane](const auto& entry) { return entry.second.lane == lane; });
   };
   return used(NcclLane::inside) && used(NcclLane::across);
 }

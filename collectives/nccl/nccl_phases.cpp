@@ -57,7 +57,7 @@ const NcclConnection& NcclPhases::connection(const UnderWay& operation, std::siz
   return connections_->of(operation.team, operation.stages[operation.phases[phase] - 1].span);
 }
 
-NcclPhases::Lane NcclPhases::lane(const UnderWay& operation, std::size_t phase) const {
+NcclLane NcclPhases::lane(const UnderWay& operation, std::size_t phase) const {
   return connection(operation, phase).lane;
 }
 

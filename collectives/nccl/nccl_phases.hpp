@@ -58,8 +58,6 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
   void free_events() noexcept;
 
  private:
-  using Lane = NcclLane;
-
   struct UnderWay : Operation {
     runtime::Duration since{};
     std::uint32_t place = 0;               ///< index among the operations of its communicator
@@ -82,7 +80,7 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
   /// Whether phases are announced; otherwise all ranks have the same order anyway. The same on all ranks.
   [[nodiscard]] bool needs_words() const noexcept { return numbers_.size() > 1 || connections_->hierarchical(); }
   [[nodiscard]] const NcclConnection& connection(const UnderWay& operation, std::size_t phase) const;
-  [[nodiscard]] Lane lane(const UnderWay& operation, std::size_t phase) const;
+  [[nodiscard]] NcclLane lane(const UnderWay& operation, std::size_t phase) const;
   [[nodiscard]] std::string text_of(const UnderWay& operation) const;
 
   void listen_for_order();

@@ -47,7 +47,7 @@ class PhantomNccl::Member final : public Communicator {
   Member(PhantomNccl& nccl, runtime::EventLoop& loop, runtime::PhantomDevice* held, Group& group, int me)
       : nccl_(nccl), loop_(loop), held_(held), group_(group), me_(me) {}
 
-  [[nodiscard]] const Team& team() const noexcept override { return group_.team; }
+  [[nodiscard]] const Team& team() const noexcept override { return group_.options.team; }
   [[nodiscard]] int me() const noexcept override { return me_; }
 
   void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
@@ -56,7 +56,7 @@ class PhantomNccl::Member final : public Communicator {
     std::size_t bytes = 0;
     for (const Operand& part : parts) bytes += part.elements * width;
     // If one rank has nothing to do, then no rank has.
-    if (group_.ranks.size() == 1 || bytes == 0) return loop_.post(std::move(done));
+    if (group_.options.ranks.size() == 1 || bytes == 0) return loop_.post(std::move(done));
     Operation operation{.collective = collective, .bytes = bytes, .element_bytes = width, .done = {}};
     operation.done.emplace_back(
         [this, over = tracked(std::move(what), loop_.now(), std::move(done))] { loop_.post(over); });
@@ -97,15 +97,13 @@ PhantomNccl::Group& PhantomNccl::group(int number, const PlanCommunicator::Optio
   const auto [found, is_new] = groups_.try_emplace({number, options.ranks.front()});
   Group& group = found->second;
   if (is_new) {
-    group.team = options.team;
-    group.ranks = options.ranks;
-    group.choice = options.choice;
+    group.options = options;
     group.begun.resize(options.ranks.size());
     group.expected = static_cast<std::size_t>(
-        std::count_if(group.ranks.begin(), group.ranks.end(), [this](int rank) { return !is_absent(rank); }));
+        std::ranges::count_if(options.ranks, [this](int rank) { return !is_absent(rank); }));
   }
-  expect(group.ranks == options.ranks, "communicator {} of rank {} has other members on other ranks", number,
-         options.ranks.front());
+  expect(group.options.ranks == options.ranks, "communicator {} of rank {} has other members on other ranks",
+         number, options.ranks.front());
   return group;
 }
 
@@ -141,35 +139,35 @@ Duration PhantomNccl::end_of(Group& group, const Operation& operation) {
   const auto [known, is_new] =
       group.planned.try_emplace({operation.collective, operation.bytes, operation.element_bytes});
   if (is_new) {
-    const Topology& topology = group.team.topology;
+    const Topology& topology = group.options.team.topology;
     const std::size_t elements = operation.bytes / operation.element_bytes;
     const std::size_t parts[] = {elements};
-    const int chunks = group.choice.chunks(
+    const int chunks = group.options.choice.chunks(
         topology.ranks(), parts, operation.element_bytes == 4 ? runtime::DType::f32 : runtime::DType::bf16);
-    const Plan plan = group.choice.algorithm_of(operation.collective).plan(topology, elements, chunks, 0);
+    const Plan plan = group.options.choice.algorithm_of(operation.collective).plan(topology, elements, chunks, 0);
     known->second = duration(seconds(plan, topology,
                                      {.links = cluster_->network().links(),
                                       .element_bytes = operation.element_bytes,
                                       .chunks = chunks,
-                                      .depth = group.choice.depth}));
+                                      .depth = group.options.choice.depth}));
   }
   return ready + known->second;
 }
 
 Duration PhantomNccl::by_rings(const Group& group, const Operation& operation, NcclMode mode, Duration ready) {
-  const Topology& topology = group.team.topology;
+  const Topology& topology = group.options.team.topology;
   runtime::VirtualNetwork& network = cluster_->network();
   const auto whole = static_cast<double>(operation.bytes);
   for (const auto& [collective, span] : nccl_parts(mode, operation.collective, topology)) {
     std::vector<std::vector<int>> rings;  // cluster ranks
     if (span == NcclSpan::team) {
-      rings.push_back(group.ranks);
+      rings.push_back(group.options.ranks);
     } else {
       const bool inside = span == NcclSpan::row;
       for (int ring = 0; ring < (inside ? topology.outer : topology.inner); ++ring) {
         auto& ranks = rings.emplace_back();
         for (const int member : inside ? topology.row(ring) : topology.column(ring))
-          ranks.push_back(group.ranks[static_cast<std::size_t>(member)]);
+          ranks.push_back(group.options.ranks[static_cast<std::size_t>(member)]);
       }
     }
     const double part = span == NcclSpan::column ? whole / topology.inner : whole;

@@ -48,14 +48,12 @@ class PhantomNccl {
   };
   /// A communicator with all its members.
   struct Group {
-    Team team;
-    std::vector<int> ranks;    ///< cluster ranks by member
-    std::size_t expected = 0;  ///< number of present members
-    PlanChoice choice;
-    std::deque<Operation> waiting;     ///< operations that not all members have started
-    std::uint64_t first = 0;           ///< number of the first of them
-    std::vector<std::uint64_t> begun;  ///< started operations, by member
-    runtime::Duration ends{};          ///< end of the last operation that all have started
+    PlanCommunicator::Options options;  ///< options of a member; `ranks` are the ranks of the cluster
+    std::size_t expected = 0;           ///< number of present members
+    std::deque<Operation> waiting;      ///< operations that not all members have started
+    std::uint64_t first = 0;            ///< number of the first of them
+    std::vector<std::uint64_t> begun;   ///< started operations, by member
+    runtime::Duration ends{};           ///< end of the last operation that all have started
     std::map<std::tuple<Collective, std::size_t, std::size_t>, runtime::Duration> planned = {};
   };
 

@@ -72,7 +72,7 @@ class Groups {
 
   [[nodiscard]] int rank(const Coordinates& place) const;
   [[nodiscard]] Coordinates coordinates(int rank) const;
-  /// Ranks from `first` to before `end` in each coordinate, as a team has them.
+  /// Ranks from `first` to before `end` in each coordinate, in the order of a team.
   [[nodiscard]] std::vector<int> members(const Coordinates& first, const Coordinates& end) const;
   [[nodiscard]] Team team(int inner, int outer, std::vector<int> members) const;
 
