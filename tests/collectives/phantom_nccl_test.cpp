@@ -17,32 +17,45 @@ namespace {
 constexpr Link fast{.latency_seconds = 10e-6, .bytes_per_second = 4e9, .node_bytes_per_second = 0};
 constexpr Link slow{.latency_seconds = 20e-6, .bytes_per_second = 1e9, .node_bytes_per_second = 1e9};
 
-PlanCommunicator::Options options_of(const Topology& topology, int me, std::vector<int> ranks) {
-  return {.team = test::team_of(topology), .me = me, .ranks = std::move(ranks), .choice = {}, .staging = {}};
-}
+/// Communicators of all ranks of a cluster. `held`: devices that operations block, by rank, if any.
+struct Members {
+  PhantomNccl nccl;
+  std::vector<std::unique_ptr<CommunicatorFactory>> sources;
+  std::vector<std::unique_ptr<Communicator>> all;
+
+  Members(runtime::Simulation& cluster, const Topology& topology, NcclMode way = NcclMode::own,
+          const std::vector<runtime::PhantomDevice*>& held = {})
+      : nccl(cluster, {way, way, way}) {
+    std::vector<int> ranks(std::size_t(topology.ranks()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    for (const int rank : ranks) {
+      sources.push_back(nccl.source(cluster.loop(rank), held.empty() ? nullptr : held[std::size_t(rank)]));
+      all.push_back(sources.back()->communicator(
+          TeamKind::column, 0, {.team = test::team_of(topology), .me = rank, .ranks = ranks, .choice = {}}));
+    }
+  }
+
+  void run(int rank, Collective collective, std::size_t elements, runtime::Handler done) {
+    const Communicator::Operand part{.data = nullptr, .elements = elements};
+    all[std::size_t(rank)]->run(collective, {&part, 1}, DType::f32, "it", std::move(done));
+  }
+};
 
 /// End time of an operation of `elements` floats that all ranks start at once, by NCCL's formula.
 Duration nccl_time(const Topology& topology, Collective collective, std::size_t elements, NcclMode way) {
   runtime::Simulation cluster({.node_of = topology.node_of, .links = {fast, slow}});
-  PhantomNccl nccl(cluster, {way, way, way});
-  std::vector<std::unique_ptr<CommunicatorFactory>> sources;
-  std::vector<std::unique_ptr<Communicator>> members;
-  std::vector<int> ranks(std::size_t(topology.ranks()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  std::vector<Duration> ends(ranks.size());
-  for (const int rank : ranks) {
-    sources.push_back(nccl.source(cluster.loop(rank)));
-    members.push_back(sources.back()->communicator(TeamKind::column, 0, options_of(topology, rank, ranks)));
-    const Communicator::Operand part{.data = nullptr, .elements = elements};
-    members.back()->run(collective, {&part, 1}, DType::f32, "all of it", [&cluster, &ends, rank] {
+  Members members(cluster, topology, way);
+  std::vector<Duration> ends(members.all.size());
+  for (int rank = 0; rank < topology.ranks(); ++rank) {
+    members.run(rank, collective, elements, [&cluster, &ends, rank] {
       ends[std::size_t(rank)] = cluster.time().now();
       cluster.loop(rank).stop();
     });
-    CHECK(members.back()->running().size() == 1);
+    CHECK(members.all[std::size_t(rank)]->running().size() == 1);
   }
   cluster.run();
   for (const Duration end : ends) CHECK(end == ends.front());
-  for (const auto& member : members) CHECK(member->running().empty());
+  for (const auto& member : members.all) CHECK(member->running().empty());
   return ends.front();
 }
 
@@ -102,19 +115,11 @@ TEST_CASE("operations of NCCL take the time of rings") {
 }
 
 TEST_CASE("an operation of NCCL starts when its last rank does, and after the previous one") {
-  const Topology topology = Topology::regular(2, 1);
   runtime::Simulation cluster({.node_of = {0, 0}, .links = {fast, {}}});
-  PhantomNccl nccl(cluster, {NcclMode::own, NcclMode::own, NcclMode::own});
-  std::vector<std::unique_ptr<CommunicatorFactory>> sources;
-  std::vector<std::unique_ptr<Communicator>> members;
-  for (const int rank : {0, 1}) {
-    sources.push_back(nccl.source(cluster.loop(rank)));
-    members.push_back(sources.back()->communicator(TeamKind::column, 0, options_of(topology, rank, {0, 1})));
-  }
+  Members members(cluster, Topology::regular(2, 1));
   std::vector<Duration> ends;
-  const Communicator::Operand part{.data = nullptr, .elements = 1000000}, empty;
   const auto run = [&](int rank, bool last) {
-    members[std::size_t(rank)]->run(Collective::all_gather, {&part, 1}, DType::f32, "it", [&, rank, last] {
+    members.run(rank, Collective::all_gather, 1000000, [&, rank, last] {
       ends.push_back(cluster.time().now());
       if (last) cluster.loop(rank).stop();
     });
@@ -126,13 +131,13 @@ TEST_CASE("an operation of NCCL starts when its last rank does, and after the pr
     run(1, true);
   });
   int at_once = 0;
-  members[0]->run(Collective::all_gather, {&empty, 1}, DType::f32, "nothing", [&] { ++at_once; });
+  members.run(0, Collective::all_gather, 0, [&] { ++at_once; });
   cluster.run();
   CHECK(at_once == 1);
   CHECK(ends == std::vector<Duration>{2510us, 2510us, 3020us, 3020us});
 
-  members[0]->run(Collective::all_gather, {&part, 1}, DType::f32, "it", [] {});
-  CHECK_THROWS_AS(members[1]->run(Collective::all_reduce, {&part, 1}, DType::f32, "another", [] {}), Error);
+  members.run(0, Collective::all_gather, 1000000, [] {});
+  CHECK_THROWS_AS(members.run(1, Collective::all_reduce, 1000000, [] {}), Error);
 }
 
 TEST_CASE("a blocked device computes nothing while its rank is in an operation, and as usual before and after") {
@@ -140,21 +145,17 @@ TEST_CASE("a blocked device computes nothing while its rank is in an operation, 
   for (const bool overlap : {true, false}) {
     CAPTURE(overlap);
     runtime::Simulation cluster({.node_of = {0, 0}, .links = {{.bytes_per_second = 1e9}, {}}});
-    PhantomNccl nccl(cluster, {NcclMode::own, NcclMode::own, NcclMode::own});
     const tests::CostsOf costs([](const runtime::WorkCost& cost) { return cost.bytes; });  // a byte a nanosecond
     std::vector<std::unique_ptr<runtime::PhantomDevice>> devices;
     std::vector<std::unique_ptr<runtime::Stream>> streams;
-    std::vector<std::unique_ptr<CommunicatorFactory>> sources;
-    std::vector<std::unique_ptr<Communicator>> members;
+    std::vector<runtime::PhantomDevice*> held;
     for (const int rank : {0, 1}) {
       devices.push_back(make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(),
                                             {.apart = true, .costs = &costs}));
       streams.push_back(devices.back()->make_stream("compute", runtime::StreamWidth::whole));
-      sources.push_back(nccl.source(cluster.loop(rank), overlap ? nullptr : devices.back().get()));
-      members.push_back(
-          sources.back()->communicator(TeamKind::column, 0, options_of(Topology::regular(2, 1), rank, {0, 1})));
+      held.push_back(overlap ? nullptr : devices.back().get());
     }
-    const Communicator::Operand part{.data = nullptr, .elements = 50000};  // each rank sends half
+    Members members(cluster, Topology::regular(2, 1), NcclMode::own, held);
     std::vector<Duration> computed, gathered;
     for (const int rank : {0, 1}) {
       const auto compute = [&, rank](double bytes) {
@@ -164,8 +165,8 @@ TEST_CASE("a blocked device computes nothing while its rank is in an operation, 
       cluster.loop(rank).after(0us, [compute] { compute(200e3); });
       for (const auto begin : {50us, 300us})
         cluster.loop(rank).after(begin, [&, rank] {
-          members[std::size_t(rank)]->run(Collective::all_gather, {&part, 1}, DType::f32, "it",
-                                          [&] { gathered.push_back(cluster.time().now()); });
+          // Each rank sends half.
+          members.run(rank, Collective::all_gather, 50000, [&] { gathered.push_back(cluster.time().now()); });
         });
       cluster.loop(rank).after(310us, [compute] { compute(30e3); });
       cluster.loop(rank).after(1ms, [&, rank] { cluster.loop(rank).stop(); });

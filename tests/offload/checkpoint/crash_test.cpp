@@ -68,54 +68,39 @@ void crash_everywhere(const MemoryStorage& storage, std::size_t first, Check&& c
 
 TEST_CASE(
     "after a power failure at any point of writing one checkpoint and removing the previous, one complete one "
-    "exists") {
-  MemoryStorage storage;
-  std::size_t begun = 0, whole = 0;
-  {
-    CheckpointFolder folder(run_folder, storage);
-    folder.lock("aaaa");
-    REQUIRE(SmallCheckpoint(500, 1).save(storage, folder, "aaaa").empty());
-    begun = storage.changes().size();
-    REQUIRE(SmallCheckpoint(600, 2).save(storage, folder, "aaaa").empty());
-    whole = storage.changes().size();
-    CHECK(folder.prune(1, 0) == std::vector<std::int64_t>{500});
+    "exists, also of a repeated step") {
+  for (const auto& [step, archive_every] : {std::pair{600, 0}, {500, 100}}) {
+    CAPTURE(step);
+    MemoryStorage storage;
+    std::size_t begun = 0, whole = 0;
+    {
+      CheckpointFolder folder(run_folder, storage);
+      folder.lock("aaaa");
+      REQUIRE(SmallCheckpoint(500, 1).save(storage, folder, "aaaa").empty());
+      begun = storage.changes().size();
+      REQUIRE(SmallCheckpoint(step, 2).save(storage, folder, "aaaa").empty());
+      whole = storage.changes().size();
+      CHECK(folder.prune(1, archive_every) == std::vector<std::int64_t>{500});
+      CHECK(folder.list().size() == 1);
+      CHECK(newest_seed(storage) == 2);
+    }
+    CHECK(whole - begun >= 20);
+    int olds = 0, news = 0;
+    crash_everywhere(storage, begun, [&](const MemoryStorage& crashed, std::size_t count) {
+      const std::int64_t seed = newest_seed(crashed);
+      CHECK((seed == 2 || (seed == 1 && count < whole)));
+      ++(seed == 1 ? olds : news);
+      // The next job resumes from this checkpoint.
+      CheckpointFolder folder(run_folder, crashed);
+      folder.lock("bbbb");
+      CHECK(parts_in(crashed) == 0);
+      CHECK(newest_seed(crashed) == seed);
+      CHECK(SmallCheckpoint(700, 3).save(crashed, folder, "bbbb").empty());
+      CHECK(newest_seed(crashed) == 3);
+    });
+    CHECK(olds > 0);
+    CHECK(news > 0);
   }
-  CHECK(whole - begun >= 20);
-  int olds = 0, news = 0;
-  crash_everywhere(storage, begun, [&](const MemoryStorage& crashed, std::size_t count) {
-    const std::int64_t seed = newest_seed(crashed);
-    CHECK((seed == 2 || (seed == 1 && count < whole)));
-    ++(seed == 1 ? olds : news);
-    // The next job resumes from this checkpoint.
-    CheckpointFolder folder(run_folder, crashed);
-    folder.lock("bbbb");
-    CHECK(parts_in(crashed) == 0);
-    CHECK(newest_seed(crashed) == seed);
-    CHECK(SmallCheckpoint(700, 3).save(crashed, folder, "bbbb").empty());
-    CHECK(newest_seed(crashed) == 3);
-  });
-  CHECK(olds > 0);
-  CHECK(news > 0);
-}
-
-TEST_CASE("repeating a step never loses the checkpoint that it replaces") {
-  MemoryStorage storage;
-  std::size_t begun = 0, whole = 0;
-  {
-    CheckpointFolder folder(run_folder, storage);
-    folder.lock("aaaa");
-    REQUIRE(SmallCheckpoint(500, 1).save(storage, folder, "aaaa").empty());
-    begun = storage.changes().size();
-    REQUIRE(SmallCheckpoint(500, 2).save(storage, folder, "aaaa").empty());
-    whole = storage.changes().size();
-    CHECK(folder.prune(1, 100) == std::vector<std::int64_t>{500});
-    CHECK(folder.list().size() == 1);
-    CHECK(newest_seed(storage) == 2);
-  }
-  crash_everywhere(storage, begun, [&](const MemoryStorage& crashed, std::size_t count) {
-    const std::int64_t seed = newest_seed(crashed);
-    CHECK((seed == 2 || (seed == 1 && count < whole)));
-  });
 }
 
 TEST_CASE(
