@@ -20,7 +20,7 @@ struct StatePiece {
   std::size_t unit = 0;   ///< index in the stage
   std::size_t array = 0;  ///< index in optimizer_states
   std::size_t begin = 0, count = 0;
-  runtime::DType dtype = runtime::DType::f32;  ///< fp32, or the layers' precision for frozen units
+  runtime::DType dtype = runtime::DType::f32;  ///< type of the array
 
   [[nodiscard]] std::size_t bytes() const noexcept { return count * runtime::size_of(dtype); }
   friend bool operator==(const StatePiece&, const StatePiece&) = default;

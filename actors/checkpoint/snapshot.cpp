@@ -65,9 +65,9 @@ Snapshot::Plan Snapshot::plan(PlanContext& planner, const Options& options, cons
     const UnitState& unit = states.all()[bucket.unit];
     const Range range = finest(unit, planner.share.column->layout, bucket.index);
     plan.buckets.push_back({bucket, plan.pieces.size(), plan.pieces.size()});
-    const runtime::DType dtype = unit.trained() ? runtime::DType::f32 : unit.parameters.dtype;
-    const std::size_t most = checkpoint_segment_bytes / runtime::size_of(dtype);
     for (std::size_t array = 0; array < arrays_of(unit.trained()); ++array) {
+      const runtime::DType dtype = unit.view(kind_of(unit.trained(), array)).dtype;
+      const std::size_t most = checkpoint_segment_bytes / runtime::size_of(dtype);
       for (std::size_t at = 0; at < range.count; at += most) {
         plan.pieces.push_back({bucket.unit, array, range.begin + at, std::min(most, range.count - at), dtype});
         max_bytes = std::max(max_bytes, plan.pieces.back().bytes());
@@ -185,8 +185,7 @@ void Snapshot::copy(std::size_t number, const SlotPool::Slot& slot) {
 
 StatePlace Snapshot::place_of(std::size_t bucket, const StatePiece& piece) const {
   const bool trained = states_->all()[piece.unit].trained();
-  return optimizer_->place(piece.unit, buckets_[bucket].copy,
-                           trained ? optimizer_states[piece.array] : StateKind::parameters, piece.begin);
+  return optimizer_->place(piece.unit, buckets_[bucket].copy, kind_of(trained, piece.array), piece.begin);
 }
 
 void Snapshot::copied(std::size_t number, const SlotPool::Slot& slot, std::size_t begin) {

@@ -72,11 +72,15 @@ void BucketStep::step(const Operands& operands, const runtime::AdamWOptions& ada
   const UnitState& unit = states_->all()[operands.bucket.unit];
   runtime::AdamWOptions options = adamw;
   options.average = double{unit.spec->averaged};
-  if (host_) return host_->step(operands.slot, std::move(stretches), options, std::move(done));
+  options.rounding.unit = static_cast<std::uint32_t>(unit.global_index);
+  if (host_)
+    return host_->step(operands.slot, std::move(stretches), {unit.master.dtype, unit.m.dtype}, options,
+                       std::move(done));
   const models::Precision& precision = states_->precision();
   context_->trace.begin(context_->compute, SpanKind::optimizer, static_cast<int>(unit.global_index));
   for (StretchStep& stretch : stretches) {
     const StateRecords::Stretch& states = stretch.states;
+    options.rounding.element = states.begin;
     runtime::adamw(context_->compute,
                    {.weights = states.weights,
                     .m = states.m,
@@ -84,7 +88,9 @@ void BucketStep::step(const Operands& operands, const runtime::AdamWOptions& ada
                     .gradient = stretch.gradient,
                     .gradient_dtype = precision.gradient,
                     .working = stretch.layers_copy,
-                    .working_dtype = precision.compute},
+                    .working_dtype = precision.compute,
+                    .weights_dtype = unit.master.dtype,
+                    .moments_dtype = unit.m.dtype},
                    {.elements = states.count,
                     .positions = states.in_unit,
                     .weights = states.weight_runs,
@@ -100,16 +106,16 @@ void BucketStep::step(const Operands& operands, const runtime::AdamWOptions& ada
 
 void BucketStep::round(const Operands& operands, runtime::Handler done) {
   std::vector<StretchStep> stretches = this->stretches(operands);
-  if (host_) return host_->refresh(operands.slot, std::move(stretches), std::move(done));
+  const UnitState& unit = states_->all()[operands.bucket.unit];
+  if (host_) return host_->refresh(operands.slot, std::move(stretches), unit.master.dtype, std::move(done));
   clear_record(operands);
   for (const StretchStep& stretch : stretches) {
     if (stretch.layers_copy == nullptr) continue;
     runtime::cast(context_->compute, stretch.layers_copy, states_->precision().compute, stretch.states.weights,
-                  runtime::DType::f32, stretch.states.count, stretch.layers_runs, stretch.states.weight_runs);
+                  unit.master.dtype, stretch.states.count, stretch.layers_runs, stretch.states.weight_runs);
   }
-  context_->loop.after_work(
-      context_->compute, {"optimizer", "the rounded weights of", states_->all()[operands.bucket.unit].spec->name},
-      std::move(done));
+  context_->loop.after_work(context_->compute, {"optimizer", "the rounded weights of", unit.spec->name},
+                            std::move(done));
 }
 
 }  // namespace ranvier::actors

@@ -47,8 +47,8 @@ void HostStep::after(runtime::Stream& stream, runtime::Handler next) {
   context_->loop.after_work(stream, {"optimizer", "a bucket that is stepped on the host"}, std::move(next));
 }
 
-void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const runtime::AdamWOptions& adamw,
-                    runtime::Handler done) {
+void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const StateTypes& types,
+                    const runtime::AdamWOptions& adamw, runtime::Handler done) {
   const auto [compute, gradient] = states_->precision();
   const bool separate = states_->separate_master();
   std::byte* parameters = context_->arena.slot(plan_.parameters, slot);
@@ -68,39 +68,44 @@ void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const 
   const auto to_layers = [=, this, done = std::move(done)] { copy_to_layers(slot, *shared, done); };
   after(*to_host_, [=, this] {
     context_->trace.begin(*steps_, runtime::SpanKind::optimizer);
+    runtime::AdamWOptions options = adamw;
     for (const StretchStep& stretch : *shared) {
       const StateRecords::Stretch& states = stretch.states;
+      options.rounding.element = states.begin;
       std::byte* here = parameters + states.offset * width;
       // Gaps between parameters are not updated, and must be zero in the layers' copies.
       if (separate) runtime::fill_zero(*steps_, here, states.count * width);
       runtime::adamw(*steps_,
-                     {.weights = separate ? states.weights : reinterpret_cast<float*>(here),
+                     {.weights = separate ? states.weights : here,
                       .m = states.m,
                       .v = states.v,
                       .gradient = stretch.gradient,
                       .gradient_dtype = gradient,
                       .working = separate && stretch.layers_copy != nullptr ? here : nullptr,
-                      .working_dtype = compute},
+                      .working_dtype = compute,
+                      .weights_dtype = types.master,
+                      .moments_dtype = types.moments},
                      {.elements = states.count,
                       .positions = states.in_unit,
                       .weights = separate ? states.weight_runs : runtime::StridedLayout{},
                       .moments = states.moment_runs,
                       .gradient = {},
                       .working = {}},
-                     stretch.segments, adamw);
+                     stretch.segments, options);
     }
     context_->trace.end(*steps_, runtime::SpanKind::optimizer, runtime::Trace::Lane::compute);
     after(*steps_, to_layers);
   });
 }
 
-void HostStep::refresh(std::size_t slot, std::vector<StretchStep> stretches, runtime::Handler done) {
+void HostStep::refresh(std::size_t slot, std::vector<StretchStep> stretches, runtime::DType master,
+                       runtime::Handler done) {
   const runtime::DType dtype = states_->precision().compute;
   for (const StretchStep& stretch : stretches) {
     if (stretch.layers_copy == nullptr) continue;
     const StateRecords::Stretch& states = stretch.states;
     runtime::cast(*steps_, context_->arena.slot(plan_.parameters, slot) + states.offset * runtime::size_of(dtype),
-                  dtype, states.weights, runtime::DType::f32, states.count, {}, states.weight_runs);
+                  dtype, states.weights, master, states.count, {}, states.weight_runs);
   }
   after(*steps_, [this, slot, stretches = std::move(stretches), done = std::move(done)] {
     copy_to_layers(slot, stretches, done);
@@ -113,7 +118,7 @@ void HostStep::copy_to_layers(std::size_t slot, const std::vector<StretchStep>& 
   const bool separate = states_->separate_master();
   for (const StretchStep& stretch : stretches) {
     const StateRecords::Stretch& states = stretch.states;
-    std::byte* to = separate ? stretch.layers_copy : reinterpret_cast<std::byte*>(states.weights);
+    std::byte* to = separate ? stretch.layers_copy : states.weights;
     if (to == nullptr) continue;
     runtime::copy(*to_device_, to, separate ? stretch.layers_runs : states.weight_runs,
                   parameters + states.offset * width, {}, width, states.count);

@@ -22,6 +22,11 @@ struct StretchStep {
   std::vector<runtime::DecaySegment> segments;  ///< relative to the stretch's start in the unit
 };
 
+/// Element types of states.
+struct StateTypes {
+  runtime::DType master, moments;
+};
+
 class HostStep {
  public:
   /// Pinned buffers, one of each per bucket in flight; none for gradients that are already on the host.
@@ -34,10 +39,10 @@ class HostStep {
   ~HostStep();
 
   /// Updates a bucket; `done` runs on the loop when states are updated and layers' parameters are on the device.
-  void step(std::size_t slot, std::vector<StretchStep> stretches, const runtime::AdamWOptions& adamw,
-            runtime::Handler done);
+  void step(std::size_t slot, std::vector<StretchStep> stretches, const StateTypes& types,
+            const runtime::AdamWOptions& adamw, runtime::Handler done);
   /// Rounds separate master weights to layers' parameters without an update.
-  void refresh(std::size_t slot, std::vector<StretchStep> stretches, runtime::Handler done);
+  void refresh(std::size_t slot, std::vector<StretchStep> stretches, runtime::DType master, runtime::Handler done);
 
  private:
   void copy_to_layers(std::size_t slot, const std::vector<StretchStep>& stretches, runtime::Handler done);

@@ -24,8 +24,9 @@ StateRecords::Plan StateRecords::plan(PlanContext& planner, bool has_spare) {
   if (options.optimizer == TierKind::device) return plan;
   std::size_t buckets = 0;
   for (const UnitState& unit : states.all()) {
-    const ShardRecords records(unit.cut, unit.optimizer,
-                               std::vector<std::size_t>(states.separate_master() ? 3 : 2, sizeof(float)));
+    std::vector<std::size_t> widths(2, runtime::size_of(options.moments));
+    if (states.separate_master()) widths.insert(widths.begin(), runtime::size_of(options.master));
+    const ShardRecords records(unit.cut, unit.optimizer, std::move(widths));
     plan.slot_bytes = std::max(plan.slot_bytes, records.layout().slot_bytes());
     buckets += records.layout().buckets();
     const auto reserve = [&](ShardRecords& copy, const std::string& name) {
@@ -116,15 +117,15 @@ std::vector<StateRecords::Stretch> StateRecords::stretches(const Bucket& bucket,
     stretch.count = count;
     stretch.in_unit = runs;
     stretch.layers_have = unit.parameters.range.contains(range);
-    const auto find = [&](StateKind kind, float*& state, runtime::StridedLayout& layout) {
-      std::byte* at = unit.view(kind).at(begin);
-      if (at != nullptr) {
+    const auto find = [&](StateKind kind, std::byte*& state, runtime::StridedLayout& layout) {
+      const UnitView& view = unit.view(kind);
+      state = view.at(begin);
+      if (state != nullptr) {
         layout = runs;
       } else {
         const std::size_t array = plan_.states[bucket.unit].layout().array_offset(bucket.index, array_of(kind));
-        at = record(bucket, slot_index, to) + array + stretch.offset * sizeof(float);
+        state = record(bucket, slot_index, to) + array + stretch.offset * runtime::size_of(view.dtype);
       }
-      state = reinterpret_cast<float*>(at);
     };
     find(StateKind::weights, stretch.weights, stretch.weight_runs);
     find(StateKind::m, stretch.m, stretch.moment_runs);
@@ -149,12 +150,13 @@ std::vector<StateArray> StateRecords::arrays() const {
 std::span<float> StateRecords::memory(const StateArray& array, std::size_t begin) const {
   const UnitState& unit = states_->all().at(array.unit);
   expect(unit.optimizer.contains({begin, 1}), "element {} of {} is not this rank's", begin, unit.spec->name);
+  const UnitView& view = unit.view(array.kind);
+  if (view.dtype != runtime::DType::f32) return {};
   const auto floats = [this](std::byte* from, std::size_t count) {
     return context_->device.host_reaches(from) ? std::span(reinterpret_cast<float*>(from), count)
                                                : std::span<float>();
   };
-  if (std::byte* whole = unit.view(array.kind).at(begin))
-    return floats(whole, unit.optimizer.begin + unit.optimizer.count - begin);
+  if (std::byte* whole = view.at(begin)) return floats(whole, unit.optimizer.begin + unit.optimizer.count - begin);
   if (plan_.tier != TierKind::host) return {};
   const auto [bucket, first, count, offset] = plan_.states[array.unit].run_from(begin, array_of(array.kind));
   return floats(records({array.unit, bucket}, Copy::counts).memory(*context_, offset), count);
@@ -197,10 +199,11 @@ void StateRecords::access_record(Access access) {
   const ShardRecords& states = plan_.states[access.unit];
   const ShardRecords::Run run = states.run_from(access.begin, array_of(access.array));
   const Bucket bucket{access.unit, run.bucket};
-  const std::size_t bytes = std::min(access.values.size(), run.count * sizeof(float));
+  const std::size_t width = runtime::size_of(states_->all()[access.unit].view(access.array).dtype);
+  const std::size_t bytes = std::min(access.values.size(), run.count * width);
   const std::size_t first = run.offset - states.layout().record_offset(run.bucket), end = first + bytes;
   Access rest = access;
-  rest.begin += bytes / sizeof(float);
+  rest.begin += bytes / width;
   rest.values = rest.values.subspan(bytes);
   const auto go_on = [this, rest = std::move(rest)] {
     if (rest.values.empty()) return rest.done();

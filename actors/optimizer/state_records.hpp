@@ -53,7 +53,7 @@ class StateRecords {
   /// Calls `done` on the loop after this returned.
   void access(Access access);
 
-  /// Contiguous host-accessible memory of an array, starting at element `begin` of the unit; may be empty.
+  /// Contiguous host-accessible memory of an array in fp32, starting at element `begin` of the unit; may be empty.
   [[nodiscard]] std::span<float> memory(const StateArray& array, std::size_t begin) const;
 
   /// Copy that an update writes to.
@@ -82,10 +82,10 @@ class StateRecords {
     std::size_t offset = 0;  ///< offset among the bucket's elements in the optimizer's range
     std::size_t count = 0;
     runtime::StridedLayout in_unit;  ///< layout relative to `begin`
-    float* weights = nullptr;
+    std::byte* weights = nullptr;
     runtime::StridedLayout weight_runs;
-    float* m = nullptr;
-    float* v = nullptr;
+    std::byte* m = nullptr;
+    std::byte* v = nullptr;
     runtime::StridedLayout moment_runs;
     bool layers_have = false;  ///< completely inside this rank's layers' copies; false: completely outside
   };

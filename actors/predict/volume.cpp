@@ -161,9 +161,8 @@ Volume VolumeCounter::count(std::span<const UnitTraffic> units, const UnitShardi
     const collectives::ShardFlow& flow = unit.trained ? of_trained : of_frozen;
     const auto gathered = [&, compute = compute](const std::vector<Hop>& hops) -> PhaseVolume {
       // Nothing is gathered if layers read the parameters in place.
-      if (are_in_place(
-              unit.trained, shardings, layout_.ranks(), layout_.group_size(), options_.precision,
-              unit.trained ? options_.trained_parameters.value_or(options_.parameters) : options_.parameters))
+      if (are_in_place(unit.trained, shardings, layout_.ranks(), layout_.group_size(), options_.precision,
+                       options_.tiers))
         return {};
       return options_.pulls ? pulled(hops, unit.elements, compute) : of(hops, unit.elements, compute);
     };

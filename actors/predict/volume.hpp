@@ -82,8 +82,7 @@ struct VolumeOptions {
   PlanChoices algorithms;
   collectives::Links links = assumed_links;
   models::Precision precision;
-  offload::TierKind parameters = offload::TierKind::device;            ///< tier of parameters
-  std::optional<offload::TierKind> trained_parameters = std::nullopt;  ///< see TierOptions
+  TierOptions tiers;
   /// Parameters are pulled from their owners instead of gathered by collectives (message-driven pipelines).
   bool pulls = false;
 };

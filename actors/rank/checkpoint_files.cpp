@@ -32,10 +32,14 @@ CheckpointFiles::CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan,
   std::vector<std::size_t> first_array;  // by unit of the architecture
   for (const models::UnitSpec& unit : plan.architecture->units()) {
     first_array.push_back(arrays_.size());
-    const runtime::DType dtype = unit.trained ? runtime::DType::f32 : plan.architecture->precision.compute;
-    for (std::size_t array = 0; array < arrays_of(unit.trained); ++array)
+    const TierOptions& types = plan.options.tiers;
+    for (std::size_t array = 0; array < arrays_of(unit.trained); ++array) {
+      const runtime::DType dtype = !unit.trained ? plan.architecture->precision.compute
+                                   : array == 0  ? types.master
+                                                 : types.moments;
       arrays_.push_back({unit.name, to_string(optimizer_states[array]), dtype, unit.elements()});
-    whole_bytes_ += arrays_of(unit.trained) * unit.elements() * size_of(dtype);
+      whole_bytes_ += unit.elements() * size_of(dtype);
+    }
   }
   for (const StatePiece& piece : plan.snapshot.pieces) {
     const std::size_t unit = plan.states->all()[piece.unit].global_index;

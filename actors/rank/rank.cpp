@@ -36,6 +36,7 @@ struct Filling {
   models::UnitSource source;
   runtime::Handler done;
   std::vector<float> values = {};
+  std::vector<runtime::Bf16> rounded = {};
   std::size_t at = 0;      // array
   std::size_t filled = 0;  // elements of array `at`
 };
@@ -64,8 +65,14 @@ void fill_next(const std::shared_ptr<Filling>& filling) {
     f.values.resize(std::min(max_values, end - begin));
     f.source(unit, begin, f.values);
     f.filled += f.values.size();
-    return f.optimizer.access_state({offload::IoKind::write, array.unit, array.kind, begin,
-                                     std::as_writable_bytes(std::span(f.values)), go_on});
+    const auto write = [&](std::span<std::byte> values) {
+      f.optimizer.access_state({offload::IoKind::write, array.unit, array.kind, begin, values, go_on});
+    };
+    if (f.units.all()[array.unit].view(array.kind).dtype == runtime::DType::f32)
+      return write(std::as_writable_bytes(std::span(f.values)));
+    f.rounded.resize(f.values.size());
+    std::ranges::transform(f.values, f.rounded.begin(), runtime::from_float<runtime::Bf16>);
+    return write(std::as_writable_bytes(std::span(f.rounded)));
   }
   f.done();
 }
@@ -82,7 +89,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
   const TrainerOptions& options = plan_.options;
   plan_.stage->bind(context.arena);
   plan_.states->bind(context.arena);
-  if (std::ranges::any_of(plan_.states->all(), [](const UnitState& unit) { return !unit.trained(); }))
+  if (reads_through_staging(*plan_.states))
     frozen_ = device.allocate(FrozenValues::bytes, runtime::MemorySpace::pinned);
 
   if (options.tiers.parameters_leave())
@@ -252,10 +259,12 @@ void Rank::add_checkpoints(CheckpointSeries series) {
 
 void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
   using offload::IoKind;
-  if (plan_.states->all()[unit].trained())
+  const UnitState& state = plan_.states->all()[unit];
+  const StateKind kind = kind_of(state.trained(), 0);
+  const runtime::DType dtype = state.view(kind).dtype;
+  if (state.trained() && dtype == runtime::DType::f32)
     return optimizer_->access_state(
-        {IoKind::read, unit, StateKind::weights, begin, std::as_writable_bytes(out), std::move(done)});
-  const runtime::DType dtype = plan_.states->all()[unit].parameters.dtype;
+        {IoKind::read, unit, kind, begin, std::as_writable_bytes(out), std::move(done)});
   const std::span<float> now = out.first(std::min(out.size(), FrozenValues::value_bytes / size_of(dtype)));
   const auto widen = [=, this, done = std::move(done)] {
     runtime::with_float_type(dtype, [&](auto type) {
@@ -265,13 +274,9 @@ void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> ou
     if (now.size() == out.size()) return done();
     read_weights(unit, begin + now.size(), out.subspan(now.size()), done);
   };
-  optimizer_->access_state({IoKind::read,
-                            unit,
-                            StateKind::parameters,
-                            begin,
-                            {frozen_.data(), now.size() * runtime::size_of(dtype)},
-                            widen},
-                           {frozen_.data() + FrozenValues::value_bytes, FrozenValues::block_bytes});
+  optimizer_->access_state(
+      {IoKind::read, unit, kind, begin, {frozen_.data(), now.size() * runtime::size_of(dtype)}, widen},
+      {frozen_.data() + FrozenValues::value_bytes, FrozenValues::block_bytes});
 }
 
 std::vector<Wait> Rank::waits() const {

@@ -257,6 +257,12 @@ std::unordered_map<std::string, std::vector<int>> stages_of_units(const models::
   return stages_of;
 }
 
+bool reads_through_staging(const UnitStates& states) {
+  return std::ranges::any_of(states.all(), [](const UnitState& unit) {
+    return !unit.trained() || unit.master.dtype != runtime::DType::f32;
+  });
+}
+
 bool every_step_counts(const TrainerOptions& options) {
   return options.clip <= 0 && !options.loss_scale.dynamic &&
          options.bad_steps.action == BadStepOptions::Action::stop;
@@ -327,7 +333,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
       fail(ErrorCode::usage,
            "`optimizer_commit` flip needs optimizer states off the device; add `optimizer_tier` host or nvme");
     }
-    if (!separate_master(options.precision, tiers.parameters_of(true))) {
+    if (!separate_master(options.precision, tiers)) {
       fail(ErrorCode::usage,
            "`optimizer_commit` flip needs separate master weights; use `precision` bf16 or fp16, or "
            "`parameter_tier` host or nvme");
@@ -419,7 +425,8 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                                     {.grid = options.grid,
                                                      .layout = &plan.column->layout,
                                                      .sharding = options.shardings(),
-                                                     .separate_master = plan.states->separate_master()}),
+                                                     .precision = options.precision,
+                                                     .tiers = tiers}),
                                        rank);
   }
   if (options.checkpoint_staging > 0 && options.steps > 0) {
@@ -433,10 +440,10 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.passes = StageActor::plan(planner, plan.pipeline, map, plan.position.stage, plan.policy);
   plan_squares(plan);
   plan_details(architecture, options, row_samples, plan);
-  if (std::ranges::any_of(plan.states->all(), [](const UnitState& unit) { return !unit.trained(); }))
+  if (reads_through_staging(*plan.states))
     plan.memory.add({.kind = runtime::MemoryKind::workspace,
                      .space = runtime::MemorySpace::pinned,
-                     .name = "frozen parameters on their way to files",
+                     .name = "weights on their way to files",
                      .slot_bytes = FrozenValues::bytes,
                      .slots = 1,
                      .elsewhere = true});

@@ -25,7 +25,7 @@
 
 namespace ranvier::actors {
 
-/// Pinned staging of frozen parameters for weights files, which need them in fp32. It is allocated before the first
+/// Pinned staging of weights in another type than fp32, and of frozen ones, for weights files, which need fp32. It is allocated before the first
 /// step, because nothing may be pinned later.
 struct FrozenValues {
   static constexpr std::size_t value_bytes = std::size_t{256} << 10;  ///< bytes per read
@@ -33,6 +33,9 @@ struct FrozenValues {
   static constexpr std::size_t block_bytes = value_bytes + 2 * offload::Tier::block_bytes;
   static constexpr std::size_t bytes = value_bytes + block_bytes;
 };
+
+/// Returns whether weights are read in another type than fp32, or from files.
+[[nodiscard]] bool reads_through_staging(const UnitStates& states);
 
 struct RankPlan : ModelShare {
   TrainerOptions options;

@@ -288,6 +288,7 @@ runtime::AdamWOptions Trainer::adamw_of_step(double factor) const {
   adamw.learning_rate = learning_rate(options_.learning_rate, step_);
   adamw.step = applied_steps_ + 1;
   adamw.gradient_scale = factor / loss_scale_.scale;
+  adamw.rounding.key = runtime::philox_key(options_.seed, runtime::RandomPurpose::rounding);
   return adamw;
 }
 

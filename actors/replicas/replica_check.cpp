@@ -103,7 +103,7 @@ std::string ReplicaCheck::details() const {
 }
 
 runtime::DType ReplicaCheck::dtype_of(const ReplicaSet& set) const {
-  return set.array == StateKind::parameters ? states_->precision().compute : runtime::DType::f32;
+  return states_->all().front().view(set.array).dtype;
 }
 
 std::size_t ReplicaCheck::pieces_of(const ReplicaSet& set) const {

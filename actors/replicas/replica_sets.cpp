@@ -19,7 +19,8 @@ std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,
   std::vector<ReplicaSet> sets;
   for (std::size_t u = 0; u < units.size(); ++u) {
     const std::size_t elements = units[u].elements(), padded = padded_elements(units[u], layout.ranks());
-    for (const StateShape& held : state_shapes(units[u].trained, options.sharding, {}, options.separate_master)) {
+    for (const StateShape& held :
+         state_shapes(units[u].trained, options.sharding, options.precision, options.tiers)) {
       if (held.kind == StateKind::secondary || held.kind == StateKind::gradients) continue;  // short-lived
       std::vector<ReplicaSet> pieces(static_cast<std::size_t>(layout.pieces(held.scope)),
                                      ReplicaSet{.unit = units[u].name, .array = held.kind});

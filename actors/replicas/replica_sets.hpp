@@ -7,6 +7,7 @@
 #pragma once
 
 #include "actors/states/state_kind.hpp"
+#include "actors/states/tier_options.hpp"
 #include "actors/states/unit_shardings.hpp"
 #include "collectives/plans/shard.hpp"
 #include "models/core/architecture.hpp"
@@ -32,7 +33,8 @@ struct ReplicaSetOptions {
   runtime::GridShape grid;
   const collectives::ShardLayout* layout = nullptr;  ///< layout of any rank: all columns are identical
   UnitShardings sharding;
-  bool separate_master = false;  ///< false: the layers' parameters are the master weights
+  models::Precision precision;
+  TierOptions tiers;
 };
 /// Returns sets in the order of `units`. `stages` lists each unit's stages (stages_of_units()).
 [[nodiscard]] std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,

@@ -57,36 +57,36 @@ LargestUnits largest_units(const models::Architecture& architecture, int ranks) 
   return largest;
 }
 
-bool separate_master(const models::Precision& precision, offload::TierKind parameters) {
-  return precision.compute != runtime::DType::f32 || parameters != offload::TierKind::device;
+bool separate_master(const models::Precision& precision, const TierOptions& tiers) {
+  return precision.compute != tiers.master || tiers.parameters_of(true) != TierKind::device;
 }
 
 std::vector<StateShape> state_shapes(bool trained, const UnitShardings& shardings,
-                                     const models::Precision& precision, bool separate_master) {
+                                     const models::Precision& precision, const TierOptions& tiers) {
   const collectives::Sharding& sharding = shardings.of(trained);
-  const Scope held =
-      separate_master || !trained ? sharding.parameters : std::min(sharding.parameters, sharding.optimizer);
+  const bool separate = separate_master(precision, tiers);
+  const Scope held = separate || !trained ? sharding.parameters : std::min(sharding.parameters, sharding.optimizer);
   std::vector<StateShape> shapes = {{StateKind::parameters, held, precision.compute}};
   if (sharding.secondary_parameters) shapes.push_back({StateKind::secondary, Scope::group, precision.compute});
   if (!trained) return shapes;
   shapes.push_back({StateKind::gradients, sharding.gradients, precision.gradient});
-  if (separate_master) shapes.push_back({StateKind::weights, sharding.optimizer});
-  for (const StateKind moment : {StateKind::m, StateKind::v}) shapes.push_back({moment, sharding.optimizer});
+  if (separate) shapes.push_back({StateKind::weights, sharding.optimizer, tiers.master});
+  for (const StateKind moment : {StateKind::m, StateKind::v})
+    shapes.push_back({moment, sharding.optimizer, tiers.moments});
   return shapes;
 }
 
 bool are_in_place(bool trained, const UnitShardings& shardings, int ranks, int group_size,
-                  const models::Precision& precision, offload::TierKind tier) {
-  const auto shapes = state_shapes(trained, shardings, precision, separate_master(precision, tier));
-  return tier == offload::TierKind::device && pieces(shapes.front().scope, ranks, group_size) == 1;
+                  const models::Precision& precision, const TierOptions& tiers) {
+  const auto shapes = state_shapes(trained, shardings, precision, tiers);
+  return tiers.parameters_of(trained) == TierKind::device && pieces(shapes.front().scope, ranks, group_size) == 1;
 }
 
 StateBytes state_bytes(std::span<const ShardedUnit> units, const UnitShardings& shardings, int ranks,
-                       int group_size, const models::Precision& precision, offload::TierKind tier) {
+                       int group_size, const models::Precision& precision, const TierOptions& tiers) {
   StateBytes bytes;
   for (const auto& [elements, uses, trained] : units) {
-    for (const auto& [kind, scope, dtype] :
-         state_shapes(trained, shardings, precision, separate_master(precision, tier))) {
+    for (const auto& [kind, scope, dtype] : state_shapes(trained, shardings, precision, tiers)) {
       const std::size_t held = elements / pieces(scope, ranks, group_size) * size_of(dtype);
       switch (kind) {
         case StateKind::parameters:

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "actors/states/state_kind.hpp"
+#include "actors/states/tier_options.hpp"
 #include "actors/states/unit_shardings.hpp"
 #include "collectives/plans/shard.hpp"
 #include "models/core/architecture.hpp"
@@ -42,9 +43,8 @@ struct LargestUnits {
 };
 [[nodiscard]] LargestUnits largest_units(const models::Architecture& architecture, int ranks);
 
-/// Returns whether master weights are separate from the layers' parameters, for trained units. `parameters`: tier of
-/// the layers' parameters.
-[[nodiscard]] bool separate_master(const models::Precision& precision, offload::TierKind parameters);
+/// Returns whether master weights are separate from the layers' parameters, for trained units.
+[[nodiscard]] bool separate_master(const models::Precision& precision, const TierOptions& tiers);
 /// An array of a unit's states: on a rank, its shard at this scope.
 struct StateShape {
   StateKind kind = StateKind::parameters;
@@ -54,13 +54,11 @@ struct StateShape {
 /// All arrays of a trained or frozen unit. Without separate master weights, parameters have the coarser of the scopes of
 /// P and OS.
 [[nodiscard]] std::vector<StateShape> state_shapes(bool trained, const UnitShardings& shardings,
-                                                   const models::Precision& precision, bool separate_master);
+                                                   const models::Precision& precision, const TierOptions& tiers);
 
 /// Returns whether layers read parameters of trained or frozen units in place: not sharded, on the device.
-/// `parameters`: their tier.
 [[nodiscard]] bool are_in_place(bool trained, const UnitShardings& shardings, int ranks, int group_size,
-                                const models::Precision& precision,
-                                offload::TierKind parameters = offload::TierKind::device);
+                                const models::Precision& precision, const TierOptions& tiers);
 
 /// Bytes of a rank's persistent states, on all tiers.
 struct StateBytes {
@@ -73,9 +71,9 @@ struct StateBytes {
   friend bool operator==(const StateBytes&, const StateBytes&) = default;
 };
 
-/// Bytes per rank, equal for all `ranks` of a column with groups of `group_size`. `parameters`: tier of trained ones.
+/// Bytes per rank, equal for all `ranks` of a column with groups of `group_size`.
 [[nodiscard]] StateBytes state_bytes(std::span<const ShardedUnit> units, const UnitShardings& shardings, int ranks,
                                      int group_size, const models::Precision& precision,
-                                     offload::TierKind parameters = offload::TierKind::device);
+                                     const TierOptions& tiers = {});
 
 }  // namespace ranvier::actors

@@ -41,6 +41,11 @@ inline constexpr std::array optimizer_states = {StateKind::weights, StateKind::m
 /// Number of arrays of a unit in a checkpoint: the optimizer's states; a frozen unit has weights only.
 [[nodiscard]] constexpr std::size_t arrays_of(bool trained) { return trained ? optimizer_states.size() : 1; }
 
+/// Array of a unit in a checkpoint; a frozen unit's weights are its parameters.
+[[nodiscard]] constexpr StateKind kind_of(bool trained, std::size_t array) {
+  return trained ? optimizer_states[array] : StateKind::parameters;
+}
+
 /// Location of elements of a state: device memory, host memory or files.
 struct StatePlace {
   const std::byte* memory = nullptr;  ///< null: in files

@@ -1,7 +1,9 @@
-// Tiers of a rank's states, and their transfer through the device (ZeRO-Infinity Table 2, Myelin §V-B).
+// Tiers and element types of a rank's states, and their transfer through the device (ZeRO-Infinity Table 2, Myelin
+// §V-B).
 #pragma once
 
 #include "offload/tiers.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <cstddef>
 #include <optional>
@@ -20,12 +22,14 @@ enum class Commit {
 };
 
 struct TierOptions {
-  TierKind parameters = TierKind::device;      ///< layers' parameters, between accesses
-  std::optional<TierKind> trained_parameters;  ///< trained parameters in partial training; none: as `parameters`
-  TierKind gradients = TierKind::device;       ///< accumulated over the microbatches of a batch
-  TierKind optimizer = TierKind::device;       ///< master weights and moments
-  TierKind activations = TierKind::device;     ///< activation checkpoints, between the passes of their microbatch
-  StepLocation step = StepLocation::device;    ///< host needs `optimizer` off the device
+  TierKind parameters = TierKind::device;        ///< layers' parameters, between accesses
+  std::optional<TierKind> trained_parameters;    ///< trained parameters in partial training; none: as `parameters`
+  TierKind gradients = TierKind::device;         ///< accumulated over the microbatches of a batch
+  TierKind optimizer = TierKind::device;         ///< master weights and moments
+  runtime::DType master = runtime::DType::f32;   ///< type of master weights: f32 or bf16
+  runtime::DType moments = runtime::DType::f32;  ///< type of AdamW's moments: f32 or bf16
+  TierKind activations = TierKind::device;       ///< activation checkpoints, between the passes of their microbatch
+  StepLocation step = StepLocation::device;      ///< host needs `optimizer` off the device
   Commit commit = Commit::wait;  ///< flip needs `optimizer` off the device and separate master weights
 
   std::size_t bucket_elements = std::size_t{16} << 20;  ///< maximum bucket size

@@ -17,7 +17,7 @@ using runtime::MemorySpace;
 UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains)
     : precision_(planner.share.stage->precision()),
       trained_on_device_(planner.tiers.parameters_of(true) == TierKind::device),
-      separate_master_(actors::separate_master(precision_, planner.tiers.parameters_of(true))) {
+      separate_master_(actors::separate_master(precision_, planner.tiers)) {
   const models::StageSlices& stage = *planner.share.stage;
   const collectives::ShardLayout& layout = planner.share.column->layout;
   std::unordered_map<std::string_view, std::size_t> global_index;
@@ -40,13 +40,15 @@ UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>
     state.cut = BucketPartition(state.elements, layout.ranks(), planner.tiers.bucket_elements,
                                 static_cast<std::size_t>(layout.ranks() / layout.pieces(passed)));
     state.gradients.assign(uses[u], {.dtype = precision_.gradient});
+    state.master.dtype = planner.tiers.master;
+    state.m.dtype = state.v.dtype = planner.tiers.moments;
     for (const auto& [kind, scope, dtype] :
-         state_shapes(state.trained(), planner.share.column->sharding, precision_, separate_master_)) {
+         state_shapes(state.trained(), planner.share.column->sharding, precision_, planner.tiers)) {
       const UnitView view{.range = range(scope), .dtype = dtype};
       if (kind == StateKind::gradients) state.gradients.assign(uses[u], view);
       if (kind == StateKind::secondary) state.secondary = view;
       if (kind == StateKind::parameters) state.parameters = view;
-      if (kind == StateKind::m) state.master = state.m = state.v = view;
+      if (kind == StateKind::m) state.master.range = state.m.range = state.v.range = view.range;
     }
     for (std::size_t p = 0; p < state.spec->parameters.size(); ++p) {
       const models::ParameterSpec& parameter = state.spec->parameters[p];

@@ -22,12 +22,15 @@ std::string meaning_of(MemoryKind kind, const actors::TrainerOptions& options) {
       return fmt::format("compute copy, {}", compute);
     case MemoryKind::gradients:
       return fmt::format("accumulated over a batch, {}", to_string(options.precision.gradient));
-    case MemoryKind::optimizer:
-      if (!actors::separate_master(options.precision, options.tiers.parameters_of(true)))
-        return "two moments, fp32";
-      return options.tiers.commit == actors::Commit::flip && !actors::every_step_counts(options)
-                 ? "master weights and two moments, fp32, and a spare copy"
-                 : "master weights and two moments, fp32";
+    case MemoryKind::optimizer: {
+      const auto [master, moments] = std::pair(to_string(options.tiers.master), to_string(options.tiers.moments));
+      if (!actors::separate_master(options.precision, options.tiers))
+        return fmt::format("two moments, {}", moments);
+      return fmt::format(
+          "master weights{} and two moments, {}{}", master == moments ? "" : fmt::format(", {},", master), moments,
+          options.tiers.commit == actors::Commit::flip && !actors::every_step_counts(options) ? ", and a spare copy"
+                                                                                              : "");
+    }
     case MemoryKind::activations:
       return "microbatches in flight, and gradients between layers";
     case MemoryKind::messages:

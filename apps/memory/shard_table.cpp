@@ -70,7 +70,7 @@ class Column {
 
   void add_to(Cost& cost, const UnitShardings& sharding) {
     const auto states = actors::state_bytes(units_, sharding, trainer_->grid.g_data, group_size_,
-                                            trainer_->precision, trainer_->tiers.parameters_of(true));
+                                            trainer_->precision, trainer_->tiers);
     if (states.total() > cost.states.total()) cost.states = states;
     const Volume column = counter_.count(moves_of(sharding), sharding);
     for (auto phase : {&Volume::forward, &Volume::backward, &Volume::update}) {
@@ -87,7 +87,7 @@ class Column {
     if (trainer_->grid.g_data == 1) return paper_;
     const auto in_place = [&](bool trained) {
       return actors::are_in_place(trained, sharding, trainer_->grid.g_data, group_size_, trainer_->precision,
-                                  trainer_->tiers.parameters_of(trained));
+                                  trainer_->tiers);
     };
     const bool frozen = in_place(false), trained = in_place(true);
     const auto [known, is_new] = moves_.try_emplace({frozen, trained});
@@ -170,8 +170,7 @@ actors::VolumeOptions volume_options(const actors::TrainerOptions& trainer, cons
           .algorithms = algorithms,
           .links = trainer.links,
           .precision = trainer.precision,
-          .parameters = trainer.tiers.parameters,
-          .trained_parameters = trainer.tiers.trained_parameters,
+          .tiers = trainer.tiers,
           .pulls = plan.parameters.options.pulls};
 }
 

@@ -267,6 +267,15 @@ TrainTable declare(AskedOptions& asked) {
   table.add({Effect::decides, "gradient-dtype", "TYPE",
              "Type of accumulated gradients: fp32, or half (the type of --precision)",
              choice<bool>(asked.half_gradients, {{"fp32", false}, {"half", true}})});
+  const auto state_type = [](runtime::DType& field) {
+    return choice<runtime::DType>(field, {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}});
+  };
+  table.add({Effect::decides, "master-dtype", "TYPE",
+             "Type of master weights: fp32, or bf16 with stochastic rounding; bf16 with --precision bf16 needs no "
+             "separate master weights",
+             state_type(trainer.tiers.master)});
+  table.add({Effect::decides, "moment-dtype", "TYPE",
+             "Type of AdamW's moments: fp32, or bf16 with stochastic rounding", state_type(trainer.tiers.moments)});
   // The checkpoint has the current loss scale.
   table.add({Effect::run, "loss-scale", "X", "Initial loss scale with fp16", real(trainer.loss_scale.scale, 1),
              "65536 with fp16, otherwise 1"},

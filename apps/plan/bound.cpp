@@ -73,9 +73,8 @@ std::vector<actors::UnitTraffic> moves_of(const models::Architecture& architectu
   const auto units = actors::sharded_units(architecture, plan.layers, trainer.grid.g_data);
   std::vector<std::size_t> elements;
   for (const actors::ShardedUnit& unit : units) {
-    const bool in_place =
-        actors::are_in_place(unit.trained, trainer.shardings(), trainer.grid.g_data, shape.group_size,
-                             trainer.precision, trainer.tiers.parameters_of(unit.trained));
+    const bool in_place = actors::are_in_place(unit.trained, trainer.shardings(), trainer.grid.g_data,
+                                               shape.group_size, trainer.precision, trainer.tiers);
     elements.push_back(in_place ? 0 : unit.elements);
   }
   const auto places = actors::ParameterStore::classes_of(*plan.stage, elements, plan.parameters.options);
@@ -162,7 +161,8 @@ actors::VolumeCounter& Bounds::counter_of(const PlannedCandidate& trial, const a
   const auto first = static_cast<std::size_t>(stage) * nodes.size();
   for (int& node : nodes) node -= trainer.node_of.empty() ? 0 : trainer.node_of[first];
   std::string key =
-      fmt::format("{} {} {} {} {} {}", shape.group_size, static_cast<int>(trainer.tiers.parameters),
+      fmt::format("{} {} {} {} {} {} {}", shape.group_size, to_string(trainer.tiers.master),
+                  static_cast<int>(trainer.tiers.parameters),
                   trainer.tiers.trained_parameters ? static_cast<int>(*trainer.tiers.trained_parameters) : -1,
                   plan.parameters.options.pulls, fmt::join(nodes, ","), fmt::join(shape.node_of_row, ","));
   for (const collectives::PlanChoice& choice : choices)

@@ -1,12 +1,15 @@
-// Philox (runtime/base/philox.hpp) and dropout decisions (dropout.hpp) in kernels. Only .cu files include this.
+// Dropout decisions (dropout.hpp) in kernels. Only .cu files include this.
 #pragma once
 
 #include "models/ops/dropout.hpp"
+#include "runtime/kernels/philox.cuh"
 
 #include <cmath>
 #include <cstdint>
 
 namespace ranvier::models::cuda {
+
+using runtime::cuda::philox;
 
 /// A Dropout in the form that kernels use.
 struct DropoutRule {
@@ -25,23 +28,6 @@ struct DropoutRule {
   std::uint32_t key_low = 0, key_high = 0;
   std::int64_t first_sample = 0;
 };
-
-__host__ __device__ inline uint4 philox(std::uint32_t low, std::uint32_t high, uint4 counter) {
-  constexpr std::uint32_t multiplier0 = 0xD2511F53u, multiplier1 = 0xCD9E8D57u;
-  constexpr std::uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = std::uint64_t{multiplier0} * counter.x;
-    const std::uint64_t product1 = std::uint64_t{multiplier1} * counter.z;
-    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter.y ^ low, static_cast<std::uint32_t>(product1),
-               static_cast<std::uint32_t>(product0 >> 32) ^ counter.w ^ high, static_cast<std::uint32_t>(product0)};
-    low += weyl0;
-    high += weyl1;
-  }
-  return counter;
-}
 
 /// Bits 0 … 3: whether elements 4·quad … 4·quad+3 of sample first_sample + b are kept.
 __host__ __device__ inline std::uint32_t kept_of_quad(const DropoutRule& rule, std::int64_t b, std::uint64_t quad) {

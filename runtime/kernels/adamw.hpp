@@ -6,9 +6,13 @@
 //
 // The same kernels update moving averages: w = w · (1 - average) + average · gradient. They then leave meaningless
 // values in m and v.
+//
+// States in bf16 are computed in floats and rounded stochastically: up with a probability equal to the distance, so that
+// small updates count on average. The random numbers depend on step and position in the unit only.
 #pragma once
 
 #include "runtime/base/dtype.hpp"
+#include "runtime/base/philox.hpp"
 #include "runtime/device/stream.hpp"
 
 #include <cstddef>
@@ -16,6 +20,13 @@
 #include <vector>
 
 namespace ranvier::runtime {
+
+/// Position of an array's first element for stochastic rounding.
+struct RoundingOrigin {
+  PhiloxKey key;
+  std::uint32_t unit = 0;     ///< distinguishes arrays with the same key
+  std::uint64_t element = 0;  ///< element of the unit at position 0 of AdamWRuns::positions
+};
 
 struct AdamWOptions {
   double learning_rate = 0;
@@ -25,7 +36,8 @@ struct AdamWOptions {
   double weight_decay = 0.1;
   std::int64_t step = 1;      ///< number of committed steps, starting at 1: bias1 = 1 - β1^step
   double gradient_scale = 1;  ///< clipping factor / loss scale
-  double average = 0;  ///< if not 0: weight of the new value in a moving average; all fields above are ignored
+  double average = 0;       ///< if not 0: weight of the new value in a moving average; all fields above are ignored
+  RoundingOrigin rounding;  ///< for states in bf16
 };
 
 /// Range of elements [begin, end) with or without weight decay.
@@ -36,13 +48,15 @@ struct DecaySegment {
 };
 
 struct AdamWArrays {
-  float* weights = nullptr;  ///< fp32 master copy
-  float* m = nullptr;
-  float* v = nullptr;
+  void* weights = nullptr;  ///< master copy
+  void* m = nullptr;
+  void* v = nullptr;
   const void* gradient = nullptr;
   DType gradient_dtype = DType::f32;
   void* working = nullptr;  ///< rounded copy that the layers read; nullptr: layers read `weights`
   DType working_dtype = DType::f32;
+  DType weights_dtype = DType::f32;  ///< f32 or bf16
+  DType moments_dtype = DType::f32;  ///< f32 or bf16
 };
 
 /// Updates the elements in `segments` (ascending, disjoint); others stay unchanged. Elementwise, so any split of the

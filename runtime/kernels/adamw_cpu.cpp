@@ -1,5 +1,6 @@
 #include "runtime/kernels/adamw_cpu.hpp"
 
+#include <bit>
 #include <cmath>
 
 namespace ranvier::runtime::cpu {
@@ -25,6 +26,42 @@ AdamWConstants::AdamWConstants(const AdamWOptions& options)
   root_scale = 0;
   epsilon = 1;
   kept = kept_otherwise = static_cast<float>(1 - options.average);
+}
+
+void draw(RoundingBits& bits, const RoundingOrigin& origin, std::uint32_t step, std::size_t position,
+          std::size_t n) {
+  // Each pair of elements has the numbers of one call of philox(). All pairs together take the rounds: that vectorizes.
+  constexpr std::size_t max_pairs = RoundingBits::max_elements / 2 + 1;
+  std::uint32_t words[4][max_pairs];
+  const std::uint64_t first = origin.element + position, pair = first / 2;
+  const std::size_t pairs = (first % 2 + n + 1) / 2;
+  for (std::size_t p = 0; p < pairs; ++p) {
+    words[0][p] = static_cast<std::uint32_t>(pair + p);
+    words[1][p] = static_cast<std::uint32_t>((pair + p) >> 32);
+    words[2][p] = origin.unit;
+    words[3][p] = step;
+  }
+  PhiloxKey key = origin.key;
+  for (int round = 0; round < philox_rounds; ++round) {
+    for (std::size_t p = 0; p < pairs; ++p) {
+      const PhiloxCounter next = philox_round(key, {words[0][p], words[1][p], words[2][p], words[3][p]});
+      for (std::size_t w = 0; w < 4; ++w) words[w][p] = next[w];
+    }
+    key = next_key(key);
+  }
+  for (std::size_t p = 0; p < pairs; ++p) {
+    bits.all[0][2 * p] = static_cast<std::uint16_t>(words[0][p]);
+    bits.all[0][2 * p + 1] = static_cast<std::uint16_t>(words[2][p]);
+    bits.all[1][2 * p] = static_cast<std::uint16_t>(words[0][p] >> 16);
+    bits.all[1][2 * p + 1] = static_cast<std::uint16_t>(words[2][p] >> 16);
+    bits.all[2][2 * p] = static_cast<std::uint16_t>(words[1][p]);
+    bits.all[2][2 * p + 1] = static_cast<std::uint16_t>(words[3][p]);
+  }
+  bits.first = first % 2;
+}
+
+void round_stochastically(float* values, const std::uint16_t* random, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) values[i] = round_to_bf16(values[i], random[i]);
 }
 
 void adamw(float* __restrict weights, float* __restrict m, float* __restrict v, const float* __restrict gradient,

@@ -4,6 +4,7 @@
 #include "runtime/kernels/adamw.hpp"
 
 #include <cstddef>
+#include <cstdint>
 
 namespace ranvier::runtime::cpu {
 
@@ -22,6 +23,23 @@ struct AdamWConstants {
 
   [[nodiscard]] float kept_of(bool decays) const { return decays ? kept : kept_otherwise; }
 };
+
+/// Random numbers for stochastic rounding: 16 bits each for the weight, m and v of an element.
+struct RoundingBits {
+  static constexpr std::size_t max_elements = 256;
+
+  [[nodiscard]] const std::uint16_t* weights() const { return all[0] + first; }
+  [[nodiscard]] const std::uint16_t* m() const { return all[1] + first; }
+  [[nodiscard]] const std::uint16_t* v() const { return all[2] + first; }
+
+  std::size_t first = 0;
+  std::uint16_t all[3][max_elements + 2];
+};
+/// Numbers of n elements starting at `position` of AdamWRuns::positions; at most RoundingBits::max_elements.
+void draw(RoundingBits& bits, const RoundingOrigin& origin, std::uint32_t step, std::size_t position,
+          std::size_t n);
+/// Rounds values stochastically to bf16, in place.
+void round_stochastically(float* values, const std::uint16_t* random, std::size_t n);
 
 /// Updates n elements; the arrays do not overlap. `kept` is the factor on a weight that is left by weight decay.
 void adamw(float* weights, float* m, float* v, const float* gradient, std::size_t n, float kept,

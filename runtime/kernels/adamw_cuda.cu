@@ -2,6 +2,7 @@
 
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/kernels/packs_cuda.cuh"
+#include "runtime/kernels/philox.cuh"
 
 namespace ranvier::runtime {
 namespace {
@@ -50,18 +51,63 @@ struct Places {
   std::size_t weights, moments, gradient, working;
 };
 
+/// Origin of the random numbers, and the step.
+struct Rounding {
+  RoundingOrigin origin;
+  std::uint32_t step;
+};
+
+/// Rounds N elements starting at `position` like cpu::draw() and cpu::round_stochastically().
+template <int N>
+__device__ void round_states(float (&weights)[N], float (&m)[N], float (&v)[N], const AdamWArrays& arrays,
+                             const Rounding& rounding, std::size_t position) {
+  for (int i = 0; i < N; ++i) {
+    const std::uint64_t element = rounding.origin.element + position + i, pair = element / 2;
+    const uint4 words = cuda::philox(rounding.origin.key.low, rounding.origin.key.high,
+                                     {static_cast<std::uint32_t>(pair), static_cast<std::uint32_t>(pair >> 32),
+                                      rounding.origin.unit, rounding.step});
+    const std::uint32_t first = element % 2 == 0 ? words.x : words.z, second = element % 2 == 0 ? words.y : words.w;
+    if (arrays.weights_dtype != DType::f32)
+      weights[i] = round_to_bf16(weights[i], static_cast<std::uint16_t>(first));
+    if (arrays.moments_dtype != DType::f32) {
+      m[i] = round_to_bf16(m[i], static_cast<std::uint16_t>(first >> 16));
+      v[i] = round_to_bf16(v[i], static_cast<std::uint16_t>(second));
+    }
+  }
+}
+
+template <int N>
+__device__ void load_state(float (&to)[N], const void* array, DType dtype, std::size_t at) {
+  if (dtype == DType::f32) {
+    cuda::load(to, static_cast<const float*>(array) + at);
+  } else {
+    cuda::load(to, static_cast<const cuda::Bf16*>(array) + at);
+  }
+}
+
+template <int N>
+__device__ void store_state(void* array, DType dtype, std::size_t at, const float (&from)[N]) {
+  if (dtype == DType::f32) {
+    cuda::store(static_cast<float*>(array) + at, from);
+  } else {
+    cuda::store(static_cast<cuda::Bf16*>(array) + at, from);
+  }
+}
+
 template <int N, typename Gradient, typename Working>
-__device__ void apply(const AdamWArrays& arrays, const Places& at, float kept,
-                      const cpu::AdamWConstants& constants) {
+__device__ void apply(const AdamWArrays& arrays, const Places& at, float kept, const cpu::AdamWConstants& constants,
+                      const Rounding& rounding, std::size_t position) {
   float weights[N], m[N], v[N], gradient[N];
-  cuda::load(weights, arrays.weights + at.weights);
-  cuda::load(m, arrays.m + at.moments);
-  cuda::load(v, arrays.v + at.moments);
+  load_state(weights, arrays.weights, arrays.weights_dtype, at.weights);
+  load_state(m, arrays.m, arrays.moments_dtype, at.moments);
+  load_state(v, arrays.v, arrays.moments_dtype, at.moments);
   cuda::load(gradient, static_cast<const Gradient*>(arrays.gradient) + at.gradient);
   for (int i = 0; i < N; ++i) step(weights[i], m[i], v[i], gradient[i], kept, constants);
-  cuda::store(arrays.weights + at.weights, weights);
-  cuda::store(arrays.m + at.moments, m);
-  cuda::store(arrays.v + at.moments, v);
+  if (arrays.weights_dtype != DType::f32 || arrays.moments_dtype != DType::f32)
+    round_states(weights, m, v, arrays, rounding, position);
+  store_state(arrays.weights, arrays.weights_dtype, at.weights, weights);
+  store_state(arrays.m, arrays.moments_dtype, at.moments, m);
+  store_state(arrays.v, arrays.moments_dtype, at.moments, v);
   if (arrays.working != nullptr) cuda::store(static_cast<Working*>(arrays.working) + at.working, weights);
 }
 
@@ -69,8 +115,8 @@ __device__ void apply(const AdamWArrays& arrays, const Places& at, float kept,
 template <typename Gradient, typename Working>
 __global__ void __launch_bounds__(threads)
     step_packs(const AdamWArrays arrays, const AdamWRuns runs, const __grid_constant__ Segments segments,
-               const cpu::AdamWConstants constants, std::size_t begin, std::size_t end, std::size_t packs_of_run,
-               std::size_t packs, bool packed) {
+               const cpu::AdamWConstants constants, const Rounding rounding, std::size_t begin, std::size_t end,
+               std::size_t packs_of_run, std::size_t packs, bool packed) {
   const bool flat = runs.positions.run == runs.positions.stride;
   const std::size_t stride = gridDim.x * std::size_t{threads};
   for (std::size_t pack = blockIdx.x * std::size_t{threads} + threadIdx.x; pack < packs; pack += stride) {
@@ -88,13 +134,13 @@ __global__ void __launch_bounds__(threads)
     int segment = segment_of(segments, position);
     if (packed && first + width <= last && position >= segments.begin[segment] &&
         position + width <= segments.end[segment]) {
-      apply<width, Gradient, Working>(arrays, places(0), segments.kept[segment], constants);
+      apply<width, Gradient, Working>(arrays, places(0), segments.kept[segment], constants, rounding, position);
       continue;
     }
     for (std::size_t i = 0; i < width && first + i < last; ++i) {
       segment = segment_of(segments, position + i);
       if (position + i >= segments.begin[segment] && position + i < segments.end[segment]) {
-        apply<1, Gradient, Working>(arrays, places(i), segments.kept[segment], constants);
+        apply<1, Gradient, Working>(arrays, places(i), segments.kept[segment], constants, rounding, position + i);
       }
     }
   }
@@ -103,7 +149,8 @@ __global__ void __launch_bounds__(threads)
 }  // namespace
 
 void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs,
-                std::span<const DecaySegment> segments, const cpu::AdamWConstants& constants) {
+                std::span<const DecaySegment> segments, const AdamWOptions& options,
+                const cpu::AdamWConstants& constants) {
   constexpr std::size_t blocks_per_multiprocessor = 32;
   const cudaStream_t queue = cuda::native(stream);
   const auto max_blocks =
@@ -138,7 +185,8 @@ void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& r
       cuda::with_type(arrays.working_dtype, [&](auto working_type) {
         cuda::launch("adamw", queue, {static_cast<unsigned>(blocks), threads},
                      step_packs<decltype(gradient_type), decltype(working_type)>, arrays, runs, taken, constants,
-                     begin, end, of_run, packs, packed);
+                     Rounding{options.rounding, static_cast<std::uint32_t>(options.step)}, begin, end, of_run,
+                     packs, packed);
       });
     });
   }

@@ -9,6 +9,7 @@
 namespace ranvier::runtime {
 
 void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs,
-                std::span<const DecaySegment> segments, const cpu::AdamWConstants& constants);
+                std::span<const DecaySegment> segments, const AdamWOptions& options,
+                const cpu::AdamWConstants& constants);
 
 }  // namespace ranvier::runtime

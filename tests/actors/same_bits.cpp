@@ -73,6 +73,8 @@ TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
   options.algorithms = {"ring", "ring", "ring"};
   if (options.precision.compute == DType::f16 || draw(0, 3) == 0)
     options.loss_scale = {.scale = 1024, .dynamic = true};
+  options.tiers.master = draw.of(DType::f32, DType::f32, DType::bf16);
+  options.tiers.moments = draw.of(DType::f32, DType::f32, DType::bf16);
   // The first stage must have gradients.
   if (partly_trained(model.architecture)) {
     options.trained_sharding = options.sharding;
@@ -86,8 +88,9 @@ TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
 void check_state_bytes(const actors::RankPlan& plan) {
   const TrainerOptions& options = plan.options;
   const int rows = options.grid.g_data;
-  const auto expected = actors::state_bytes(actors::sharded_units(*plan.architecture, plan.layers, rows),
-                                            options.shardings(), rows, options.group_size, options.precision);
+  const auto expected =
+      actors::state_bytes(actors::sharded_units(*plan.architecture, plan.layers, rows), options.shardings(), rows,
+                          options.group_size, options.precision, options.tiers);
   using runtime::MemoryKind;
   for (const auto& [kind, bytes] : {std::pair{MemoryKind::parameters, expected.parameters},
                                     {MemoryKind::gradients, expected.gradients},
@@ -103,16 +106,18 @@ void check_state_bytes(const actors::RankPlan& plan) {
 std::string described(const TrainerOptions& options) {
   const actors::TierOptions& tiers = options.tiers;
   return fmt::format(
-      "{} rows in groups of {}, sharding {} ({}), {} with {} gradients, {} microbatches, {} stages, {} chunks, "
+      "{} rows in groups of {}, sharding {} ({}), {} with {} gradients, {} master weights, {} moments, {} "
+      "microbatches, {} stages, {} chunks, "
       "policy {}, defer_weights {}, deferred_limit {}, pipeline_limit {}, recompute {}, prefetch {}, reuse {}, "
       "parameters {} ({}), gradients {}, optimizer {}, activations {}, step on host {}, flip {}, bucket_elements "
       "{}, "
       "chunk_buckets {}, depth {}, check_every {}",
       options.grid.g_data, options.group_size, to_string(options.shardings().trained), to_string(options.sharding),
-      to_string(options.precision.compute), to_string(options.precision.gradient), actors::microbatches_of(options),
-      options.grid.g_inter, options.chunks_per_rank, actors::to_string(options.policy), options.defer_weights,
-      options.deferred_limit.value_or(-1), options.pipeline_limit, options.recompute, options.prefetch,
-      options.reuse, offload::to_string(tiers.parameters), offload::to_string(tiers.parameters_of(true)),
+      to_string(options.precision.compute), to_string(options.precision.gradient), to_string(tiers.master),
+      to_string(tiers.moments), actors::microbatches_of(options), options.grid.g_inter, options.chunks_per_rank,
+      actors::to_string(options.policy), options.defer_weights, options.deferred_limit.value_or(-1),
+      options.pipeline_limit, options.recompute, options.prefetch, options.reuse,
+      offload::to_string(tiers.parameters), offload::to_string(tiers.parameters_of(true)),
       offload::to_string(tiers.gradients), offload::to_string(tiers.optimizer),
       offload::to_string(tiers.activations), tiers.step == actors::StepLocation::host,
       tiers.commit == actors::Commit::flip, tiers.bucket_elements, tiers.chunk_buckets, tiers.depth,
@@ -148,7 +153,7 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
     options.sharding = collectives::parse_sharding(draw.of("ddp", "zero3", "mics", "zero++"));
 
   const auto tier = [&draw] { return draw.of(TierKind::device, TierKind::host); };
-  actors::TierOptions& tiers = options.tiers = {};
+  actors::TierOptions& tiers = options.tiers;
   tiers.bucket_elements = draw.of(256u, 600u, 1500u, 5000u, 1u << 20);
   tiers.chunk_buckets = draw.of(0u, 1u, 2u, 4u);
   tiers.bundle_bytes = draw.of(1u, 10'000u, 1u << 20);
@@ -160,7 +165,7 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
     tiers.optimizer = tier();
     if (tiers.optimizer == TierKind::host) {
       tiers.step = draw.of(actors::StepLocation::device, actors::StepLocation::host);
-      if (actors::separate_master(options.precision, tiers.parameters_of(true)))
+      if (actors::separate_master(options.precision, tiers))
         tiers.commit = draw.of(actors::Commit::wait, actors::Commit::flip);
     }
   }
@@ -189,7 +194,7 @@ void check_any_placement(const std::function<DrawnModel(Draw&)>& make, int usual
                                       draw.of(Devices::inline_, Devices::delayed, Devices::delayed));
     check_same_bits(reference, placed);
     auto on_device = options;
-    on_device.tiers = {};
+    on_device.tiers = {.master = options.tiers.master, .moments = options.tiers.moments};
     check_state_bytes(actors::plan_rank(model.architecture, model.samples->sample_bytes(), on_device,
                                         draw(0, options.grid.ranks() - 1)));
     CHECK(std::ssize(placed.checks) ==

@@ -85,6 +85,18 @@ TEST_CASE("in fp32 the single copy of parameters has the coarser of two scopes")
   CHECK(state_bytes(units, parse_sharding("IGG"), 4, 2, {}).optimizer == 2 * 6400);
 }
 
+TEST_CASE("master weights in the layers' type are their parameters, and moments in bf16 have 2 bytes each") {
+  const std::vector<ShardedUnit> units{{6400}};
+  const auto bytes = [&](const char* name, const TierOptions& tiers) {
+    return state_bytes(units, parse_sharding(name), 4, 2, {DType::bf16, DType::bf16}, tiers);
+  };
+  CHECK(bytes("NNN", {.moments = DType::bf16}) == StateBytes{2 * 6400, 2 * 6400, 8 * 6400});
+  CHECK(bytes("NNN", {.master = DType::bf16, .moments = DType::bf16}) == StateBytes{2 * 6400, 2 * 6400, 4 * 6400});
+  CHECK(bytes("GGI", {.master = DType::bf16}) == StateBytes{6400, 2 * 1600, 8 * 3200});
+  CHECK(bytes("NGG", {.parameters = TierKind::host, .master = DType::bf16}) ==
+        StateBytes{2 * 6400, 2 * 1600, 10 * 1600});
+}
+
 TEST_CASE("a unit that two layers of a stage use has two gradients") {
   const std::vector<ShardedUnit> once{{6400, 1}}, twice{{6400, 2}};
   const auto zero3 = parse_sharding("zero3");

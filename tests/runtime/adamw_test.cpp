@@ -182,6 +182,102 @@ TEST_CASE_TEMPLATE("half-precision gradients step as their float values do, and 
     CHECK(to_float(working[i]) == (i < 3 ? 0.0f : to_float(from_float<T>(state.weights[i]))));
 }
 
+TEST_CASE("states in bf16 are the rounded results of a step on their float values, with any split of the arrays") {
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
+  constexpr std::size_t n = 2301;
+  const auto device = tests::make_device({.threads = 3});
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  State state(n);
+  state.weights = normal_values(n, random, 0.02f);
+  state.m = normal_values(n, random, 1e-3f);
+  for (float& v : state.v) v = std::abs(normal_values(1, random, 1e-5f)[0]);
+  const auto gradient = normal_values(n, random, 1e-2f);
+  const RoundingOrigin origin{.key = philox_key(random(), RandomPurpose::rounding), .unit = 5, .element = 1001};
+  const AdamWOptions options{.learning_rate = 1e-3, .step = 7, .rounding = origin};
+  const auto rounded = [](const std::vector<float>& values) {
+    std::vector<Bf16> result;
+    for (const float value : values) result.push_back(from_float<Bf16>(value));
+    return result;
+  };
+  const auto floats = [](const std::vector<Bf16>& values) {
+    std::vector<float> result;
+    for (const Bf16 value : values) result.push_back(to_float(value));
+    return result;
+  };
+  for (const bool of_weights : {false, true}) {
+    for (const bool of_moments : {false, true}) {
+      State expected = state;
+      if (of_weights) expected.weights = floats(rounded(state.weights));
+      if (of_moments) expected.m = floats(rounded(state.m));
+      if (of_moments) expected.v = floats(rounded(state.v));
+      State start = expected;
+      step(*stream, expected, gradient, {{0, n, true}}, options);
+      for (std::size_t i = 0; i < n; ++i) {
+        const std::uint64_t element = origin.element + i;
+        const auto words = philox(origin.key, {static_cast<std::uint32_t>(element / 2), 0, origin.unit, 7});
+        const std::uint32_t* const of_element = words.data() + element % 2 * 2;
+        const auto round = [](float& value, std::uint32_t bits) {
+          value = round_to_bf16(value, static_cast<std::uint16_t>(bits));
+        };
+        if (of_weights) round(expected.weights[i], of_element[0]);
+        if (of_moments) round(expected.m[i], of_element[0] >> 16);
+        if (of_moments) round(expected.v[i], of_element[1]);
+      }
+      for (const std::size_t split : {std::size_t{0}, std::size_t{1}, std::size_t{300}, std::size_t{1024}}) {
+        CAPTURE(split);
+        const tests::OnDevice<float> weights(*stream, start.weights), m(*stream, start.m), v(*stream, start.v);
+        const tests::OnDevice<Bf16> half_weights(*stream, rounded(start.weights)),
+            half_m(*stream, rounded(start.m)), half_v(*stream, rounded(start.v));
+        const tests::OnDevice<float> of_loss(*stream, gradient);
+        const tests::OnDevice<Bf16> copy(*stream, std::vector<Bf16>(n));
+        for (const auto& [begin, end] : {std::pair{std::size_t{0}, split}, {split, n}}) {
+          AdamWOptions of_part = options;
+          of_part.rounding.element += begin;
+          const auto at = [&, begin = begin](const auto& array) -> void* { return array.data() + begin; };
+          adamw(*stream,
+                {.weights = of_weights ? at(half_weights) : at(weights),
+                 .m = of_moments ? at(half_m) : at(m),
+                 .v = of_moments ? at(half_v) : at(v),
+                 .gradient = of_loss.data() + begin,
+                 .working = copy.data() + begin,
+                 .working_dtype = DType::bf16,
+                 .weights_dtype = of_weights ? DType::bf16 : DType::f32,
+                 .moments_dtype = of_moments ? DType::bf16 : DType::f32},
+                {{0, end - begin, true}}, of_part);
+        }
+        CHECK((of_weights ? floats(half_weights.read()) : weights.read()) == expected.weights);
+        CHECK((of_moments ? floats(half_m.read()) : m.read()) == expected.m);
+        CHECK((of_moments ? floats(half_v.read()) : v.read()) == expected.v);
+        CHECK(floats(copy.read()) == floats(rounded(expected.weights)));
+      }
+    }
+  }
+}
+
+TEST_CASE("stochastic rounding keeps the mean, values of bf16, infinity and NaN") {
+  std::mt19937_64 random(test::random_seed());
+  for (const float value : {1.001f, -1.001f, 3e-39f, 0.0199f}) {
+    const float low = to_float(Bf16{static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16)});
+    double sum = 0;
+    constexpr int draws = 1 << 16;
+    for (int bits = 0; bits < draws; ++bits) {
+      const float rounded = round_to_bf16(value, static_cast<std::uint16_t>(bits));
+      CHECK(to_float(from_float<Bf16>(rounded)) == rounded);
+      CHECK(std::abs(rounded - value) <= std::abs(low) * 0x1p-7f + 1e-40f);
+      sum += rounded;
+    }
+    CHECK(sum / draws == doctest::Approx(double{value}).epsilon(1e-6));
+  }
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const std::uint16_t bits : {0, 1, 0xffff}) {
+    CHECK(round_to_bf16(1.5f, bits) == 1.5f);
+    CHECK(round_to_bf16(-infinity, bits) == -infinity);
+    CHECK(std::isnan(round_to_bf16(std::bit_cast<float>(0x7f800001u), bits)));
+    CHECK(std::isnan(round_to_bf16(std::bit_cast<float>(0xffffffffu), bits)));
+  }
+}
+
 TEST_CASE("segments that overlap or are out of order, and a step before the first, are refused") {
   const auto device = tests::make_device();
   const auto stream = device->make_stream("test", StreamWidth::whole);

@@ -25,11 +25,12 @@ std::vector<ReplicaSet> sets_of(const char* sharding, runtime::GridShape grid, b
   const collectives::ShardLayout layout(nodes, 1, 0);
   const std::vector<std::vector<int>> stages =
       grid.g_inter == 2 ? std::vector<std::vector<int>>{{0, 1}, {1}} : std::vector<std::vector<int>>{{0}, {0}};
-  return actors::replica_sets(units, stages,
-                              {.grid = grid,
-                               .layout = &layout,
-                               .sharding = collectives::parse_sharding(sharding),
-                               .separate_master = separate_master});
+  return actors::replica_sets(
+      units, stages,
+      {.grid = grid,
+       .layout = &layout,
+       .sharding = collectives::parse_sharding(sharding),
+       .precision = {separate_master ? runtime::DType::bf16 : runtime::DType::f32, runtime::DType::f32}});
 }
 
 /// Result of a job's check after a bit of that array flips on that rank.
