@@ -84,7 +84,7 @@ void Loader::load(Data data, std::int64_t first, int count, std::byte* to, runti
   context_->loop.after_work(reader, {name(), "the samples from", {}, first}, std::move(done));
   if (data == Data::documents || stride_ == 0) return;
   reader.launch(samples_cost(0), [source = source_, next = first + stride_, count](runtime::ComputePool&) {
-    source->will_read(next, count);
+    for (std::int64_t n = next; n < next + count; ++n) source->prefetch(n);
   });
 }
 

@@ -14,14 +14,12 @@ constexpr int positions_step = 32;  // rounding of the number of positions, so t
 
 }  // namespace
 
-void SampleWriter::Window::read_inputs(std::int64_t, int, std::byte* to) const {
+void SampleWriter::Window::read_input(std::int64_t, std::byte* to) const {
   std::memset(to, 0, input_bytes());
   std::memcpy(to, tokens_.data(), tokens_.size_bytes());
 }
 
-void SampleWriter::Window::read_targets(std::int64_t, int, std::byte* to) const {
-  std::memset(to, 0, target_bytes());
-}
+void SampleWriter::Window::read_target(std::int64_t, std::byte* to) const { std::memset(to, 0, target_bytes()); }
 
 SampleWriter::SampleWriter(GridPass::Parts parts, const SampleOptions& options, const Stage& stage)
     : options_(options), stage_(stage), pass_(std::move(parts), window_) {}

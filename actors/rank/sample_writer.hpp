@@ -49,8 +49,8 @@ class SampleWriter final : public Actor {
     }
     [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
     [[nodiscard]] std::int64_t losses_per_sample() const override { return positions_; }
-    void read_inputs(std::int64_t first, int count, std::byte* to) const override;
-    void read_targets(std::int64_t first, int count, std::byte* to) const override;
+    void read_input(std::int64_t n, std::byte* to) const override;
+    void read_target(std::int64_t n, std::byte* to) const override;
 
    private:
     std::span<const std::int32_t> tokens_;

@@ -188,7 +188,8 @@ void Trainer::conclude_step() {
   if (result.bad && result.bad->action == BadStepOptions::Action::rollback) {
     roll_back(step_ - 1);
     models::FilteredSamples without = *samples_;  // a copy, since other threads may read ahead
-    for (const auto& range : samples_->numbers(next_sample_, options_.batch_size)) without.leave_out(range);
+    for (std::int64_t n = next_sample_; n < next_sample_ + options_.batch_size; ++n)
+      without.leave_out({samples_->number(n), 1});
     rollback_->left_out = without.left_out();
   }
   next_sample_ += options_.batch_size;

@@ -192,15 +192,11 @@ class Samples final : public models::SampleSource {
   std::size_t target_bytes() const override { return sizeof(float); }
   std::int64_t losses_per_sample() const override { return 1; }
 
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override {
-    for (int s = 0; s < count; ++s, to += input_bytes()) std::memcpy(to, point(first + s).data(), input_bytes());
-  }
-  void read_targets(std::int64_t first, int count, std::byte* to) const override {
-    for (int s = 0; s < count; ++s, to += target_bytes()) {
-      const auto x = point(first + s);
-      const float y = std::sin(3 * x[0] + x[1]) + x[2] * x[3] - 0.5f * std::cos(2 * x[4]) * x[5];
-      std::memcpy(to, &y, sizeof y);
-    }
+  void read_input(std::int64_t n, std::byte* to) const override { std::memcpy(to, point(n).data(), input_bytes()); }
+  void read_target(std::int64_t n, std::byte* to) const override {
+    const auto x = point(n);
+    const float y = std::sin(3 * x[0] + x[1]) + x[2] * x[3] - 0.5f * std::cos(2 * x[4]) * x[5];
+    std::memcpy(to, &y, sizeof y);
   }
 
  private:

@@ -29,8 +29,8 @@ class NoSamples final : public models::SampleSource {
   }
   [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return length_; }
-  void read_inputs(std::int64_t, int, std::byte*) const override { expect(false, "no samples to read"); }
-  void read_targets(std::int64_t, int, std::byte*) const override { expect(false, "no samples to read"); }
+  void read_input(std::int64_t, std::byte*) const override { expect(false, "no samples to read"); }
+  void read_target(std::int64_t, std::byte*) const override { expect(false, "no samples to read"); }
 
  private:
   int length_;

@@ -34,12 +34,8 @@ class PlannedSamples final : public models::SampleSource {
   [[nodiscard]] std::size_t document_positions() const override {
     return bytes_.documents / (document_arrays * sizeof(std::int32_t));
   }
-  void read_inputs(std::int64_t, int count, std::byte* to) const override {
-    std::memset(to, 0, bytes_.input * static_cast<std::size_t>(count));
-  }
-  void read_targets(std::int64_t, int count, std::byte* to) const override {
-    std::memset(to, 0, bytes_.target * static_cast<std::size_t>(count));
-  }
+  void read_input(std::int64_t, std::byte* to) const override { std::memset(to, 0, bytes_.input); }
+  void read_target(std::int64_t, std::byte* to) const override { std::memset(to, 0, bytes_.target); }
 
  private:
   models::SampleBytes bytes_;

@@ -25,22 +25,20 @@ class FilteredSamples final : public SampleSource {
   void leave_out(const SampleRange& samples);
   /// Removed samples, in order; ranges do not touch.
   [[nodiscard]] const std::vector<SampleRange>& left_out() const noexcept { return left_out_; }
-  /// Numbers in `all` of the remaining samples [first, first + count), in order.
-  [[nodiscard]] std::vector<SampleRange> numbers(std::int64_t first, std::int64_t count) const;
+  /// Number in `all` of remaining sample n.
+  [[nodiscard]] std::int64_t number(std::int64_t n) const;
 
   [[nodiscard]] std::int64_t samples() const override { return all_->samples(); }
   [[nodiscard]] std::size_t input_bytes() const override { return all_->input_bytes(); }
   [[nodiscard]] std::size_t target_bytes() const override { return all_->target_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return all_->losses_per_sample(); }
-  [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override;
+  [[nodiscard]] std::int64_t losses_of(std::int64_t n) const override { return all_->losses_of(number(n)); }
   [[nodiscard]] std::size_t document_positions() const override { return all_->document_positions(); }
-  [[nodiscard]] std::int64_t padding(std::int64_t n) const override {
-    return all_->padding(numbers(n, 1).front().begin);
-  }
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override;
-  void read_targets(std::int64_t first, int count, std::byte* to) const override;
-  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
-  void will_read(std::int64_t first, int count) const override;
+  [[nodiscard]] std::int64_t padding(std::int64_t n) const override { return all_->padding(number(n)); }
+  void read_input(std::int64_t n, std::byte* to) const override { all_->read_input(number(n), to); }
+  void read_target(std::int64_t n, std::byte* to) const override { all_->read_target(number(n), to); }
+  void read_starts(std::int64_t n, std::int32_t* to) const override { all_->read_starts(number(n), to); }
+  void prefetch(std::int64_t n) const override { all_->prefetch(number(n)); }
 
  private:
   const SampleSource* all_;

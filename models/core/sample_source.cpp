@@ -6,27 +6,35 @@
 
 namespace ranvier::models {
 
-std::int64_t SampleSource::losses(std::int64_t, std::int64_t count) const { return count * losses_per_sample(); }
+std::int64_t SampleSource::losses(std::int64_t first, std::int64_t count) const {
+  std::int64_t losses = 0;
+  for (std::int64_t n = first; n < first + count; ++n) losses += losses_of(n);
+  return losses;
+}
 
-void SampleSource::read_document_starts(std::int64_t, int, std::int32_t*) const {
+void SampleSource::read_inputs(std::int64_t first, int count, std::byte* to) const {
+  for (std::int64_t n = first; n < first + count; ++n, to += input_bytes()) read_input(n, to);
+}
+
+void SampleSource::read_targets(std::int64_t first, int count, std::byte* to) const {
+  for (std::int64_t n = first; n < first + count; ++n, to += target_bytes()) read_target(n, to);
+}
+
+void SampleSource::read_starts(std::int64_t, std::int32_t*) const {
   expect(false, "the samples of this source have no documents");
 }
 
 void SampleSource::read_documents(std::int64_t first, int count, std::byte* to) const {
   const auto positions = static_cast<std::int32_t>(document_positions());
-  auto* const starts = reinterpret_cast<std::int32_t*>(to);
-  auto* place = starts + static_cast<std::ptrdiff_t>(count) * positions;
-  read_document_starts(first, count, starts);
-  const std::int32_t* start = starts;
-  for (int s = 0; s < count; ++s)
-    for (std::int32_t t = 0; t < positions; ++t) *place++ = t - *start++;
-  std::int32_t* const ends = place;
-  for (int s = 0; s < count; ++s) {
-    const auto sample = static_cast<std::ptrdiff_t>(s) * positions;
+  auto* starts = reinterpret_cast<std::int32_t*>(to);
+  const std::ptrdiff_t all = static_cast<std::ptrdiff_t>(count) * positions;
+  for (std::int64_t n = first; n < first + count; ++n, starts += positions) {
+    read_starts(n, starts);
     std::int32_t end = positions;
     for (std::int32_t t = positions; t-- > 0;) {
-      ends[sample + t] = end;
-      if (starts[sample + t] == t) end = t;
+      starts[all + t] = t - starts[t];
+      starts[2 * all + t] = end;
+      if (starts[t] == t) end = t;
     }
   }
 }

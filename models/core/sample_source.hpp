@@ -30,18 +30,25 @@ class SampleSource {
 
   /// Elements of a sample that may have a loss.
   [[nodiscard]] virtual std::int64_t losses_per_sample() const = 0;
-  /// Elements with a loss in `count` samples starting at `first`. The loss is the mean over such elements in the global
-  /// batch. Must not read samples: every rank calls it for complete batches.
-  [[nodiscard]] virtual std::int64_t losses(std::int64_t first, std::int64_t count) const;
+  /// Elements with a loss in sample n. The loss is the mean over such elements in the global batch. Must not read the
+  /// sample: every rank calls it for complete batches.
+  [[nodiscard]] virtual std::int64_t losses_of([[maybe_unused]] std::int64_t n) const {
+    return losses_per_sample();
+  }
+  /// Sum of losses_of() over `count` samples starting at `first`.
+  [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const;
 
-  /// Write `count` samples starting at number `first`, in order. Any thread, several at a time.
-  virtual void read_inputs(std::int64_t first, int count, std::byte* to) const = 0;
-  virtual void read_targets(std::int64_t first, int count, std::byte* to) const = 0;
+  /// Write sample n. Any thread, several at a time.
+  virtual void read_input(std::int64_t n, std::byte* to) const = 0;
+  virtual void read_target(std::int64_t n, std::byte* to) const = 0;
+  /// Write `count` samples starting at number `first`, in order.
+  void read_inputs(std::int64_t first, int count, std::byte* to) const;
+  void read_targets(std::int64_t first, int count, std::byte* to) const;
 
   /// Positions of a sample (T) with separate documents; 0: all positions belong together.
   [[nodiscard]] virtual std::size_t document_positions() const { return 0; }
-  /// Writes for each position of these samples the first position of its document: int32 [count, T].
-  virtual void read_document_starts(std::int64_t first, int count, std::int32_t* to) const;
+  /// Writes for each position of sample n the first position of its document: int32 [T].
+  virtual void read_starts(std::int64_t n, std::int32_t* to) const;
   /// Writes document starts, then each position within its document, then the end of the document (one after its last
   /// position): int32 [3, count, T].
   void read_documents(std::int64_t first, int count, std::byte* to) const;
@@ -50,8 +57,8 @@ class SampleSource {
   /// Padding positions at the end of sample n. Does not read the sample.
   [[nodiscard]] virtual std::int64_t padding([[maybe_unused]] std::int64_t n) const { return 0; }
 
-  /// Advises the system to prefetch these samples.
-  virtual void will_read([[maybe_unused]] std::int64_t first, [[maybe_unused]] int count) const {}
+  /// Advises the system to prefetch sample n.
+  virtual void prefetch([[maybe_unused]] std::int64_t n) const {}
 };
 
 /// Number of samples for validation, the last ones. Throws ErrorCode::data if `fraction` is positive but leaves none

@@ -23,20 +23,17 @@ std::int64_t ImageSource::image_of(std::int64_t sample) const {
   return first_ + (order_ ? (*order_)(sample) : sample % count_);
 }
 
-void ImageSource::read_inputs(std::int64_t first, int count, std::byte* to) const {
-  std::vector<std::uint8_t> image(augment_seed_ ? input_bytes() : 0);
-  for (std::int64_t n = first; n < first + count; ++n, to += input_bytes()) {
-    auto* const pixels = reinterpret_cast<std::uint8_t*>(to);
-    set_->read(image_of(n), augment_seed_ ? image.data() : pixels);
-    if (augment_seed_) crop_image(draw_crop(*augment_seed_, n), set_->size(), pixels, image.data());
-  }
+void ImageSource::read_input(std::int64_t n, std::byte* to) const {
+  auto* const pixels = reinterpret_cast<std::uint8_t*>(to);
+  if (!augment_seed_) return set_->read(image_of(n), pixels);
+  std::vector<std::uint8_t> image(input_bytes());
+  set_->read(image_of(n), image.data());
+  crop_image(draw_crop(*augment_seed_, n), set_->size(), pixels, image.data());
 }
 
-void ImageSource::read_targets(std::int64_t first, int count, std::byte* to) const {
-  for (std::int64_t n = first; n < first + count; ++n, to += target_bytes()) {
-    const std::int32_t label = set_->label(image_of(n));
-    std::memcpy(to, &label, sizeof label);
-  }
+void ImageSource::read_target(std::int64_t n, std::byte* to) const {
+  const std::int32_t label = set_->label(image_of(n));
+  std::memcpy(to, &label, sizeof label);
 }
 
 Crop draw_crop(std::uint64_t seed, std::int64_t sample) {

@@ -37,8 +37,8 @@ class ImageSource final : public SampleSource {
   [[nodiscard]] std::size_t input_bytes() const override { return set_->bytes(); }
   [[nodiscard]] std::size_t target_bytes() const override { return sizeof(std::int32_t); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return 1; }
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override;
-  void read_targets(std::int64_t first, int count, std::byte* to) const override;
+  void read_input(std::int64_t n, std::byte* to) const override;
+  void read_target(std::int64_t n, std::byte* to) const override;
 
  private:
   [[nodiscard]] std::int64_t image_of(std::int64_t sample) const;

@@ -69,16 +69,10 @@ void CutDocuments::will_read(std::int64_t sample) const {
   tokens_->will_read(piece.first, piece.tokens);
 }
 
-void DocumentSource::read_targets(std::int64_t first, int count, std::byte* to) const {
-  read_inputs(first, count, to);
-  auto* targets = reinterpret_cast<std::int32_t*>(to);
-  const std::ptrdiff_t length = set().sequence_length();
-  for (std::int64_t n = first; n < first + count; ++n, targets += length)
-    std::fill(targets + set().filled(index(n)), targets + length, no_target);
-}
-
-void DocumentSource::will_read(std::int64_t first, int count) const {
-  for (std::int64_t n = first; n < first + count; ++n) set().will_read(index(n));
+void DocumentSource::read_target(std::int64_t n, std::byte* to) const {
+  read_input(n, to);
+  auto* const targets = reinterpret_cast<std::int32_t*>(to);
+  std::fill(targets + set().filled(index(n)), targets + set().sequence_length(), no_target);
 }
 
 }  // namespace ranvier::models

@@ -72,8 +72,8 @@ class DocumentSource final : public SubsetSource<CutDocuments> {
  public:
   using SubsetSource::SubsetSource;
 
-  void read_targets(std::int64_t first, int count, std::byte* to) const override;
-  void will_read(std::int64_t first, int count) const override;
+  void read_target(std::int64_t n, std::byte* to) const override;
+  void prefetch(std::int64_t n) const override { set().will_read(index(n)); }
 };
 
 }  // namespace ranvier::models

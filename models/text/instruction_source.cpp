@@ -83,28 +83,22 @@ void PackedInstructions::read(std::int64_t sample, std::int32_t* to) const {
   std::fill(padding, to + length_, padding_token);
 }
 
-void InstructionSource::read_targets(std::int64_t first, int count, std::byte* to) const {
-  auto* targets = reinterpret_cast<std::int32_t*>(to);
-  for (std::int64_t n = first; n < first + count; ++n, targets += set().sequence_length()) {
-    std::int32_t* const padding =
-        set().for_each_document(index(n), targets, [&](const auto& document, std::int32_t* at) {
-          const std::int32_t silent =
-              std::max(document.prompt, 1) - 1;  // positions that foretell more of the prompt
-          std::fill_n(at, silent, no_target);
-          std::copy_n(set().tokens_of(document) + silent + 1, document.tokens - 1 - silent, at + silent);
-        });
-    std::fill(padding, targets + set().sequence_length(), no_target);
-  }
+void InstructionSource::read_target(std::int64_t n, std::byte* to) const {
+  auto* const targets = reinterpret_cast<std::int32_t*>(to);
+  std::int32_t* const padding =
+      set().for_each_document(index(n), targets, [&](const auto& document, std::int32_t* at) {
+        const std::int32_t silent = std::max(document.prompt, 1) - 1;  // positions that foretell more of the prompt
+        std::fill_n(at, silent, no_target);
+        std::copy_n(set().tokens_of(document) + silent + 1, document.tokens - 1 - silent, at + silent);
+      });
+  std::fill(padding, targets + set().sequence_length(), no_target);
 }
 
-void InstructionSource::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
-  for (std::int64_t n = first; n < first + count; ++n, to += set().sequence_length()) {
-    std::int32_t* const padding =
-        set().for_each_document(index(n), to, [to](const auto& document, std::int32_t* at) {
-          std::fill_n(at, document.tokens - 1, static_cast<std::int32_t>(at - to));
-        });
-    std::iota(padding, to + set().sequence_length(), static_cast<std::int32_t>(padding - to));
-  }
+void InstructionSource::read_starts(std::int64_t n, std::int32_t* to) const {
+  std::int32_t* const padding = set().for_each_document(index(n), to, [to](const auto& document, std::int32_t* at) {
+    std::fill_n(at, document.tokens - 1, static_cast<std::int32_t>(at - to));
+  });
+  std::iota(padding, to + set().sequence_length(), static_cast<std::int32_t>(padding - to));
 }
 
 }  // namespace ranvier::models

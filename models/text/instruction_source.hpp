@@ -69,8 +69,8 @@ class InstructionSource final : public SubsetSource<PackedInstructions> {
  public:
   using SubsetSource::SubsetSource;
 
-  void read_targets(std::int64_t first, int count, std::byte* to) const override;
-  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
+  void read_target(std::int64_t n, std::byte* to) const override;
+  void read_starts(std::int64_t n, std::int32_t* to) const override;
 };
 
 }  // namespace ranvier::models

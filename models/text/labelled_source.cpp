@@ -120,9 +120,4 @@ void LabelledTexts::read(std::int64_t sample, std::int32_t* to) const {
   std::fill(to, end, options_.around.padding);
 }
 
-void LabelledSource::read_targets(std::int64_t first, int count, std::byte* to) const {
-  auto* targets = reinterpret_cast<std::int32_t*>(to);
-  for (std::int64_t n = first; n < first + count; ++n) *targets++ = set().label(index(n));
-}
-
 }  // namespace ranvier::models

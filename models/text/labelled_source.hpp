@@ -78,7 +78,9 @@ class LabelledSource final : public SubsetSource<LabelledTexts> {
 
   [[nodiscard]] std::size_t target_bytes() const override { return sizeof(std::int32_t); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return 1; }
-  void read_targets(std::int64_t first, int count, std::byte* to) const override;
+  void read_target(std::int64_t n, std::byte* to) const override {
+    *reinterpret_cast<std::int32_t*>(to) = set().label(index(n));
+  }
 };
 
 }  // namespace ranvier::models

@@ -37,15 +37,15 @@ class MaskedSource final : public SampleSource {
   [[nodiscard]] std::size_t input_bytes() const override { return all_->input_bytes(); }
   [[nodiscard]] std::size_t target_bytes() const override { return all_->input_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return chosen_; }
-  [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override;
+  [[nodiscard]] std::int64_t losses_of(std::int64_t n) const override {
+    return tokens_to_find(options_.probability, filled(n));
+  }
   [[nodiscard]] std::size_t document_positions() const override { return all_->document_positions(); }
   [[nodiscard]] std::int64_t padding(std::int64_t n) const override { return all_->padding(n); }
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override;
-  void read_targets(std::int64_t first, int count, std::byte* to) const override;
-  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override {
-    all_->read_document_starts(first, count, to);
-  }
-  void will_read(std::int64_t first, int count) const override { all_->will_read(first, count); }
+  void read_input(std::int64_t n, std::byte* to) const override;
+  void read_target(std::int64_t n, std::byte* to) const override;
+  void read_starts(std::int64_t n, std::int32_t* to) const override { all_->read_starts(n, to); }
+  void prefetch(std::int64_t n) const override { all_->prefetch(n); }
 
  private:
   /// Candidate position, in the order of choice.
@@ -57,10 +57,9 @@ class MaskedSource final : public SampleSource {
     friend auto operator<=>(const Draw&, const Draw&) = default;
   };
   /// Tokens of sample n that are not padding.
-  [[nodiscard]] std::int64_t tokens(std::int64_t n) const { return length_ - all_->padding(n); }
-  /// Calls f(tokens of the sample, chosen positions).
-  template <typename F>
-  void for_each_sample(std::int64_t first, int count, std::byte* to, F&& f) const;
+  [[nodiscard]] std::int64_t filled(std::int64_t n) const { return length_ - all_->padding(n); }
+  /// Chosen positions of sample n with these tokens.
+  [[nodiscard]] std::vector<Draw> choose(std::int64_t n, const std::int32_t* tokens) const;
 
   std::unique_ptr<SampleSource> all_;
   MaskingOptions options_;

@@ -79,43 +79,6 @@ MixedSource::Origin MixedSource::origin(std::int64_t n) const {
   return {place.source, n / round_places * quotas_[place.source] + place.before};
 }
 
-std::int64_t MixedSource::losses(std::int64_t first, std::int64_t count) const {
-  std::int64_t sum = 0;
-  for (std::int64_t n = first; n < first + count; ++n) {
-    const Origin from = origin(n);
-    sum += sources_[from.source].source->losses(from.sample, 1);
-  }
-  return sum;
-}
-
-void MixedSource::read_inputs(std::int64_t first, int count, std::byte* to) const {
-  for (std::int64_t n = first; n < first + count; ++n, to += input_bytes()) {
-    const Origin from = origin(n);
-    sources_[from.source].source->read_inputs(from.sample, 1, to);
-  }
-}
-
-void MixedSource::read_targets(std::int64_t first, int count, std::byte* to) const {
-  for (std::int64_t n = first; n < first + count; ++n, to += target_bytes()) {
-    const Origin from = origin(n);
-    sources_[from.source].source->read_targets(from.sample, 1, to);
-  }
-}
-
-void MixedSource::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
-  for (std::int64_t n = first; n < first + count; ++n, to += document_positions()) {
-    const Origin from = origin(n);
-    sources_[from.source].source->read_document_starts(from.sample, 1, to);
-  }
-}
-
-void MixedSource::will_read(std::int64_t first, int count) const {
-  for (std::int64_t n = first; n < first + count; ++n) {
-    const Origin from = origin(n);
-    sources_[from.source].source->will_read(from.sample, 1);
-  }
-}
-
 std::vector<WeightedPath> parse_weighted_paths(const std::string& text) {
   std::vector<WeightedPath> paths;
   std::size_t weighted = 0;

@@ -34,20 +34,15 @@ class MixedSource final : public SampleSource {
   [[nodiscard]] std::int64_t losses_per_sample() const override {
     return sources_.front().source->losses_per_sample();
   }
-  [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override;
+  [[nodiscard]] std::int64_t losses_of(std::int64_t n) const override { return ask(&SampleSource::losses_of, n); }
   [[nodiscard]] std::size_t document_positions() const override {
     return sources_.front().source->document_positions();
   }
-
-  [[nodiscard]] std::int64_t padding(std::int64_t n) const override {
-    const Origin from = origin(n);
-    return sources_[from.source].source->padding(from.sample);
-  }
-
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override;
-  void read_targets(std::int64_t first, int count, std::byte* to) const override;
-  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
-  void will_read(std::int64_t first, int count) const override;
+  [[nodiscard]] std::int64_t padding(std::int64_t n) const override { return ask(&SampleSource::padding, n); }
+  void read_input(std::int64_t n, std::byte* to) const override { ask(&SampleSource::read_input, n, to); }
+  void read_target(std::int64_t n, std::byte* to) const override { ask(&SampleSource::read_target, n, to); }
+  void read_starts(std::int64_t n, std::int32_t* to) const override { ask(&SampleSource::read_starts, n, to); }
+  void prefetch(std::int64_t n) const override { ask(&SampleSource::prefetch, n); }
 
   struct Origin {
     std::size_t source = 0;
@@ -56,6 +51,13 @@ class MixedSource final : public SampleSource {
   [[nodiscard]] Origin origin(std::int64_t n) const;
 
  private:
+  /// Calls `what` of the source that has sample n, with the sample's number there.
+  template <typename Result, typename... To>
+  Result ask(Result (SampleSource::*what)(std::int64_t, To...) const, std::int64_t n, To... to) const {
+    const Origin from = origin(n);
+    return (*sources_[from.source].source.*what)(from.sample, to...);
+  }
+
   struct Turn {
     std::uint32_t source = 0;
     std::int32_t before = 0;  // earlier positions of that source

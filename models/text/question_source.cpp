@@ -36,19 +36,17 @@ QuestionSource::Scored QuestionSource::scored(std::int64_t sample) const {
   return {of.context.size() > out ? of.context.size() - out - 1 : 0, end};
 }
 
-void QuestionSource::read(std::int64_t first, int count, std::size_t shift, std::byte* to) const {
-  for (std::int64_t n = first; n < first + count; ++n) {
-    const QuestionFile::Answer& of = answer(n);
-    const std::size_t out = left_out(of) + shift, needed = scored(n).end;
-    expect(needed <= static_cast<std::size_t>(positions_),
-           "a completion needs more positions than a sample has: {}, at most {}", needed, positions_);
-    for (std::size_t p = 0; p < static_cast<std::size_t>(positions_); ++p, to += sizeof(std::int32_t)) {
-      const std::size_t at = p + out;
-      const std::int32_t token = p >= needed              ? 0
-                                 : at < of.context.size() ? of.context[at]
-                                                          : of.completion[at - of.context.size()];
-      std::memcpy(to, &token, sizeof token);
-    }
+void QuestionSource::read(std::int64_t n, std::size_t shift, std::byte* to) const {
+  const QuestionFile::Answer& of = answer(n);
+  const std::size_t out = left_out(of) + shift, needed = scored(n).end;
+  expect(needed <= static_cast<std::size_t>(positions_),
+         "a completion needs more positions than a sample has: {}, at most {}", needed, positions_);
+  for (std::size_t p = 0; p < static_cast<std::size_t>(positions_); ++p, to += sizeof(std::int32_t)) {
+    const std::size_t at = p + out;
+    const std::int32_t token = p >= needed              ? 0
+                               : at < of.context.size() ? of.context[at]
+                                                        : of.completion[at - of.context.size()];
+    std::memcpy(to, &token, sizeof token);
   }
 }
 

@@ -36,8 +36,8 @@ class QuestionSource final : public SampleSource {
   }
   [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return positions_; }
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override { read(first, count, 0, to); }
-  void read_targets(std::int64_t first, int count, std::byte* to) const override { read(first, count, 1, to); }
+  void read_input(std::int64_t n, std::byte* to) const override { read(n, 0, to); }
+  void read_target(std::int64_t n, std::byte* to) const override { read(n, 1, to); }
 
  private:
   [[nodiscard]] const QuestionFile::Answer& answer(std::int64_t sample) const {
@@ -45,7 +45,7 @@ class QuestionSource final : public SampleSource {
   }
   /// Tokens of a completion that do not fit: one more than positions, because the last token is only a target.
   [[nodiscard]] std::size_t left_out(const QuestionFile::Answer& answer) const;
-  void read(std::int64_t first, int count, std::size_t shift, std::byte* to) const;
+  void read(std::int64_t n, std::size_t shift, std::byte* to) const;
 
   std::shared_ptr<const QuestionFile> file_;
   int length_;

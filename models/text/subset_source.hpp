@@ -15,7 +15,7 @@
 namespace ranvier::models {
 
 /// A Set has samples(), sequence_length() (T), losses(sample), filled(sample), the positions that are not padding, and
-/// read(sample, to), which writes int32 [T]. A sample is one document, unless read_document_starts() is overridden; its
+/// read(sample, to), which writes int32 [T]. A sample is one document, unless read_starts() is overridden; its
 /// padding positions attend to no other position and are attended to by none.
 template <typename Set>
 class SubsetSource : public SampleSource {
@@ -33,28 +33,20 @@ class SubsetSource : public SampleSource {
   [[nodiscard]] std::size_t input_bytes() const override { return document_positions() * sizeof(std::int32_t); }
   [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return set_->sequence_length(); }
-  [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override {
-    std::int64_t losses = 0;
-    for (std::int64_t n = first; n < first + count; ++n) losses += set_->losses(index(n));
-    return losses;
-  }
+  [[nodiscard]] std::int64_t losses_of(std::int64_t n) const override { return set_->losses(index(n)); }
   [[nodiscard]] std::size_t document_positions() const override {
     return static_cast<std::size_t>(set_->sequence_length());
   }
   [[nodiscard]] std::int64_t padding(std::int64_t n) const override {
     return set_->sequence_length() - set_->filled(index(n));
   }
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override {
-    for (std::int64_t n = first; n < first + count; ++n, to += input_bytes())
-      set_->read(index(n), reinterpret_cast<std::int32_t*>(to));
+  void read_input(std::int64_t n, std::byte* to) const override {
+    set_->read(index(n), reinterpret_cast<std::int32_t*>(to));
   }
-  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override {
-    const std::ptrdiff_t length = set_->sequence_length();
-    for (std::int64_t n = first; n < first + count; ++n, to += length) {
-      const std::int64_t filled = set_->filled(index(n));
-      std::fill(to, to + filled, 0);
-      std::iota(to + filled, to + length, static_cast<std::int32_t>(filled));
-    }
+  void read_starts(std::int64_t n, std::int32_t* to) const override {
+    const std::int64_t filled = set_->filled(index(n));
+    std::fill(to, to + filled, 0);
+    std::iota(to + filled, to + set_->sequence_length(), static_cast<std::int32_t>(filled));
   }
 
  protected:

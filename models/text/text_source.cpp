@@ -40,20 +40,18 @@ void TextSource::for_each_part(std::int64_t n, std::int64_t from, std::int64_t c
   }
 }
 
-void TextSource::read(std::int64_t first, int count, std::int64_t shift, std::byte* to) const {
+void TextSource::read(std::int64_t n, std::int64_t shift, std::byte* to) const {
   auto* out = reinterpret_cast<std::int32_t*>(to);
-  for (std::int64_t n = first; n < first + count; ++n) {
-    for_each_part(n, shift, options_.sequence_length, [&](std::int64_t at, std::int64_t part) {
-      tokens_->read(at, part, options_.vocab_size, out);
-      out += part;
-    });
-  }
+  for_each_part(n, shift, options_.sequence_length, [&](std::int64_t at, std::int64_t part) {
+    tokens_->read(at, part, options_.vocab_size, out);
+    out += part;
+  });
 }
 
 template <typename F>
-void TextSource::for_each_begin(std::int64_t n, std::int64_t from, std::int64_t count, F&& f) const {
+void TextSource::for_each_begin(std::int64_t n, std::int64_t from, F&& f) const {
   std::int64_t before = 0;
-  for_each_part(n, from, count, [&](std::int64_t at, std::int64_t part) {
+  for_each_part(n, from, options_.sequence_length, [&](std::int64_t at, std::int64_t part) {
     const auto begins = tokens_->document_begins(at, part);
     if (at == options_.range.begin && (begins.empty() || begins.front() > at)) f(before);
     for (const std::int64_t begin : begins) f(before + begin - at);
@@ -61,37 +59,31 @@ void TextSource::for_each_begin(std::int64_t n, std::int64_t from, std::int64_t 
   });
 }
 
-std::int64_t TextSource::losses(std::int64_t first, std::int64_t count) const {
-  std::int64_t losses = count * options_.sequence_length;
-  for (std::int64_t n = first; n < first + count && masks(); ++n)
-    for_each_begin(n, 1, options_.sequence_length, [&](std::int64_t) { --losses; });
+std::int64_t TextSource::losses_of(std::int64_t n) const {
+  std::int64_t losses = options_.sequence_length;
+  if (masks()) for_each_begin(n, 1, [&](std::int64_t) { --losses; });
   return losses;
 }
 
-void TextSource::read_targets(std::int64_t first, int count, std::byte* to) const {
-  read(first, count, 1, to);
-  auto* targets = reinterpret_cast<std::int32_t*>(to);
-  for (std::int64_t n = first; n < first + count && masks(); ++n, targets += length_)
-    for_each_begin(n, 1, options_.sequence_length, [&](std::int64_t i) { targets[i] = no_target; });
+void TextSource::read_target(std::int64_t n, std::byte* to) const {
+  read(n, 1, to);
+  auto* const targets = reinterpret_cast<std::int32_t*>(to);
+  if (masks()) for_each_begin(n, 1, [&](std::int64_t i) { targets[i] = no_target; });
 }
 
-void TextSource::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
-  for (std::int64_t n = first; n < first + count; ++n) {
-    std::int32_t* at = to;
-    std::int32_t start = 0;
-    for_each_begin(n, 0, options_.sequence_length, [&](std::int64_t i) {
-      at = std::fill_n(at, to + i - at, start);
-      start = static_cast<std::int32_t>(i);
-    });
-    to += length_;
-    std::fill(at, to, start);
-  }
+void TextSource::read_starts(std::int64_t n, std::int32_t* to) const {
+  std::int32_t* at = to;
+  std::int32_t start = 0;
+  for_each_begin(n, 0, [&](std::int64_t i) {
+    at = std::fill_n(at, to + i - at, start);
+    start = static_cast<std::int32_t>(i);
+  });
+  std::fill(at, to + length_, start);
 }
 
-void TextSource::will_read(std::int64_t first, int count) const {
-  const std::int64_t with_targets = std::int64_t{options_.sequence_length} + 1;
-  for (std::int64_t n = first; n < first + count; ++n)
-    for_each_part(n, 0, with_targets, [this](std::int64_t at, std::int64_t part) { tokens_->will_read(at, part); });
+void TextSource::prefetch(std::int64_t n) const {
+  for_each_part(n, 0, std::int64_t{options_.sequence_length} + 1,
+                [this](std::int64_t at, std::int64_t part) { tokens_->will_read(at, part); });
 }
 
 namespace {
@@ -123,11 +115,11 @@ TextData open_mixture(const TextDataOptions& options) {
 /// Without padding; `predicts_next`: with the target of the last position.
 std::vector<std::int32_t> first_sample(const SampleSource& source, bool predicts_next) {
   std::vector<std::int32_t> tokens(source.input_bytes() / sizeof(std::int32_t));
-  source.read_inputs(0, 1, reinterpret_cast<std::byte*>(tokens.data()));
+  source.read_input(0, reinterpret_cast<std::byte*>(tokens.data()));
   tokens.resize(tokens.size() - static_cast<std::size_t>(source.padding(0)));
   if (!predicts_next || tokens.empty()) return tokens;
   std::vector<std::int32_t> targets(source.target_bytes() / sizeof(std::int32_t));
-  source.read_targets(0, 1, reinterpret_cast<std::byte*>(targets.data()));
+  source.read_target(0, reinterpret_cast<std::byte*>(targets.data()));
   if (const std::int32_t last = targets[tokens.size() - 1]; last != no_target) tokens.push_back(last);
   return tokens;
 }

@@ -50,25 +50,25 @@ class TextSource final : public SampleSource {
   [[nodiscard]] std::size_t input_bytes() const override { return length_ * sizeof(std::int32_t); }
   [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return options_.sequence_length; }
-  [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override;
+  [[nodiscard]] std::int64_t losses_of(std::int64_t n) const override;
   [[nodiscard]] std::size_t document_positions() const override { return masks() ? length_ : 0; }
 
   /// Throw ErrorCode::data if a token is outside the vocabulary.
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override { read(first, count, 0, to); }
-  void read_targets(std::int64_t first, int count, std::byte* to) const override;
-  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
-  void will_read(std::int64_t first, int count) const override;
+  void read_input(std::int64_t n, std::byte* to) const override { read(n, 0, to); }
+  void read_target(std::int64_t n, std::byte* to) const override;
+  void read_starts(std::int64_t n, std::int32_t* to) const override;
+  void prefetch(std::int64_t n) const override;
 
  private:
   [[nodiscard]] bool masks() const { return options_.documents == Documents::mask; }
-  void read(std::int64_t first, int count, std::int64_t shift, std::byte* to) const;
+  void read(std::int64_t n, std::int64_t shift, std::byte* to) const;
   /// Calls f(first, count) for the parts of the data that hold `count` tokens of sample n starting at token `from`.
   template <typename F>
   void for_each_part(std::int64_t n, std::int64_t from, std::int64_t count, F&& f) const;
-  /// Calls f(i), in order, for the tokens that start a document among `count` tokens of sample n starting at `from`.
+  /// Calls f(i), in order, for the tokens that start a document among T tokens of sample n starting at `from`.
   /// Text before the range's first token belongs to another document.
   template <typename F>
-  void for_each_begin(std::int64_t n, std::int64_t from, std::int64_t count, F&& f) const;
+  void for_each_begin(std::int64_t n, std::int64_t from, F&& f) const;
 
   std::shared_ptr<const TokenSequence> tokens_;
   TextSourceOptions options_;

@@ -20,16 +20,14 @@ class Numbers : public models::SampleSource {
   std::size_t input_bytes() const override { return sizeof(std::int32_t); }
   std::size_t target_bytes() const override { return sizeof(std::int32_t); }
   std::int64_t losses_per_sample() const override { return 1; }
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override { write(first, count, to); }
-  void read_targets(std::int64_t first, int count, std::byte* to) const override { write(1000 + first, count, to); }
+  void read_input(std::int64_t n, std::byte* to) const override { write(n, to); }
+  void read_target(std::int64_t n, std::byte* to) const override { write(1000 + n, to); }
 
  private:
-  static void write(std::int64_t first, int count, std::byte* to) {
-    if (first < 0) fail(ErrorCode::io, "sample {} cannot be read", first);
-    for (int i = 0; i < count; ++i) {
-      const auto value = static_cast<std::int32_t>(first + i);
-      std::memcpy(to + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
-    }
+  static void write(std::int64_t number, std::byte* to) {
+    if (number < 0) fail(ErrorCode::io, "sample {} cannot be read", number);
+    const auto value = static_cast<std::int32_t>(number);
+    std::memcpy(to, &value, sizeof value);
   }
 };
 
@@ -77,8 +75,8 @@ TEST_CASE("samples are loaded to device memory, whether or not the host can acce
 
 TEST_CASE("after a microbatch is read, the next step's microbatch is announced") {
   struct Announced final : Numbers {
-    void will_read(std::int64_t first, int count) const override { ranges.emplace_back(first, count); }
-    mutable std::vector<std::pair<std::int64_t, int>> ranges;
+    void prefetch(std::int64_t n) const override { announced.push_back(n); }
+    mutable std::vector<std::int64_t> announced;
   };
   for (const std::int64_t stride : {0, 64}) {
     const auto device = make_inline_device({});
@@ -93,9 +91,9 @@ TEST_CASE("after a microbatch is read, the next step's microbatch is announced")
     loader.load(Data::targets, 20, 4, buffer.data(), [&] { loop.stop(); });
     loop.run();
     if (stride == 0)
-      CHECK(source.ranges.empty());
+      CHECK(source.announced.empty());
     else
-      CHECK(source.ranges == std::vector<std::pair<std::int64_t, int>>{{80, 4}, {84, 4}});
+      CHECK(source.announced == std::vector<std::int64_t>{80, 81, 82, 83, 84, 85, 86, 87});
   }
 }
 

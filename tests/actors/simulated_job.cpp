@@ -23,29 +23,24 @@ bool RandomTokens::begins(std::int64_t sample, int position) const {
   return documents_ && drawn(sample, position)[1] % 3 == 0;
 }
 
-void RandomTokens::read(std::int64_t first, int count, int shift, std::byte* to) const {
-  for (std::int64_t s = first; s < first + count; ++s) {
-    for (int t = shift; t < length_ + shift; ++t) {
-      const bool has_loss = shift == 0 || !begins(s, t);
-      const auto token = has_loss
-                             ? static_cast<std::int32_t>(drawn(s, t)[0] % static_cast<std::uint32_t>(vocabulary_))
-                             : models::no_target;
-      std::memcpy(to, &token, sizeof token);
-      to += sizeof token;
-    }
+void RandomTokens::read(std::int64_t n, int shift, std::byte* to) const {
+  for (int t = shift; t < length_ + shift; ++t, to += sizeof(std::int32_t)) {
+    const bool has_loss = shift == 0 || !begins(n, t);
+    const auto token = has_loss
+                           ? static_cast<std::int32_t>(drawn(n, t)[0] % static_cast<std::uint32_t>(vocabulary_))
+                           : models::no_target;
+    std::memcpy(to, &token, sizeof token);
   }
 }
 
-std::int64_t RandomTokens::losses(std::int64_t first, std::int64_t count) const {
+std::int64_t RandomTokens::losses_of(std::int64_t n) const {
   std::int64_t losses = 0;
-  for (std::int64_t s = first; s < first + count; ++s)
-    for (int t = 1; t <= length_; ++t) losses += begins(s, t) ? 0 : 1;
+  for (int t = 1; t <= length_; ++t) losses += begins(n, t) ? 0 : 1;
   return losses;
 }
 
-void RandomTokens::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
-  for (std::int64_t s = first; s < first + count; ++s)
-    for (int t = 0, start = 0; t < length_; ++t) *to++ = start = t > 0 && begins(s, t) ? t : start;
+void RandomTokens::read_starts(std::int64_t n, std::int32_t* to) const {
+  for (int t = 0, start = 0; t < length_; ++t) *to++ = start = t > 0 && begins(n, t) ? t : start;
 }
 
 void load_initial_weights(actors::Rank& rank, std::uint64_t seed) {

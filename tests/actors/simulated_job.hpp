@@ -29,14 +29,14 @@ class RandomTokens final : public models::SampleSource {
   std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
   std::size_t target_bytes() const override { return input_bytes(); }
   std::int64_t losses_per_sample() const override { return length_; }
-  std::int64_t losses(std::int64_t first, std::int64_t count) const override;
+  std::int64_t losses_of(std::int64_t n) const override;
   std::size_t document_positions() const override { return documents_ ? static_cast<std::size_t>(length_) : 0; }
-  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override { read(first, count, 0, to); }
-  void read_targets(std::int64_t first, int count, std::byte* to) const override { read(first, count, 1, to); }
+  void read_starts(std::int64_t n, std::int32_t* to) const override;
+  void read_input(std::int64_t n, std::byte* to) const override { read(n, 0, to); }
+  void read_target(std::int64_t n, std::byte* to) const override { read(n, 1, to); }
 
  private:
-  void read(std::int64_t first, int count, int shift, std::byte* to) const;
+  void read(std::int64_t n, int shift, std::byte* to) const;
   [[nodiscard]] std::array<std::uint32_t, 4> drawn(std::int64_t sample, int position) const;
   /// Whether a token after a sample's first one starts a document.
   [[nodiscard]] bool begins(std::int64_t sample, int position) const;

@@ -23,10 +23,8 @@ class HeldUp final : public models::SampleSource {
   std::size_t input_bytes() const override { return length_ * sizeof(std::int32_t); }
   std::size_t target_bytes() const override { return input_bytes(); }
   std::int64_t losses_per_sample() const override { return static_cast<std::int64_t>(length_); }
-  void read_inputs(std::int64_t, int count, std::byte* to) const override {
-    std::memset(to, 0, static_cast<std::size_t>(count) * input_bytes());
-  }
-  void read_targets(std::int64_t first, int count, std::byte* to) const override { read_inputs(first, count, to); }
+  void read_input(std::int64_t, std::byte* to) const override { std::memset(to, 0, input_bytes()); }
+  void read_target(std::int64_t n, std::byte* to) const override { read_input(n, to); }
 
  private:
   std::size_t length_;

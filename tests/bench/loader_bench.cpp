@@ -57,7 +57,7 @@ void measure(const std::string& what, const Settings& settings, const SampleSour
     });
     total += seconds;
     slowest = std::max(slowest, seconds);
-    if (ahead > 0) source.will_read(first + ahead, microbatch);
+    for (std::int64_t n = first + ahead; ahead > 0 && n < first + ahead + microbatch; ++n) source.prefetch(n);
     if (pause.count() > 0) std::this_thread::sleep_for(pause);
   }
   print(what, settings, first, total, slowest);

@@ -74,16 +74,12 @@ class SyntheticTokens final : public models::SampleSource {
   std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
   std::size_t target_bytes() const override { return input_bytes(); }
   std::int64_t losses_per_sample() const override { return length_; }
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override {
-    read(first * length_, count, to);
-  }
-  void read_targets(std::int64_t first, int count, std::byte* to) const override {
-    read(first * length_ + 1, count, to);
-  }
+  void read_input(std::int64_t n, std::byte* to) const override { read(n * length_, to); }
+  void read_target(std::int64_t n, std::byte* to) const override { read(n * length_ + 1, to); }
 
  private:
-  void read(std::int64_t first, int count, std::byte* to) const {
-    for (std::int64_t i = 0; i < std::int64_t{count} * length_; ++i, to += sizeof(std::int32_t)) {
+  void read(std::int64_t first, std::byte* to) const {
+    for (std::int64_t i = 0; i < length_; ++i, to += sizeof(std::int32_t)) {
       std::uint64_t bits = static_cast<std::uint64_t>(first + i) * 0x9E3779B97F4A7C15u;
       bits = (bits ^ bits >> 32) * 0xD6E8FEB86659FD93u;
       const auto token = static_cast<std::int32_t>((bits >> 32) % static_cast<std::uint64_t>(vocabulary_));

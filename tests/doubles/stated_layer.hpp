@@ -65,8 +65,8 @@ class NoSamples final : public models::SampleSource {
   std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
   std::size_t target_bytes() const override { return input_bytes(); }
   std::int64_t losses_per_sample() const override { return length_; }
-  void read_inputs(std::int64_t, int, std::byte*) const override {}
-  void read_targets(std::int64_t, int, std::byte*) const override {}
+  void read_input(std::int64_t, std::byte*) const override {}
+  void read_target(std::int64_t, std::byte*) const override {}
 
  private:
   int length_;

@@ -24,8 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                     "an answer is scored inside its sample");
       source.set_positions(positions);
       std::vector<std::int32_t> tokens(2 * static_cast<std::size_t>(positions));
-      source.read_inputs(n, 1, reinterpret_cast<std::byte*>(tokens.data()));
-      source.read_targets(n, 1, reinterpret_cast<std::byte*>(tokens.data() + positions));
+      source.read_input(n, reinterpret_cast<std::byte*>(tokens.data()));
+      source.read_target(n, reinterpret_cast<std::byte*>(tokens.data() + positions));
       fuzz::require(
           std::all_of(tokens.begin(), tokens.end(), [&](int token) { return token >= 0 && token < vocab_size; }),
           "tokens are in the model's vocabulary");

@@ -15,7 +15,7 @@ inline void read_samples(const models::TextDataOptions& options) {
   for (const auto* source : {data.training.get(), data.validation.get()}) {
     if (source == nullptr) continue;
     for (const std::int64_t first : {std::int64_t{0}, source->samples() - 1, std::int64_t{1} << 40}) {
-      source->will_read(first, 3);
+      source->prefetch(first);
       source->read_inputs(first, 3, reinterpret_cast<std::byte*>(tokens.data()));
       source->read_targets(first, 3, reinterpret_cast<std::byte*>(tokens.data()));
       for (const std::int32_t token : tokens)

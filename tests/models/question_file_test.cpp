@@ -35,7 +35,7 @@ struct Fixture {
 Tokens inputs(const QuestionSource& source, std::int64_t sample, bool targets = false) {
   Tokens tokens(source.input_bytes() / sizeof(std::int32_t));
   auto* const to = reinterpret_cast<std::byte*>(tokens.data());
-  targets ? source.read_targets(sample, 1, to) : source.read_inputs(sample, 1, to);
+  targets ? source.read_target(sample, to) : source.read_input(sample, to);
   return tokens;
 }
 

@@ -22,7 +22,8 @@ inline Tokens targets(const models::SampleSource& source, std::int64_t first, in
 }
 inline Tokens starts(const models::SampleSource& source, std::int64_t first, int count = 1) {
   Tokens out(static_cast<std::size_t>(count) * source.document_positions());
-  source.read_document_starts(first, count, out.data());
+  for (int i = 0; i < count; ++i)
+    source.read_starts(first + i, out.data() + static_cast<std::size_t>(i) * source.document_positions());
   return out;
 }
 inline Tokens documents(const models::SampleSource& source, std::int64_t first, int count = 1) {

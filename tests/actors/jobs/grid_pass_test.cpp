@@ -146,8 +146,8 @@ TEST_CASE_FIXTURE(Fixture, "the answer to a question is the completion with the 
     for (std::size_t c = 0; c < asked->answers_of(e); ++c) {
       const auto n = static_cast<std::int64_t>(asked->first_answer(e) + c);
       std::vector<std::int32_t> inputs(72), targets(72);
-      source.read_inputs(n, 1, reinterpret_cast<std::byte*>(inputs.data()));
-      source.read_targets(n, 1, reinterpret_cast<std::byte*>(targets.data()));
+      source.read_input(n, reinterpret_cast<std::byte*>(inputs.data()));
+      source.read_target(n, reinterpret_cast<std::byte*>(targets.data()));
       const auto [begin, end] = source.scored(n);
       double loss = 0;
       for (std::size_t p = begin; p < end; ++p) {

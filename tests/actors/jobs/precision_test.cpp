@@ -20,25 +20,23 @@ class Language final : public models::SampleSource {
   std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
   std::size_t target_bytes() const override { return input_bytes(); }
   std::int64_t losses_per_sample() const override { return length_; }
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override { read(first, count, 0, to); }
-  void read_targets(std::int64_t first, int count, std::byte* to) const override { read(first, count, 1, to); }
+  void read_input(std::int64_t n, std::byte* to) const override { read(n, 0, to); }
+  void read_target(std::int64_t n, std::byte* to) const override { read(n, 1, to); }
 
  private:
-  void read(std::int64_t first, int count, int shift, std::byte* to) const {
-    for (int s = 0; s < count; ++s) {
-      std::int32_t before = 1, last = static_cast<std::int32_t>((first + s) % 16);
-      for (int t = 0; t < length_ + shift; ++t) {
-        if (t >= shift) {
-          std::memcpy(to, &last, sizeof last);
-          to += sizeof last;
-        }
-        const auto bits =
-            runtime::philox({3, 3}, {static_cast<std::uint32_t>(first + s), static_cast<std::uint32_t>(t), 0, 0});
-        const std::int32_t next =
-            bits[0] % 10 == 0 ? static_cast<std::int32_t>(bits[1] % 16) : (before * 5 + last * 3 + 1) % 16;
-        before = last;
-        last = next;
+  void read(std::int64_t n, int shift, std::byte* to) const {
+    std::int32_t before = 1, last = static_cast<std::int32_t>(n % 16);
+    for (int t = 0; t < length_ + shift; ++t) {
+      if (t >= shift) {
+        std::memcpy(to, &last, sizeof last);
+        to += sizeof last;
       }
+      const auto bits =
+          runtime::philox({3, 3}, {static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(t), 0, 0});
+      const std::int32_t next =
+          bits[0] % 10 == 0 ? static_cast<std::int32_t>(bits[1] % 16) : (before * 5 + last * 3 + 1) % 16;
+      before = last;
+      last = next;
     }
   }
 
