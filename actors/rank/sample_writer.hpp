@@ -36,25 +36,20 @@ class SampleWriter final : public Actor {
 
  private:
   /// Presents the last tokens, at most the model's positions, as a sample.
-  class Window final : public models::SampleSource {
+  class Window final : public models::TokenSamples {
    public:
+    Window() : TokenSamples(1) {}
     /// `positions` is at least the number of tokens; tokens must stay until the next call. Not during reads.
     void show(std::span<const std::int32_t> tokens, int positions) {
       tokens_ = tokens;
-      positions_ = positions;
+      set_positions(positions);
     }
     [[nodiscard]] std::int64_t samples() const override { return 1; }
-    [[nodiscard]] std::size_t input_bytes() const override {
-      return static_cast<std::size_t>(positions_) * sizeof(std::int32_t);
-    }
-    [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
-    [[nodiscard]] std::int64_t losses_per_sample() const override { return positions_; }
     void read_input(std::int64_t n, std::byte* to) const override;
     void read_target(std::int64_t n, std::byte* to) const override;
 
    private:
     std::span<const std::int32_t> tokens_;
-    int positions_ = 1;
   };
 
   void draw();

@@ -19,21 +19,13 @@ namespace ranvier::apps {
 namespace {
 
 /// Source of a run that reads no samples.
-class NoSamples final : public models::SampleSource {
+class NoSamples final : public models::TokenSamples {
  public:
-  explicit NoSamples(int length) : length_(length) {}
+  using TokenSamples::TokenSamples;
 
   [[nodiscard]] std::int64_t samples() const override { return 0; }
-  [[nodiscard]] std::size_t input_bytes() const override {
-    return static_cast<std::size_t>(length_) * sizeof(std::int32_t);
-  }
-  [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
-  [[nodiscard]] std::int64_t losses_per_sample() const override { return length_; }
   void read_input(std::int64_t, std::byte*) const override { expect(false, "no samples to read"); }
   void read_target(std::int64_t, std::byte*) const override { expect(false, "no samples to read"); }
-
- private:
-  int length_;
 };
 
 /// Mask token, probability and special tokens, which are never masked.

@@ -61,6 +61,25 @@ class SampleSource {
   virtual void prefetch([[maybe_unused]] std::int64_t n) const {}
 };
 
+/// Source whose samples are int32 [T] tokens, with a target for each.
+class TokenSamples : public SampleSource {
+ public:
+  explicit TokenSamples(int positions) : positions_(positions) {}
+
+  [[nodiscard]] int positions() const noexcept { return positions_; }  ///< T
+  [[nodiscard]] std::size_t input_bytes() const override {
+    return static_cast<std::size_t>(positions_) * sizeof(std::int32_t);
+  }
+  [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
+  [[nodiscard]] std::int64_t losses_per_sample() const override { return positions_; }
+
+ protected:
+  void set_positions(int positions) { positions_ = positions; }
+
+ private:
+  int positions_;
+};
+
 /// Number of samples for validation, the last ones. Throws ErrorCode::data if `fraction` is positive but leaves none
 /// for training or validation. `what`: "images".
 [[nodiscard]] std::int64_t validation_samples(double fraction, std::int64_t samples, const std::string& path,

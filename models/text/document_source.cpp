@@ -72,7 +72,7 @@ void CutDocuments::will_read(std::int64_t sample) const {
 void DocumentSource::read_target(std::int64_t n, std::byte* to) const {
   read_input(n, to);
   auto* const targets = reinterpret_cast<std::int32_t*>(to);
-  std::fill(targets + set().filled(index(n)), targets + set().sequence_length(), no_target);
+  std::fill(targets + set().filled(index(n)), targets + positions(), no_target);
 }
 
 }  // namespace ranvier::models

@@ -91,14 +91,14 @@ void InstructionSource::read_target(std::int64_t n, std::byte* to) const {
         std::fill_n(at, silent, no_target);
         std::copy_n(set().tokens_of(document) + silent + 1, document.tokens - 1 - silent, at + silent);
       });
-  std::fill(padding, targets + set().sequence_length(), no_target);
+  std::fill(padding, targets + positions(), no_target);
 }
 
 void InstructionSource::read_starts(std::int64_t n, std::int32_t* to) const {
   std::int32_t* const padding = set().for_each_document(index(n), to, [to](const auto& document, std::int32_t* at) {
     std::fill_n(at, document.tokens - 1, static_cast<std::int32_t>(at - to));
   });
-  std::iota(padding, to + set().sequence_length(), static_cast<std::int32_t>(padding - to));
+  std::iota(padding, to + positions(), static_cast<std::int32_t>(padding - to));
 }
 
 }  // namespace ranvier::models

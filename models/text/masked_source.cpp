@@ -13,13 +13,13 @@ std::int64_t tokens_to_find(double probability, std::int64_t tokens) {
 }
 
 MaskedSource::MaskedSource(std::unique_ptr<SampleSource> all, MaskingOptions options)
-    : all_(std::move(all)),
+    : TokenSamples(static_cast<int>(all->input_bytes() / sizeof(std::int32_t))),
+      all_(std::move(all)),
       options_(std::move(options)),
       key_(runtime::philox_key(options_.seed, runtime::RandomPurpose::masking)),
-      length_(static_cast<std::int64_t>(all_->input_bytes() / sizeof(std::int32_t))),
-      chosen_(tokens_to_find(options_.probability, length_)) {
-  expect(chosen_ <= length_ && options_.mask_token >= 0 && options_.tokens > 0,
-         "masking is out of range: {} of {} tokens, by token {} or one of {}", chosen_, length_,
+      chosen_(tokens_to_find(options_.probability, positions())) {
+  expect(chosen_ <= positions() && options_.mask_token >= 0 && options_.tokens > 0,
+         "masking is out of range: {} of {} tokens, by token {} or one of {}", chosen_, positions(),
          options_.mask_token, options_.tokens);
 }
 
@@ -56,10 +56,10 @@ void MaskedSource::read_input(std::int64_t n, std::byte* to) const {
 }
 
 void MaskedSource::read_target(std::int64_t n, std::byte* to) const {
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(length_));
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(positions()));
   all_->read_input(n, reinterpret_cast<std::byte*>(tokens.data()));
   auto* const targets = reinterpret_cast<std::int32_t*>(to);
-  std::fill_n(targets, length_, no_target);
+  std::fill_n(targets, positions(), no_target);
   for (const Draw& draw : choose(n, tokens.data())) targets[draw.position] = tokens[draw.position];
 }
 

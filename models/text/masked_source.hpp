@@ -28,14 +28,12 @@ struct MaskingOptions {
 /// Number of chosen tokens per `tokens`.
 [[nodiscard]] std::int64_t tokens_to_find(double probability, std::int64_t tokens);
 
-class MaskedSource final : public SampleSource {
+class MaskedSource final : public TokenSamples {
  public:
   /// `all` has int32 [T] tokens as inputs, not all of them padding.
   MaskedSource(std::unique_ptr<SampleSource> all, MaskingOptions options);
 
   [[nodiscard]] std::int64_t samples() const override { return all_->samples(); }
-  [[nodiscard]] std::size_t input_bytes() const override { return all_->input_bytes(); }
-  [[nodiscard]] std::size_t target_bytes() const override { return all_->input_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return chosen_; }
   [[nodiscard]] std::int64_t losses_of(std::int64_t n) const override {
     return tokens_to_find(options_.probability, filled(n));
@@ -57,14 +55,14 @@ class MaskedSource final : public SampleSource {
     friend auto operator<=>(const Draw&, const Draw&) = default;
   };
   /// Tokens of sample n that are not padding.
-  [[nodiscard]] std::int64_t filled(std::int64_t n) const { return length_ - all_->padding(n); }
+  [[nodiscard]] std::int64_t filled(std::int64_t n) const { return positions() - all_->padding(n); }
   /// Chosen positions of sample n with these tokens.
   [[nodiscard]] std::vector<Draw> choose(std::int64_t n, const std::int32_t* tokens) const;
 
   std::unique_ptr<SampleSource> all_;
   MaskingOptions options_;
   runtime::PhiloxKey key_;
-  std::int64_t length_, chosen_;  ///< tokens and chosen tokens of a sample without padding
+  std::int64_t chosen_;  ///< chosen tokens of a sample without padding
 };
 
 }  // namespace ranvier::models

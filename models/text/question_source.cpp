@@ -15,7 +15,7 @@ constexpr int positions_step = 32;
 }  // namespace
 
 QuestionSource::QuestionSource(std::shared_ptr<const QuestionFile> file, int sequence_length)
-    : file_(std::move(file)), length_(sequence_length), positions_(sequence_length) {}
+    : TokenSamples(sequence_length), file_(std::move(file)), length_(sequence_length) {}
 
 std::size_t QuestionSource::left_out(const QuestionFile::Answer& answer) const {
   const std::size_t tokens = answer.context.size() + answer.completion.size(),
@@ -39,9 +39,9 @@ QuestionSource::Scored QuestionSource::scored(std::int64_t sample) const {
 void QuestionSource::read(std::int64_t n, std::size_t shift, std::byte* to) const {
   const QuestionFile::Answer& of = answer(n);
   const std::size_t out = left_out(of) + shift, needed = scored(n).end;
-  expect(needed <= static_cast<std::size_t>(positions_),
-         "a completion needs more positions than a sample has: {}, at most {}", needed, positions_);
-  for (std::size_t p = 0; p < static_cast<std::size_t>(positions_); ++p, to += sizeof(std::int32_t)) {
+  expect(needed <= static_cast<std::size_t>(positions()),
+         "a completion needs more positions than a sample has: {}, at most {}", needed, positions());
+  for (std::size_t p = 0; p < static_cast<std::size_t>(positions()); ++p, to += sizeof(std::int32_t)) {
     const std::size_t at = p + out;
     const std::int32_t token = p >= needed              ? 0
                                : at < of.context.size() ? of.context[at]

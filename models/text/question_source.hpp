@@ -13,7 +13,7 @@
 
 namespace ranvier::models {
 
-class QuestionSource final : public SampleSource {
+class QuestionSource final : public TokenSamples {
  public:
   QuestionSource(std::shared_ptr<const QuestionFile> file, int sequence_length);
 
@@ -22,7 +22,7 @@ class QuestionSource final : public SampleSource {
   /// Positions that samples first … first+count-1 need, rounded up so that few sizes occur.
   [[nodiscard]] int positions_of(std::int64_t first, int count) const;
   /// Sets the positions per sample. No other thread may read at the same time.
-  void set_positions(int positions) { positions_ = positions; }
+  using TokenSamples::set_positions;
 
   /// Positions whose targets are the completion: [begin, end).
   struct Scored {
@@ -31,11 +31,6 @@ class QuestionSource final : public SampleSource {
   [[nodiscard]] Scored scored(std::int64_t sample) const;
 
   [[nodiscard]] std::int64_t samples() const override { return static_cast<std::int64_t>(file_->answers()); }
-  [[nodiscard]] std::size_t input_bytes() const override {
-    return static_cast<std::size_t>(positions_) * sizeof(std::int32_t);
-  }
-  [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
-  [[nodiscard]] std::int64_t losses_per_sample() const override { return positions_; }
   void read_input(std::int64_t n, std::byte* to) const override { read(n, 0, to); }
   void read_target(std::int64_t n, std::byte* to) const override { read(n, 1, to); }
 
@@ -49,7 +44,6 @@ class QuestionSource final : public SampleSource {
 
   std::shared_ptr<const QuestionFile> file_;
   int length_;
-  int positions_;
 };
 
 }  // namespace ranvier::models

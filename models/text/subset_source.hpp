@@ -18,35 +18,28 @@ namespace ranvier::models {
 /// read(sample, to), which writes int32 [T]. A sample is one document, unless read_starts() is overridden; its
 /// padding positions attend to no other position and are attended to by none.
 template <typename Set>
-class SubsetSource : public SampleSource {
+class SubsetSource : public TokenSamples {
  public:
   /// Provides samples [begin, end); without a seed in order.
   SubsetSource(std::shared_ptr<const Set> set, std::int64_t begin, std::int64_t end,
                std::optional<std::uint64_t> shuffle_seed)
-      : set_(std::move(set)), begin_(begin), samples_(end - begin) {
+      : TokenSamples(set->sequence_length()), set_(std::move(set)), begin_(begin), samples_(end - begin) {
     expect(begin >= 0 && begin < end && end <= set_->samples(), "samples are out of range: {} to {} of {}", begin,
            end, set_->samples());
     if (shuffle_seed) order_.emplace(samples_, *shuffle_seed);
   }
 
   [[nodiscard]] std::int64_t samples() const override { return samples_; }
-  [[nodiscard]] std::size_t input_bytes() const override { return document_positions() * sizeof(std::int32_t); }
-  [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
-  [[nodiscard]] std::int64_t losses_per_sample() const override { return set_->sequence_length(); }
   [[nodiscard]] std::int64_t losses_of(std::int64_t n) const override { return set_->losses(index(n)); }
-  [[nodiscard]] std::size_t document_positions() const override {
-    return static_cast<std::size_t>(set_->sequence_length());
-  }
-  [[nodiscard]] std::int64_t padding(std::int64_t n) const override {
-    return set_->sequence_length() - set_->filled(index(n));
-  }
+  [[nodiscard]] std::size_t document_positions() const override { return static_cast<std::size_t>(positions()); }
+  [[nodiscard]] std::int64_t padding(std::int64_t n) const override { return positions() - set_->filled(index(n)); }
   void read_input(std::int64_t n, std::byte* to) const override {
     set_->read(index(n), reinterpret_cast<std::int32_t*>(to));
   }
   void read_starts(std::int64_t n, std::int32_t* to) const override {
     const std::int64_t filled = set_->filled(index(n));
     std::fill(to, to + filled, 0);
-    std::iota(to + filled, to + set_->sequence_length(), static_cast<std::int32_t>(filled));
+    std::iota(to + filled, to + positions(), static_cast<std::int32_t>(filled));
   }
 
  protected:

@@ -13,17 +13,16 @@
 namespace ranvier::models {
 
 TextSource::TextSource(std::shared_ptr<const TokenSequence> tokens, const TextSourceOptions& options)
-    : tokens_(std::move(tokens)), options_(options), length_(static_cast<std::size_t>(options.sequence_length)) {
+    : TokenSamples(options.sequence_length), tokens_(std::move(tokens)), options_(options) {
   const auto [begin, end] = options_.range;
   expect(begin >= 0 && begin <= end && end <= tokens_->tokens(), "tokens are out of range: {} to {} of {}", begin,
          end, tokens_->tokens());
-  samples_ = (end - begin - 1) / options_.sequence_length;
+  samples_ = (end - begin - 1) / positions();
   if (samples_ < 1)
     fail(ErrorCode::data,
          "{}: {} tokens are too few for `sequence_length` {}, which needs {}; decrease `sequence_length` or use "
          "more data",
-         tokens_->path().string(), end - begin, options_.sequence_length,
-         std::int64_t{options_.sequence_length} + 1);
+         tokens_->path().string(), end - begin, positions(), std::int64_t{positions()} + 1);
   if (options_.shuffle_seed) order_.emplace(samples_, *options_.shuffle_seed);
 }
 
@@ -31,7 +30,7 @@ template <typename F>
 void TextSource::for_each_part(std::int64_t n, std::int64_t from, std::int64_t count, F&& f) const {
   const std::int64_t range = options_.range.end - options_.range.begin;
   const std::int64_t window = order_ ? (*order_)(n) : n;
-  std::int64_t at = (window * options_.sequence_length + from) % range;
+  std::int64_t at = (window * positions() + from) % range;
   while (count > 0) {
     const std::int64_t part = std::min(count, range - at);
     f(options_.range.begin + at, part);
@@ -42,7 +41,7 @@ void TextSource::for_each_part(std::int64_t n, std::int64_t from, std::int64_t c
 
 void TextSource::read(std::int64_t n, std::int64_t shift, std::byte* to) const {
   auto* out = reinterpret_cast<std::int32_t*>(to);
-  for_each_part(n, shift, options_.sequence_length, [&](std::int64_t at, std::int64_t part) {
+  for_each_part(n, shift, positions(), [&](std::int64_t at, std::int64_t part) {
     tokens_->read(at, part, options_.vocab_size, out);
     out += part;
   });
@@ -51,7 +50,7 @@ void TextSource::read(std::int64_t n, std::int64_t shift, std::byte* to) const {
 template <typename F>
 void TextSource::for_each_begin(std::int64_t n, std::int64_t from, F&& f) const {
   std::int64_t before = 0;
-  for_each_part(n, from, options_.sequence_length, [&](std::int64_t at, std::int64_t part) {
+  for_each_part(n, from, positions(), [&](std::int64_t at, std::int64_t part) {
     const auto begins = tokens_->document_begins(at, part);
     if (at == options_.range.begin && (begins.empty() || begins.front() > at)) f(before);
     for (const std::int64_t begin : begins) f(before + begin - at);
@@ -60,7 +59,7 @@ void TextSource::for_each_begin(std::int64_t n, std::int64_t from, F&& f) const 
 }
 
 std::int64_t TextSource::losses_of(std::int64_t n) const {
-  std::int64_t losses = options_.sequence_length;
+  std::int64_t losses = positions();
   if (masks()) for_each_begin(n, 1, [&](std::int64_t) { --losses; });
   return losses;
 }
@@ -78,11 +77,11 @@ void TextSource::read_starts(std::int64_t n, std::int32_t* to) const {
     at = std::fill_n(at, to + i - at, start);
     start = static_cast<std::int32_t>(i);
   });
-  std::fill(at, to + length_, start);
+  std::fill(at, to + positions(), start);
 }
 
 void TextSource::prefetch(std::int64_t n) const {
-  for_each_part(n, 0, std::int64_t{options_.sequence_length} + 1,
+  for_each_part(n, 0, std::int64_t{positions()} + 1,
                 [this](std::int64_t at, std::int64_t part) { tokens_->will_read(at, part); });
 }
 

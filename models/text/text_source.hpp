@@ -41,17 +41,16 @@ struct TextSourceOptions {
   Documents documents = Documents::join;      ///< join or mask; mask: after TokenSequence::find_documents()
 };
 
-class TextSource final : public SampleSource {
+class TextSource final : public TokenSamples {
  public:
   /// Throws ErrorCode::data if the range is too short for one window.
   TextSource(std::shared_ptr<const TokenSequence> tokens, const TextSourceOptions& options);
 
   [[nodiscard]] std::int64_t samples() const override { return samples_; }  ///< per epoch
-  [[nodiscard]] std::size_t input_bytes() const override { return length_ * sizeof(std::int32_t); }
-  [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
-  [[nodiscard]] std::int64_t losses_per_sample() const override { return options_.sequence_length; }
   [[nodiscard]] std::int64_t losses_of(std::int64_t n) const override;
-  [[nodiscard]] std::size_t document_positions() const override { return masks() ? length_ : 0; }
+  [[nodiscard]] std::size_t document_positions() const override {
+    return masks() ? static_cast<std::size_t>(positions()) : 0;
+  }
 
   /// Throw ErrorCode::data if a token is outside the vocabulary.
   void read_input(std::int64_t n, std::byte* to) const override { read(n, 0, to); }
@@ -72,7 +71,6 @@ class TextSource final : public SampleSource {
 
   std::shared_ptr<const TokenSequence> tokens_;
   TextSourceOptions options_;
-  std::size_t length_;
   std::int64_t samples_;
   std::optional<SampleOrder> order_;
 };

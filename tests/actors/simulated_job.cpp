@@ -24,7 +24,7 @@ bool RandomTokens::begins(std::int64_t sample, int position) const {
 }
 
 void RandomTokens::read(std::int64_t n, int shift, std::byte* to) const {
-  for (int t = shift; t < length_ + shift; ++t, to += sizeof(std::int32_t)) {
+  for (int t = shift; t < positions() + shift; ++t, to += sizeof(std::int32_t)) {
     const bool has_loss = shift == 0 || !begins(n, t);
     const auto token = has_loss
                            ? static_cast<std::int32_t>(drawn(n, t)[0] % static_cast<std::uint32_t>(vocabulary_))
@@ -35,12 +35,12 @@ void RandomTokens::read(std::int64_t n, int shift, std::byte* to) const {
 
 std::int64_t RandomTokens::losses_of(std::int64_t n) const {
   std::int64_t losses = 0;
-  for (int t = 1; t <= length_; ++t) losses += begins(n, t) ? 0 : 1;
+  for (int t = 1; t <= positions(); ++t) losses += begins(n, t) ? 0 : 1;
   return losses;
 }
 
 void RandomTokens::read_starts(std::int64_t n, std::int32_t* to) const {
-  for (int t = 0, start = 0; t < length_; ++t) *to++ = start = t > 0 && begins(n, t) ? t : start;
+  for (int t = 0, start = 0; t < positions(); ++t) *to++ = start = t > 0 && begins(n, t) ? t : start;
 }
 
 void load_initial_weights(actors::Rank& rank, std::uint64_t seed) {

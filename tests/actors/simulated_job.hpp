@@ -20,17 +20,14 @@
 namespace ranvier::tests {
 
 /// Tokens drawn by counter: sample n is the same on every rank. With documents, about a third of the tokens start one.
-class RandomTokens final : public models::SampleSource {
+class RandomTokens final : public models::TokenSamples {
  public:
   RandomTokens(int length, int vocabulary, std::int64_t samples = 1 << 20, bool documents = false)
-      : length_(length), vocabulary_(vocabulary), samples_(samples), documents_(documents) {}
+      : TokenSamples(length), vocabulary_(vocabulary), samples_(samples), documents_(documents) {}
 
   std::int64_t samples() const override { return samples_; }
-  std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
-  std::size_t target_bytes() const override { return input_bytes(); }
-  std::int64_t losses_per_sample() const override { return length_; }
   std::int64_t losses_of(std::int64_t n) const override;
-  std::size_t document_positions() const override { return documents_ ? static_cast<std::size_t>(length_) : 0; }
+  std::size_t document_positions() const override { return documents_ ? static_cast<std::size_t>(positions()) : 0; }
   void read_starts(std::int64_t n, std::int32_t* to) const override;
   void read_input(std::int64_t n, std::byte* to) const override { read(n, 0, to); }
   void read_target(std::int64_t n, std::byte* to) const override { read(n, 1, to); }
@@ -41,7 +38,6 @@ class RandomTokens final : public models::SampleSource {
   /// Whether a token after a sample's first one starts a document.
   [[nodiscard]] bool begins(std::int64_t sample, int position) const;
 
-  int length_;
   int vocabulary_;
   std::int64_t samples_;
   bool documents_;

@@ -11,23 +11,17 @@ namespace {
 
 using namespace ranvier;
 
-class HeldUp final : public models::SampleSource {
+class HeldUp final : public models::TokenSamples {
  public:
-  explicit HeldUp(int length) : length_(static_cast<std::size_t>(length)) {}
+  using TokenSamples::TokenSamples;
   ~HeldUp() override {
     runtime::print_stderr("torn down\n");
     while (true) ::pause();
   }
 
   std::int64_t samples() const override { return 64; }
-  std::size_t input_bytes() const override { return length_ * sizeof(std::int32_t); }
-  std::size_t target_bytes() const override { return input_bytes(); }
-  std::int64_t losses_per_sample() const override { return static_cast<std::int64_t>(length_); }
   void read_input(std::int64_t, std::byte* to) const override { std::memset(to, 0, input_bytes()); }
   void read_target(std::int64_t n, std::byte* to) const override { read_input(n, to); }
-
- private:
-  std::size_t length_;
 };
 
 apps::Job make_job(const apps::TrainOptions& options) {

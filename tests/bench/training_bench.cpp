@@ -66,20 +66,17 @@ std::vector<Case> all_cases() {
 }
 
 /// Random tokens; the target of each is the next one.
-class SyntheticTokens final : public models::SampleSource {
+class SyntheticTokens final : public models::TokenSamples {
  public:
-  SyntheticTokens(int length, int vocabulary) : length_(length), vocabulary_(vocabulary) {}
+  SyntheticTokens(int length, int vocabulary) : TokenSamples(length), vocabulary_(vocabulary) {}
 
   std::int64_t samples() const override { return 1 << 20; }
-  std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
-  std::size_t target_bytes() const override { return input_bytes(); }
-  std::int64_t losses_per_sample() const override { return length_; }
-  void read_input(std::int64_t n, std::byte* to) const override { read(n * length_, to); }
-  void read_target(std::int64_t n, std::byte* to) const override { read(n * length_ + 1, to); }
+  void read_input(std::int64_t n, std::byte* to) const override { read(n * positions(), to); }
+  void read_target(std::int64_t n, std::byte* to) const override { read(n * positions() + 1, to); }
 
  private:
   void read(std::int64_t first, std::byte* to) const {
-    for (std::int64_t i = 0; i < length_; ++i, to += sizeof(std::int32_t)) {
+    for (std::int64_t i = 0; i < positions(); ++i, to += sizeof(std::int32_t)) {
       std::uint64_t bits = static_cast<std::uint64_t>(first + i) * 0x9E3779B97F4A7C15u;
       bits = (bits ^ bits >> 32) * 0xD6E8FEB86659FD93u;
       const auto token = static_cast<std::int32_t>((bits >> 32) % static_cast<std::uint64_t>(vocabulary_));
@@ -87,7 +84,6 @@ class SyntheticTokens final : public models::SampleSource {
     }
   }
 
-  int length_;
   int vocabulary_;
 };
 

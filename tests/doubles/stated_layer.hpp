@@ -58,18 +58,12 @@ class StatedLayer final : public models::Layer {
 };
 
 /// Samples of `length` tokens without content: simulated ranks do not read them.
-class NoSamples final : public models::SampleSource {
+class NoSamples final : public models::TokenSamples {
  public:
-  explicit NoSamples(int length = 1) : length_(length) {}
+  explicit NoSamples(int length = 1) : TokenSamples(length) {}
   std::int64_t samples() const override { return std::int64_t{1} << 40; }
-  std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
-  std::size_t target_bytes() const override { return input_bytes(); }
-  std::int64_t losses_per_sample() const override { return length_; }
   void read_input(std::int64_t, std::byte*) const override {}
   void read_target(std::int64_t, std::byte*) const override {}
-
- private:
-  int length_;
 };
 
 }  // namespace ranvier::tests

@@ -12,12 +12,10 @@ constexpr int length = 40;
 constexpr std::int32_t mask = 100, separator = 7;
 
 /// Sample n has tokens n, n + 1, … modulo 97; its targets are unused.
-class Counting final : public SampleSource {
+class Counting final : public TokenSamples {
  public:
+  Counting() : TokenSamples(length) {}
   std::int64_t samples() const override { return 1000; }
-  std::size_t input_bytes() const override { return length * sizeof(std::int32_t); }
-  std::size_t target_bytes() const override { return input_bytes(); }
-  std::int64_t losses_per_sample() const override { return length; }
   void read_input(std::int64_t n, std::byte* to) const override {
     auto* const tokens = reinterpret_cast<std::int32_t*>(to);
     for (int t = 0; t < length; ++t) tokens[t] = static_cast<std::int32_t>((n + t) % 97);

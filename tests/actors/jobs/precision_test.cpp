@@ -13,20 +13,17 @@ using namespace ranvier;
 namespace {
 
 /// A learnable language: each token depends on the two before it, with some noise.
-class Language final : public models::SampleSource {
+class Language final : public models::TokenSamples {
  public:
-  explicit Language(int length) : length_(length) {}
+  using TokenSamples::TokenSamples;
   std::int64_t samples() const override { return 1 << 20; }
-  std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
-  std::size_t target_bytes() const override { return input_bytes(); }
-  std::int64_t losses_per_sample() const override { return length_; }
   void read_input(std::int64_t n, std::byte* to) const override { read(n, 0, to); }
   void read_target(std::int64_t n, std::byte* to) const override { read(n, 1, to); }
 
  private:
   void read(std::int64_t n, int shift, std::byte* to) const {
     std::int32_t before = 1, last = static_cast<std::int32_t>(n % 16);
-    for (int t = 0; t < length_ + shift; ++t) {
+    for (int t = 0; t < positions() + shift; ++t) {
       if (t >= shift) {
         std::memcpy(to, &last, sizeof last);
         to += sizeof last;
@@ -39,8 +36,6 @@ class Language final : public models::SampleSource {
       last = next;
     }
   }
-
-  int length_;
 };
 
 /// Synthetic images, a fifth of which have random classes.
