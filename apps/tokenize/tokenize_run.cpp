@@ -2,7 +2,6 @@
 
 #include "models/text/data_files.hpp"
 #include "models/text/document_reader.hpp"
-#include "models/text/text_survey.hpp"
 #include "models/tokenizers/document_frame.hpp"
 #include "models/tokenizers/text_encoder.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
@@ -139,7 +138,6 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
     const std::uint64_t offset = i == start.file ? start.offset : 0;
     models::DocumentReader reader(file, options.reading, offset, cuts);
     if (offset > 0) result.skipped_bytes += reader.file_position();
-    models::TextSurvey survey;
     const std::size_t wanted = std::min(models::DocumentReader::default_bytes, options.checkpoint_bytes);
     for (auto pieces = reader.next(wanted); !pieces.empty(); pieces = reader.next(wanted)) {
       texts.clear();
@@ -150,7 +148,6 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
         if (pieces[p].begins) documents.begin(of_piece);
         output.append(of_piece);
         unsaved += texts[p].text.size();
-        if (file.format == models::TokenFormat::text) survey.add(texts[p].text);
       }
       progress(before + reader.file_position(), input.bytes);
       if (unsaved < options.checkpoint_bytes) continue;
@@ -158,7 +155,6 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
       unsaved = 0;
     }
     for (std::string& remark : reader.remarks()) result.remarks.push_back(std::move(remark));
-    if (survey.strange() > 0) result.remarks.push_back(models::remark_on(survey, file.path));
     before += bytes;
   }
   documents.finish();

@@ -1,6 +1,5 @@
 #include "models/text/document_reader.hpp"
 
-#include "models/text/text_survey.hpp"
 #include "models/tokenizers/unicode.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/json_text.hpp"
@@ -96,7 +95,9 @@ void DocumentReader::take_text(std::size_t bytes) {
   }
   taken_ = cut;
   offset_ += cut;
-  if (cut > 0) pieces_.push_back({std::string_view(text_).substr(0, cut), std::exchange(begins_, false)});
+  if (cut == 0) return;
+  pieces_.push_back({std::string_view(text_).substr(0, cut), std::exchange(begins_, false)});
+  survey_.add(pieces_.back().text);
 }
 
 void DocumentReader::take_lines(std::size_t bytes) {
@@ -152,6 +153,7 @@ std::vector<std::string> DocumentReader::remarks() const {
                     prompt_fields_.empty() ? ""
                                            : fmt::format("; use `prompt_field` {},{} to read both fields",
                                                          fmt::join(prompt_fields_, ","), field)));
+  if (survey_.strange() > 0) remarks.push_back(remark_on(survey_, file_.path));
   return remarks;
 }
 

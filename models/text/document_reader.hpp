@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/text/data_file.hpp"
+#include "models/text/text_survey.hpp"
 #include "models/tokenizers/word_splitter.hpp"
 
 #include <boost/json/object.hpp>
@@ -36,7 +37,7 @@ class DocumentReader {
 
   /// Start of the next piece in the content, in bytes.
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
-  /// Remarks for the user about skipped lines and unread fields; none for text.
+  /// Remarks for the user about the pieces so far: skipped lines, unread fields, bytes that are not text.
   [[nodiscard]] std::vector<std::string> remarks() const;
   /// Bytes of the file that were read.
   [[nodiscard]] std::uint64_t file_position() const noexcept { return stream_.file_position(); }
@@ -79,7 +80,8 @@ class DocumentReader {
   TextCuts cuts_;
   ByteStream stream_;
   std::uint64_t offset_;
-  bool begins_;  // whether the next text starts a document
+  bool begins_;        // whether the next text starts a document
+  TextSurvey survey_;  // of text
   bool whole_ = false;
   std::string text_;                 // content starting at offset_ - taken_
   std::size_t taken_ = 0;            // consumed bytes of text_

@@ -1,7 +1,6 @@
 #include "models/text/token_sequence.hpp"
 
 #include "models/text/document_reader.hpp"
-#include "models/text/text_survey.hpp"
 #include "models/tokenizers/text_encoder.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
@@ -47,10 +46,10 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
   std::size_t held_bytes = 0;  // bytes of text read or encoded into memory
   for (const DataFile& file : files) {
     const bool lines = file.format == TokenFormat::jsonl;
-    TextSurvey survey;
     if (!encoder && !lines && file.compression == Compression::none) {
-      const std::string_view mapped = files_.emplace_back(file).text();
-      survey.add(mapped.substr(0, max_surveyed_bytes));
+      TextSurvey survey;
+      survey.add(files_.emplace_back(file).text().substr(0, max_surveyed_bytes));
+      if (survey.strange() > 0) remarks_.push_back(remark_on(survey, file.path));
     } else {
       DocumentReader reader(file, reading, 0, cuts);
       std::vector<char> bytes;
@@ -65,7 +64,6 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
           check_held(held_bytes, path_, "text for a tokenizer, compressed or in JSON lines exceeds",
                      "use ranvier-tokenize to write a token file");
           texts.push_back({piece.text, piece.begins});
-          if (!lines) survey.add(piece.text);
           if (encoder) continue;
           documents_ += piece.begins ? 1 : 0;
           if (piece.begins) begins.push_back(std::ssize(bytes));
@@ -94,7 +92,6 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
       else if (!bytes.empty())
         files_.emplace_back(file.path, std::move(bytes), std::move(begins));
     }
-    if (survey.strange() > 0) remarks_.push_back(remark_on(survey, file.path));
   }
   if (files_.empty()) fail(ErrorCode::data, "{}: no text found; use files that are not empty", path_.string());
 }

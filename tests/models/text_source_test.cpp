@@ -69,15 +69,6 @@ TEST_CASE_FIXTURE(InFolder, "shuffled epochs have each complete window once, and
   CHECK(inputs(source, 0, 20) != inputs(source, 20, 20));
 }
 
-TEST_CASE_FIXTURE(InFolder, "samples read together equal samples read one by one") {
-  const auto source =
-      source_of(folder.write("a", counting(100)), {.range = {0, 100}, .sequence_length = 7, .shuffle_seed = 1});
-  Tokens single;
-  for (std::int64_t n = 3; n < 30; ++n)
-    for (const auto token : inputs(source, n, 1)) single.push_back(token);
-  CHECK(inputs(source, 3, 27) == single);
-}
-
 TEST_CASE_FIXTURE(InFolder, "a range too short for a sequence is refused") {
   const auto path = folder.write("short.txt", counting(8));
   CHECK(source_of(path, {.range = {0, 8}, .sequence_length = 7}).samples() == 1);
