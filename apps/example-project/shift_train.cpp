@@ -180,14 +180,15 @@ apps::Job make_job(const apps::TrainOptions& options) {
   }
   job.architecture.layers.push_back(std::move(model.layers.back()));
 
-  models::TextDataOptions data{.path = options.data.data,
-                               .tokenizer = options.data.gpt2,
-                               .reading = {.format = options.data.format, .json_field = options.data.json_field},
-                               .sequence_length = gpt.sequence_length,
-                               .vocab_size = gpt.vocab_size,
-                               .documents = options.data.documents,
-                               .document_end = options.data.document_end,
-                               .validation_split = options.data.validation_split};
+  models::TextDataOptions data{
+      .path = options.data.data,
+      .tokenizer = options.data.gpt2,
+      .reading = {.format = options.data.reading.format, .json_field = options.data.reading.json_field},
+      .sequence_length = gpt.sequence_length,
+      .vocab_size = gpt.vocab_size,
+      .documents = options.data.documents,
+      .document_end = options.data.document_end,
+      .validation_split = options.data.validation_split};
   if (options.data.shuffle) data.shuffle_seed = options.trainer.seed;
   models::TextData text = models::open_text_data(data);
   job.source = std::move(text.training);

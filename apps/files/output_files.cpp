@@ -120,7 +120,7 @@ void check_against_inputs(const TrainOptions& options, const Named& output) {
     reject("{} would overwrite {}, which --init-from {} reads; use another path{}", output.flag,
            place_of(output.path).string(), init_from,
            saves ? ", or add --overwrite to replace the initial weights" : "");
-  if (!models::has_tokens(options.data.format) || output.path.extension() == ".bin")
+  if (!models::has_tokens(options.data.reading.format) || output.path.extension() == ".bin")
     check_outside_data(options, output);
 }
 

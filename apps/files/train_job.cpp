@@ -147,11 +147,7 @@ Job make_job(const TrainOptions& options) {
   models::TextDataOptions text{
       .tokenizer = options.data.gpt2,
       .threads = options.device.threads > 0 ? options.device.threads : runtime::available_cores(),
-      .reading = {.format = options.data.format,
-                  .json_field = options.data.json_field,
-                  .prompt_field = options.data.prompt_field,
-                  .label_field = options.data.label_field,
-                  .reads = options.data.reads},
+      .reading = options.data.reading,
       .labels = options.data.labels,
       .specials = options.data.specials,
       .text_allowed = options.data.tokenizer != Tokenizer::none,

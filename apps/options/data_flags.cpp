@@ -87,27 +87,27 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
   table.add({Effect::decides, "token-format", "NAME",
              "Format of --data: auto, text (any bytes), jsonl (one JSON object per line), llmc (header, then "
              "uint16 or uint32), uint16 (no header, as in nanoGPT), megatron (.bin and .idx)",
-             choice<TokenFormat>(data.format, {{"auto", TokenFormat::automatic},
-                                               {"text", TokenFormat::text},
-                                               {"jsonl", TokenFormat::jsonl},
-                                               {"llmc", TokenFormat::llmc},
-                                               {"uint16", TokenFormat::uint16},
-                                               {"megatron", TokenFormat::megatron}})},
+             choice<TokenFormat>(data.reading.format, {{"auto", TokenFormat::automatic},
+                                                       {"text", TokenFormat::text},
+                                                       {"jsonl", TokenFormat::jsonl},
+                                                       {"llmc", TokenFormat::llmc},
+                                                       {"uint16", TokenFormat::uint16},
+                                                       {"megatron", TokenFormat::megatron}})},
             {.for_text = true});
   table.add({Effect::decides, special_tokens(data.specials)},
             {.unused = unused_if([&data] { return data.gpt2.empty(); }, "without --tokenizer PATH")});
-  table.add(
-      {Effect::decides, "json-field", "NAME", "JSON lines: field with the document's text", text(data.json_field)},
-      {.for_text = true});
+  table.add({Effect::decides, "json-field", "NAME", "JSON lines: field with the document's text",
+             text(data.reading.json_field)},
+            {.for_text = true});
   table.add({Effect::decides, "prompt-field", "NAME",
              "JSON lines: field with the prompt, or several fields (A,B), joined by line breaks; --json-field has "
              "the completion. Prompts have no loss, and samples are packed as with --documents mask",
-             text(data.prompt_field), "none"},
+             text(data.reading.prompt_field), "none"},
             {.usual = true, .for_text = true});
   table.add({Effect::decides, "label-field", "NAME",
              "JSON lines: field with the class of the document's text, by name or number, for BERT and RoBERTa; "
              "each sample is one padded text",
-             text(data.label_field), "none"},
+             text(data.reading.label_field), "none"},
             {.for_text = true});
   table.add({Effect::decides, "documents", "NAME",
              "Documents in samples: join: cut anywhere; mask: tokens attend to their own document only, with "
@@ -172,22 +172,22 @@ namespace {
 /// Checks and resolves flags of labelled texts (--label-field).
 void resolve_labelled(TrainOptions& options) {
   DataOptions& data = options.data;
-  if (!data.prompt_field.empty())
-    reject("--label-field {} and --prompt-field {} cannot be combined; remove one of the flags", data.label_field,
-           data.prompt_field);
-  if (data.label_field == data.json_field)
-    reject("--label-field {} and --json-field {} are the same field; use different fields", data.label_field,
-           data.json_field);
+  if (!data.reading.prompt_field.empty())
+    reject("--label-field {} and --prompt-field {} cannot be combined; remove one of the flags",
+           data.reading.label_field, data.reading.prompt_field);
+  if (data.reading.label_field == data.reading.json_field)
+    reject("--label-field {} and --json-field {} are the same field; use different fields",
+           data.reading.label_field, data.reading.json_field);
   for (const char* flag : {"documents", "document-end", "mlm-probability", "mask-token"})
     if (options.is_given(flag))
       reject("--{0} has no effect with --label-field {1}: each sample is one padded text; remove --{0}", flag,
-             data.label_field);
+             data.reading.label_field);
   if (data.tokenizer == Tokenizer::none && options.is_given("tokenizer"))
     reject("--tokenizer none cannot read the texts of --label-field {}; use --tokenizer bytes or PATH",
-           data.label_field);
+           data.reading.label_field);
   if (models::parse_weighted_paths(data.data).size() > 1)
     reject("--data {} has several paths, but --label-field {} reads one; put the files into one folder", data.data,
-           data.label_field);
+           data.reading.label_field);
   data.documents = Documents::pad;
 }
 
@@ -196,29 +196,29 @@ void resolve_text(TrainOptions& options) {
   ModelOptions& model = options.model;
   const auto paths = models::parse_weighted_paths(data.data);
   const bool tokens = std::ranges::all_of(
-      paths, [&](const models::WeightedPath& one) { return models::holds_tokens(one.path, data.format); });
+      paths, [&](const models::WeightedPath& one) { return models::holds_tokens(one.path, data.reading.format); });
   if (!options.is_given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
-  const bool text = data.format == TokenFormat::text || data.format == TokenFormat::jsonl;
+  const bool text = data.reading.format == TokenFormat::text || data.reading.format == TokenFormat::jsonl;
   if (text && data.tokenizer == Tokenizer::none)
     reject("--tokenizer none cannot read --token-format {}; use --tokenizer bytes or PATH",
-           data.format == TokenFormat::text ? "text" : "jsonl");
-  if (!data.prompt_field.empty()) {
+           data.reading.format == TokenFormat::text ? "text" : "jsonl");
+  if (!data.reading.prompt_field.empty()) {
     if (data.tokenizer == Tokenizer::none && options.is_given("tokenizer"))
       reject("--tokenizer none cannot read the text of --prompt-field {}; use --tokenizer bytes or PATH",
-             data.prompt_field);
-    const auto prompts = models::field_names(data.prompt_field);
-    if (std::ranges::find(prompts, data.json_field) != prompts.end())
-      reject("--prompt-field {} and --json-field {} share a field; use different fields", data.prompt_field,
-             data.json_field);
+             data.reading.prompt_field);
+    const auto prompts = models::field_names(data.reading.prompt_field);
+    if (std::ranges::find(prompts, data.reading.json_field) != prompts.end())
+      reject("--prompt-field {} and --json-field {} share a field; use different fields", data.reading.prompt_field,
+             data.reading.json_field);
     if (data.documents == Documents::join && options.is_given("documents"))
       reject("--documents join with --prompt-field {} lets completions attend to other prompts; remove --documents",
-             data.prompt_field);
+             data.reading.prompt_field);
     if (data.documents == Documents::pad)
       reject("--documents pad has no effect with --prompt-field {}, which packs samples; remove --documents",
-             data.prompt_field);
+             data.reading.prompt_field);
     data.documents = Documents::mask;
   }
-  if (!data.label_field.empty()) resolve_labelled(options);
+  if (!data.reading.label_field.empty()) resolve_labelled(options);
   if (data.document_end && data.documents == Documents::join)
     reject("--document-end {} has no effect with --documents join; use --documents mask", *data.document_end);
   if (data.document_end && !data.data.empty() && !tokens)
@@ -228,7 +228,8 @@ void resolve_text(TrainOptions& options) {
   const bool own = !model.is_preset() && !options.is_given("vocab-size");
   int& vocab_size = *models::find_size(model.sizes, models::Size::vocab_size);
   if (own && data.tokenizer != Tokenizer::bytes) vocab_size = 50257;
-  if (own && data.tokenizer == Tokenizer::bytes && models::fills_masks(model.sizes) && data.label_field.empty())
+  if (own && data.tokenizer == Tokenizer::bytes && models::fills_masks(model.sizes) &&
+      data.reading.label_field.empty())
     vocab_size = std::max(byte_tokens + 1, data.mask_token.value_or(byte_tokens) + 1);
   std::error_code ignored;
   if (own && !data.gpt2.empty() && std::filesystem::exists(data.gpt2, ignored))
@@ -240,11 +241,11 @@ void resolve_text(TrainOptions& options) {
 bool encodes_text(const DataOptions& data) {
   const auto holds_tokens = [&](const std::filesystem::path& path) {
     std::error_code ignored;
-    if (!std::filesystem::is_directory(path, ignored)) return models::holds_tokens(path, data.format);
+    if (!std::filesystem::is_directory(path, ignored)) return models::holds_tokens(path, data.reading.format);
     const std::filesystem::recursive_directory_iterator files(path,
                                                               ignored);  // a folder never mixes text and tokens
     return std::any_of(begin(files), end(files), [&](const std::filesystem::directory_entry& file) {
-      return models::holds_tokens(file.path(), data.format);
+      return models::holds_tokens(file.path(), data.reading.format);
     });
   };
   const auto paths = models::parse_weighted_paths(data.data);
@@ -283,7 +284,7 @@ void resolve_labels(TrainOptions& options) {
   DataOptions& data = options.data;
   ModelOptions& model = options.model;
   auto* const bert = std::get_if<models::BertOptions>(&model.sizes);
-  const std::string& field = data.label_field;
+  const std::string& field = data.reading.label_field;
   if (field.empty()) {
     if (models::tells_classes(model.sizes) && !data.data.empty())
       reject("--label-field is missing: --model {} classifies texts into {} classes; add --label-field NAME",
@@ -301,11 +302,10 @@ void resolve_labels(TrainOptions& options) {
         "--eval-only with --label-field {} needs a classification head, but --init-from {}{} has none; train a "
         "classifier first",
         field, options.run.init_from, adapter.empty() ? "" : " with --init-adapter " + adapter);
-  if (!data.data.empty()) {
-    const models::TextReading reading{.format = data.format, .json_field = data.json_field, .label_field = field};
-    constexpr std::size_t max_classes = 100'000;
-    data.labels = models::labels_in(models::parse_weighted_paths(data.data).front().path, reading, max_classes);
-  }
+  constexpr std::size_t max_classes = 100'000;
+  if (!data.data.empty())
+    data.labels =
+        models::labels_in(models::parse_weighted_paths(data.data).front().path, data.reading, max_classes);
   const auto found = static_cast<int>(data.labels.size());
   if (options.is_given("classes") && bert->classes < found)
     reject("--classes {} is too small: field '{}' of {} has {}, such as '{}'; use at least {}", bert->classes,
@@ -325,7 +325,7 @@ void check_purpose(const TrainOptions& options) {
   const std::int64_t samples = options.trainer.sample.every;
   for (const auto& [flag, value] : {std::pair{"--sample-every", samples > 0 ? fmt::format("{}", samples) : ""},
                                     {"--hellaswag", options.data.hellaswag},
-                                    {"--prompt-field", classifies ? "" : options.data.prompt_field}}) {
+                                    {"--prompt-field", classifies ? "" : options.data.reading.prompt_field}}) {
     if (!value.empty())
       reject("{0} {1} needs a causal language model, but --model {2} {3}; remove {0}", flag, value, model.name,
              classifies ? "classifies" : "fills masks");

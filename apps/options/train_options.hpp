@@ -59,17 +59,12 @@ struct ShardOptions {
 enum class Tokenizer { none, bytes, gpt2 };
 
 struct DataOptions {
-  /// Callback for each read of a file before training, on the reading thread; not a flag. Null: none.
-  std::function<void(const std::filesystem::path&)> reads = nullptr;
   std::string data;  ///< path, or paths with weights; models::parse_weighted_paths()
   Tokenizer tokenizer = Tokenizer::bytes;
-  std::string gpt2;  ///< path of the tokenizer's file or folder
-  models::TokenFormat format = models::TokenFormat::automatic;
+  std::string gpt2;             ///< path of the tokenizer's file or folder
+  models::TextReading reading;  ///< all but `reads` are flags
   models::SpecialTokenPolicy specials = models::SpecialTokenPolicy::tokenizer;  ///< special tokens in text
-  std::string json_field = "text";                                              ///< JSON lines: field with the text
-  std::string prompt_field;         ///< JSON lines: fields with the prompt; empty: no prompts
-  std::string label_field;          ///< JSON lines: field with the class; empty: no classes
-  std::vector<std::string> labels;  ///< names of the classes, by number
+  std::vector<std::string> labels;                                              ///< names of the classes, by number
   models::Documents documents = models::Documents::join;
   std::optional<std::int32_t> document_end;  ///< last token of documents; none: the tokenizer's end of text
   bool shuffle = true;

@@ -208,8 +208,8 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
       handle_signals(*session, *watch, options, page ? &*page : nullptr, signals);
     watch->does("opens its data");
     if (!options.data.data.empty()) watch->about(options.data.data);
-    options.data.reads = [reads = WatchedReads(*watch, session->rank(), timeout)](
-                             const std::filesystem::path& file) { reads.data(file); };
+    options.data.reading.reads = [reads = WatchedReads(*watch, session->rank(), timeout)](
+                                     const std::filesystem::path& file) { reads.data(file); };
     std::vector<std::filesystem::path> files;
     on_all_ranks(*session, [&] {
       job = build(options);
@@ -217,7 +217,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
       if (options.run.request == Request::train) files = deciding_files(options, job);
     });
     watch->does("compares its files with other ranks");
-    compare_files(*session, files, options.data.reads);
+    compare_files(*session, files, options.data.reading.reads);
     int status = 0;
     std::vector<std::string> missing;
     const Run::Program shared{.session = *session,

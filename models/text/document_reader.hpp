@@ -80,8 +80,8 @@ class DocumentReader {
   TextCuts cuts_;
   ByteStream stream_;
   std::uint64_t offset_;
-  bool begins_;        // whether the next text starts a document
-  TextSurvey survey_;  // of text
+  bool begins_;  // whether the next text starts a document
+  TextSurvey survey_;
   bool whole_ = false;
   std::string text_;                 // content starting at offset_ - taken_
   std::size_t taken_ = 0;            // consumed bytes of text_

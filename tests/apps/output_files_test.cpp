@@ -113,7 +113,7 @@ TEST_CASE_FIXTURE(Fixture, "an output in a data folder is refused, because the n
   options.data.data = file("texts");
   options.run.metrics = file("texts/run.jsonl");
   check_refused({"--metrics", "--data " + file("texts"), "train on it"});
-  options.data.format = models::TokenFormat::llmc;
+  options.data.reading.format = models::TokenFormat::llmc;
   check_outputs(options);
 }
 

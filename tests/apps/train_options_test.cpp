@@ -282,10 +282,10 @@ TEST_CASE("flags with a list of values set their own field") {
   CHECK(options.device.device == DeviceFlag::inline_);
   CHECK(options.checkpoint.every_steps == 500);
   CHECK_FALSE(options.checkpoint.every_time);
-  CHECK(options.data.format == models::TokenFormat::jsonl);
+  CHECK(options.data.reading.format == models::TokenFormat::jsonl);
   CHECK(options.data.documents == models::Documents::mask);
   CHECK(parse_train("--data a --policy 1f1b").trainer.policy == actors::Policy::one_f_one_b);
-  CHECK(parse_train("--data a --token-format megatron").data.format == models::TokenFormat::megatron);
+  CHECK(parse_train("--data a --token-format megatron").data.reading.format == models::TokenFormat::megatron);
 }
 
 TEST_CASE("bad steps end the job unless they are skipped or rolled back") {
