@@ -1,6 +1,7 @@
 #include "models/tokenizers/text_encoder.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "tests/models/sentencepiece_writer.hpp"
+#include "tests/models/small_tokenizer.hpp"
 #include "tests/test.hpp"
 
 #include <fmt/core.h>
@@ -13,26 +14,7 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-std::string as_json(std::string_view text) {
-  std::string to = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') to += '\\';
-    to += c;
-  }
-  return to + "\"";
-}
-
-/// GPT-2's spelling of the 256 bytes, and their numbers as tokens.
-std::string byte_spelling(int byte) {
-  std::string to;
-  int other = 0x100;
-  for (int i = 0; i < 256; ++i) {
-    const bool printed = (i >= '!' && i <= '~') || (i >= 0xa1 && i <= 0xac) || i >= 0xae;
-    const int c = printed ? i : other++;
-    if (i == byte) append_utf8(static_cast<char32_t>(c), to);
-  }
-  return to;
-}
+std::string as_json(std::string_view text) { return SmallTokenizer::in_json(std::string(text)); }
 
 /// Parts of a tokenizer.json, in JSON.
 struct Parts {
@@ -82,7 +64,7 @@ Strings pieces_of(const Tokenizer& tokenizer, const Strings& spellings, std::str
 
 Parts of_bytes() {
   Parts parts;
-  for (int byte = 0; byte < 256; ++byte) parts.pieces.push_back(byte_spelling(byte));
+  for (int byte = 0; byte < 256; ++byte) parts.pieces.push_back(SmallTokenizer::spelled({static_cast<char>(byte)}));
   for (const auto& [left, right] : std::vector<std::pair<std::string, std::string>>{
            {"Ġ", "t"}, {"h", "e"}, {"Ġt", "he"}, {"1", "2"}, {"12", "3"}, {"123", "4"}, {"!", "Ċ"}, {"'", "S"}}) {
     parts.merges.emplace_back(left, right);
