@@ -4,6 +4,7 @@
 #include "runtime/files/json_text.hpp"
 
 #include <boost/json/parse.hpp>
+#include <boost/json/parser.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/string.hpp>
 #include <fmt/format.h>
@@ -17,6 +18,16 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t longest_config = 1 << 20;
+
+/// Takes the value at the start of the text and the blanks around it from the text. Returns the value as written.
+std::string_view take_value(std::string_view& text) {
+  constexpr const char* blanks = " \t\r\n";
+  json::parser parser;
+  const std::string_view taken = text.substr(0, parser.write_some(text.data(), text.size()));
+  text.remove_prefix(taken.size());
+  const std::size_t begin = taken.find_first_not_of(blanks);
+  return taken.substr(begin, taken.find_last_not_of(blanks) + 1 - begin);
+}
 
 std::string shown(const json::value* value) { return value == nullptr ? "missing" : json::serialize(*value); }
 
@@ -121,17 +132,13 @@ void ConfigFile::refuse(std::string_view key, const std::string& computed) const
        shown(find(key)), computed);
 }
 
-JsonMembers::JsonMembers(std::string_view text) : text_(text) {
-  at_ = text_.find('{') + 1;
-  for (skip_blanks(); text_.at(at_) != '}'; skip_blanks()) {
-    const std::string_view key = take_value();
-    skip_blanks();
-    ++at_;  // ':'
-    skip_blanks();
-    const json::value name = json::parse({key.data(), key.size()});
-    set(std::string(name.as_string()), std::string(take_value()));
-    skip_blanks();
-    if (text_.at(at_) == ',') ++at_;
+JsonMembers::JsonMembers(std::string_view text) {
+  text.remove_prefix(text.find_first_of("\"}", text.find('{')));
+  while (!text.starts_with('}')) {
+    const std::string_view key = take_value(text);
+    text.remove_prefix(1);  // ':'
+    set(std::string(json::parse({key.data(), key.size()}).as_string()), std::string(take_value(text)));
+    if (text.starts_with(',')) text.remove_prefix(1);
   }
 }
 
@@ -155,29 +162,6 @@ std::string JsonMembers::json() const {
   for (const auto& [key, value] : members_)
     all += fmt::format("{}\n  {}: {}", all.empty() ? "{" : ",", json::serialize(json::string(key)), value);
   return all + "\n}\n";
-}
-
-void JsonMembers::skip_blanks() { at_ = text_.find_first_not_of(" \t\r\n", at_); }
-
-void JsonMembers::skip_string() {
-  for (++at_; text_.at(at_) != '"'; ++at_)
-    if (text_[at_] == '\\') ++at_;
-  ++at_;
-}
-
-std::string_view JsonMembers::take_value() {
-  const std::size_t begin = at_;
-  int depth = 0;
-  do {
-    const char c = text_.at(at_);
-    if (c == '"') {
-      skip_string();
-      continue;
-    }
-    depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
-    ++at_;
-  } while (depth > 0 || std::string_view(" \t\r\n,:}").find(text_.at(at_)) == std::string_view::npos);
-  return text_.substr(begin, at_ - begin);
 }
 
 bool is_text(const json::value& value, std::initializer_list<std::string_view> texts) {

@@ -72,7 +72,7 @@ class ConfigFile {
 /// Keys and values of a JSON object in their order; values as written.
 class JsonMembers {
  public:
-  /// `text` must be a JSON object and outlive this.
+  /// `text` must be a JSON object.
   explicit JsonMembers(std::string_view text);
 
   [[nodiscard]] bool has(const std::string& key) const { return places_.contains(key); }
@@ -83,12 +83,6 @@ class JsonMembers {
   [[nodiscard]] std::string json() const;
 
  private:
-  void skip_blanks();
-  void skip_string();
-  std::string_view take_value();
-
-  std::string_view text_;
-  std::size_t at_ = 0;
   std::vector<std::pair<std::string, std::string>> members_;
   std::map<std::string, std::size_t> places_;  // indices of keys
 };
