@@ -3,8 +3,6 @@
 #include "runtime/base/error.hpp"
 #include "runtime/files/json_text.hpp"
 
-#include <boost/json/parse.hpp>
-#include <boost/json/parser.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/string.hpp>
 #include <fmt/format.h>
@@ -18,16 +16,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t longest_config = 1 << 20;
-
-/// Takes the value at the start of the text and the blanks around it from the text. Returns the value as written.
-std::string_view take_value(std::string_view& text) {
-  constexpr const char* blanks = " \t\r\n";
-  json::parser parser;
-  const std::string_view taken = text.substr(0, parser.write_some(text.data(), text.size()));
-  text.remove_prefix(taken.size());
-  const std::size_t begin = taken.find_first_not_of(blanks);
-  return taken.substr(begin, taken.find_last_not_of(blanks) + 1 - begin);
-}
 
 std::string shown(const json::value* value) { return value == nullptr ? "missing" : json::serialize(*value); }
 
@@ -133,13 +121,7 @@ void ConfigFile::refuse(std::string_view key, const std::string& computed) const
 }
 
 JsonMembers::JsonMembers(std::string_view text) {
-  text.remove_prefix(text.find_first_of("\"}", text.find('{')));
-  while (!text.starts_with('}')) {
-    const std::string_view key = take_value(text);
-    text.remove_prefix(1);  // ':'
-    set(std::string(json::parse({key.data(), key.size()}).as_string()), std::string(take_value(text)));
-    if (text.starts_with(',')) text.remove_prefix(1);
-  }
+  for (const auto& [key, value] : runtime::json_members(text)) set(key, std::string(value));
 }
 
 void JsonMembers::set(const std::string& key, std::string value) {

@@ -4,7 +4,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/files/json_text.hpp"
 
-#include <boost/json/basic_parser_impl.hpp>
+#include <boost/json/parser.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/string.hpp>
 #include <boost/json/value.hpp>
@@ -20,11 +20,15 @@
 namespace ranvier::models {
 namespace {
 
+namespace json = boost::json;
+
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
 constexpr std::size_t length_bytes = 8;
 constexpr std::size_t longest_header = 100'000'000;  // the limit of the reference implementation
 constexpr std::size_t max_dimensions = 16;
+constexpr std::size_t longest_name = 4096;
+constexpr const char* blanks = " \t\r\n";
 
 using runtime::DType;
 
@@ -41,154 +45,86 @@ constexpr DTypeName dtype_names[] = {
     {"BOOL", 1, {}},        {"F8_E4M3", 1, {}},       {"F8_E5M2", 1, {}},
 };
 
-/// Header entry of one tensor, not yet checked.
-struct Entry {
-  std::string name;
-  std::optional<std::string> dtype;
-  std::optional<std::vector<std::uint64_t>> shape;
-  std::optional<std::vector<std::uint64_t>> offsets;
-};
-
-/// Handler of JSON parser events that accepts exactly the form of a safetensors header. A parsed object would lose
-/// duplicate names.
-class HeaderHandler {
- public:
-  static constexpr std::size_t max_object_size = std::size_t(-1);
-  static constexpr std::size_t max_array_size = max_dimensions;
-  static constexpr std::size_t max_key_size = 4096;
-  static constexpr std::size_t max_string_size = std::size_t(-1);
-
-  using Code = boost::json::error_code;
-  using Text = boost::json::string_view;
-
-  explicit HeaderHandler(const std::string& file) : file_(file) {}
-
-  [[nodiscard]] std::vector<Entry>& entries() { return entries_; }
-
-  bool on_document_begin(Code&) { return true; }
-  bool on_document_end(Code&) { return true; }
-
-  bool on_object_begin(Code&) {
-    if (level_ == 2 || (level_ == 1 && in_list())) refuse("has an object instead of a value");
-    ++level_;
-    return true;
-  }
-  bool on_object_end(std::size_t, Code&) {
-    --level_;
-    key_.clear();
-    return true;
-  }
-  bool on_array_begin(Code&) {
-    if (level_ != 2 || in_metadata_ || list_ != nullptr) refuse("has an unexpected list");
-    Entry& entry = entries_.back();
-    if (key_ != "shape" && key_ != "data_offsets") refuse("has an unexpected list");
-    auto& list = key_ == "shape" ? entry.shape : entry.offsets;
-    if (list) refuse("has '" + key_ + "' twice");
-    list_ = &list.emplace();
-    return true;
-  }
-  bool on_array_end(std::size_t, Code&) {
-    list_ = nullptr;
-    return true;
-  }
-  bool on_key_part(Text text, std::size_t, Code&) {
-    part_.append(text.data(), text.size());
-    return true;
-  }
-  bool on_key(Text text, std::size_t, Code&) {
-    part_.append(text.data(), text.size());
-    key_ = std::exchange(part_, {});
-    if (level_ != 1) return true;
-    in_metadata_ = key_ == "__metadata__";
-    if (!in_metadata_) entries_.push_back({.name = key_});
-    return true;
-  }
-  bool on_string_part(Text text, std::size_t, Code&) {
-    part_.append(text.data(), text.size());
-    return true;
-  }
-  bool on_string(Text text, std::size_t, Code&) {
-    part_.append(text.data(), text.size());
-    const std::string value = std::exchange(part_, {});
-    if (level_ == 2 && in_metadata_) return true;
-    if (level_ != 2 || key_ != "dtype" || in_list()) refuse("has an unexpected string");
-    if (entries_.back().dtype) refuse("has 'dtype' twice");
-    entries_.back().dtype = value;
-    return true;
-  }
-  bool on_number_part(Text, Code&) { return true; }
-  bool on_int64(std::int64_t value, Text, Code&) {
-    if (value < 0) refuse("has a negative number");
-    return number(static_cast<std::uint64_t>(value));
-  }
-  bool on_uint64(std::uint64_t value, Text, Code&) { return number(value); }
-  bool on_double(double, Text, Code&) { refuse("has a number that is not an integer"); }
-  bool on_bool(bool, Code&) { refuse("has an unexpected boolean"); }
-  bool on_null(Code&) { refuse("has an unexpected null"); }
-  bool on_comment_part(Text, Code&) { return true; }
-  bool on_comment(Text, Code&) { return true; }
-
- private:
-  [[nodiscard]] bool in_list() const { return list_ != nullptr; }
-
-  bool number(std::uint64_t value) {
-    if (!in_list()) refuse("has an unexpected number");
-    list_->push_back(value);
-    return true;
-  }
-
-  [[noreturn]] void refuse(const std::string& what) const {
-    const std::string where =
-        entries_.empty() ? "the header" : "the header, near tensor '" + entries_.back().name + "',";
-    fail(ErrorCode::data, "{}: not a safetensors file: {} {}; download or save the file again", file_, where, what);
-  }
-
-  const std::string& file_;
-  std::vector<Entry> entries_;
-  std::vector<std::uint64_t>* list_ = nullptr;
-  std::string part_;
-  std::string key_;
-  int level_ = 0;
-  bool in_metadata_ = false;
-};
-
-std::vector<Entry> parse_header(const std::string& file, std::string_view header) {
-  boost::json::parse_options options;
-  options.max_depth = 4;
-  boost::json::basic_parser<HeaderHandler> parser(options, file);
-  boost::json::error_code error;
-  std::size_t parsed = parser.write_some(false, header.data(), header.size(), error);
-  if (!error && header.find_first_not_of(" \t\r\n", parsed) != std::string_view::npos)
-    error = boost::json::error::extra_data;
-  if (!error && !header.starts_with('{')) error = boost::json::error::syntax;
+/// Reads the tensors of a header and accepts exactly its form. A parsed object would lose duplicate names, so members are
+/// read one by one.
+std::vector<StoredTensor> read_header(const std::string& file, std::string_view header, std::size_t data_bytes) {
+  json::error_code error;
+  json::parser parser;
+  const std::size_t parsed = parser.write_some(header.data(), header.size(), error);
+  if (!error && header.find_first_not_of(blanks, parsed) != std::string_view::npos) error = json::error::extra_data;
+  if (!error && header.find_first_not_of(blanks) != 0) error = json::error::syntax;
   if (error)
     fail(ErrorCode::data, "{}: not a safetensors file: {} at offset {}; download or save the file again", file,
          error.message(), length_bytes + parsed);
-  return std::move(parser.handler().entries());
-}
-
-StoredTensor checked(const std::string& file, const Entry& entry, std::size_t data_begin, std::size_t data_bytes) {
-  const auto refuse = [&](const std::string& what) {
-    fail(ErrorCode::data, "{}: tensor '{}' {}; download or save the file again", file, entry.name, what);
+  std::string where = "the header";
+  const auto damaged = [&](const std::string& what) {
+    fail(ErrorCode::data, "{}: not a safetensors file: {} {}; download or save the file again", file, where, what);
   };
-  if (!entry.dtype || !entry.shape || !entry.offsets) refuse("lacks its dtype, shape or data_offsets");
-  if (entry.offsets->size() != 2) refuse("has data_offsets that are not two numbers");
-  const auto* const known = std::find_if(std::begin(dtype_names), std::end(dtype_names),
-                                         [&](const DTypeName& one) { return one.name == *entry.dtype; });
-  if (known == std::end(dtype_names)) refuse("has an unknown dtype, '" + *entry.dtype + "'");
-
-  const std::uint64_t begin = entry.offsets->at(0);
-  const std::uint64_t end = entry.offsets->at(1);
-  if (begin > end || end > data_bytes)
-    refuse(fmt::format("is stored at offsets {} to {} of {} bytes of data", begin, end, data_bytes));
-  std::uint64_t bytes = known->bytes;
-  bool overflows = false;
-  for (const auto size : *entry.shape) overflows = __builtin_mul_overflow(bytes, size, &bytes) || overflows;
-  std::vector<std::size_t> shape(entry.shape->begin(), entry.shape->end());
-  if (overflows || bytes != end - begin)
-    refuse(fmt::format("has {} bytes at offset {}, which do not match {} of shape {}", end - begin, begin,
-                       *entry.dtype, shape_text(shape)));
-  return {entry.name, *entry.dtype, known->dtype, std::move(shape), data_begin + begin, data_begin + end};
+  const auto expect_kind = [&](bool expected, const json::value& value) {
+    constexpr const char* kinds[] = {"null", "boolean", "number", "number", "number", "string", "list"};
+    if (expected) return;
+    if (value.is_object()) damaged("has an object instead of a value");
+    damaged(fmt::format("has an unexpected {}", kinds[static_cast<std::size_t>(value.kind())]));
+  };
+  const auto numbers = [&](const json::value& list) {
+    expect_kind(list.is_array(), list);
+    if (list.get_array().size() > max_dimensions)
+      damaged(fmt::format("has an array of more than {} numbers", max_dimensions));
+    std::vector<std::size_t> all;
+    for (const json::value& one : list.get_array()) {
+      expect_kind(one.is_number(), one);
+      if (one.is_double()) damaged("has a number that is not an integer");
+      if (one.is_int64() && one.get_int64() < 0) damaged("has a negative number");
+      all.push_back(one.to_number<std::size_t>());
+    }
+    return all;
+  };
+  const json::value whole = parser.release();
+  expect_kind(whole.is_object(), whole);
+  std::vector<StoredTensor> tensors;
+  for (const auto& [name, text] : runtime::json_members(header)) {
+    const bool is_metadata = name == "__metadata__";
+    if (!is_metadata) where = "the header, near tensor '" + name + "',";
+    if (name.size() > longest_name) damaged("has a name that is too long");
+    if (!text.starts_with('{')) expect_kind(false, runtime::parse_json(text, file));
+    StoredTensor tensor{.name = name};
+    std::vector<std::size_t> offsets;
+    std::set<std::string> known;
+    for (const auto& [key, written] : runtime::json_members(text)) {
+      const json::value value = runtime::parse_json(written, file);
+      const bool is_text = is_metadata || key == "dtype";
+      expect_kind(is_text ? value.is_string() : key == "shape" || key == "data_offsets", value);
+      if (!known.insert(key).second && !is_metadata) damaged("has '" + key + "' twice");
+      if (is_text)
+        tensor.dtype_name = value.get_string();
+      else
+        (key == "shape" ? tensor.shape : offsets) = numbers(value);
+    }
+    if (is_metadata) continue;
+    const auto refuse = [&](const std::string& what) {
+      fail(ErrorCode::data, "{}: tensor '{}' {}; download or save the file again", file, name, what);
+    };
+    if (known.size() < 3) refuse("lacks its dtype, shape or data_offsets");
+    if (offsets.size() != 2) refuse("has data_offsets that are not two numbers");
+    const auto* const type = std::find_if(std::begin(dtype_names), std::end(dtype_names),
+                                          [&](const DTypeName& one) { return one.name == tensor.dtype_name; });
+    if (type == std::end(dtype_names)) refuse("has an unknown dtype, '" + tensor.dtype_name + "'");
+    const std::size_t begin = offsets[0], end = offsets[1];
+    if (begin > end || end > data_bytes)
+      refuse(fmt::format("is stored at offsets {} to {} of {} bytes of data", begin, end, data_bytes));
+    std::size_t bytes = type->bytes;
+    bool overflows = false;
+    for (const std::size_t size : tensor.shape)
+      overflows = __builtin_mul_overflow(bytes, size, &bytes) || overflows;
+    if (overflows || bytes != end - begin)
+      refuse(fmt::format("has {} bytes at offset {}, which do not match {} of shape {}", end - begin, begin,
+                         tensor.dtype_name, shape_text(tensor.shape)));
+    tensor.dtype = type->dtype;
+    tensor.begin = length_bytes + header.size() + begin;
+    tensor.end = length_bytes + header.size() + end;
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
 }
 
 template <typename T>
@@ -286,7 +222,6 @@ void Safetensors::open_all(const std::filesystem::path& index) {
 void Safetensors::open(const std::filesystem::path& path) {
   const std::string_view bytes = files_.emplace_back(path).text();
   const std::string file = path.string();
-  std::vector<StoredTensor> tensors;
   constexpr std::string_view pointer = "version https://git-lfs.github.com/spec/";
   if (bytes.starts_with(pointer))
     fail(ErrorCode::data, "{}: a git-LFS pointer, not the weights; run 'git lfs pull' in the folder of the file",
@@ -304,10 +239,8 @@ void Safetensors::open(const std::filesystem::path& path) {
          file, header_bytes, bytes.size());
 
   const std::size_t data_begin = length_bytes + header_bytes;
-  const std::size_t data_bytes = bytes.size() - data_begin;
-  for (const auto& entry : parse_header(file, bytes.substr(length_bytes, header_bytes)))
-    tensors.push_back(checked(file, entry, data_begin, data_bytes));
-
+  std::vector<StoredTensor> tensors =
+      read_header(file, bytes.substr(length_bytes, header_bytes), bytes.size() - data_begin);
   std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
