@@ -1,15 +1,14 @@
 #include "models/text/data_files.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/files/memory_map.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <fstream>
 #include <map>
-#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -26,17 +25,6 @@ std::uintmax_t bytes_of(const fs::path& path) {
 
 constexpr std::size_t zero_probe_bytes = 4096;
 constexpr std::size_t max_named = 5;
-
-/// Where the first zero byte is, if it is near the beginning.
-std::optional<std::size_t> zero_byte(const fs::path& path) {
-  std::array<char, zero_probe_bytes> start;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(ErrorCode::io, "{}: cannot open; check its permissions", path.string());
-  file.read(start.data(), start.size());
-  const auto* const end = start.data() + file.gcount();
-  const auto* const zero = std::find(static_cast<const char*>(start.data()), end, '\0');
-  return zero == end ? std::nullopt : std::optional(static_cast<std::size_t>(zero - start.data()));
-}
 
 using Taken = std::variant<DataFile, FormatError>;
 
@@ -55,9 +43,9 @@ Taken take_text(const fs::path& path, const TextReading& reading) {
   const auto* const file = std::get_if<DataFile>(&seen);
   if (file == nullptr) return seen;
   if (has_tokens(file->format)) return FormatError{"tokens, next to text", anyway, true};
-  if (file->compression == Compression::none)
-    if (const auto zero = zero_byte(path))
-      return FormatError{fmt::format("not text: zero byte at offset {}", *zero), {}};
+  if (file->compression != Compression::none) return seen;
+  const std::size_t zero = runtime::MemoryMap(path).text().substr(0, zero_probe_bytes).find('\0');
+  if (zero != std::string_view::npos) return FormatError{fmt::format("not text: zero byte at offset {}", zero), {}};
   return seen;
 }
 

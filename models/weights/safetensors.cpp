@@ -45,8 +45,8 @@ constexpr DTypeName dtype_names[] = {
     {"BOOL", 1, {}},        {"F8_E4M3", 1, {}},       {"F8_E5M2", 1, {}},
 };
 
-/// Reads the tensors of a header and accepts exactly its form. A parsed object would lose duplicate names, so members are
-/// read one by one.
+/// Reads the tensors of a header and accepts exactly its form. A parsed object would lose duplicate names, so it reads
+/// member by member.
 std::vector<StoredTensor> read_header(const std::string& file, std::string_view header, std::size_t data_bytes) {
   json::error_code error;
   json::parser parser;
