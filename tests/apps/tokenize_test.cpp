@@ -192,21 +192,6 @@ TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, compressed or not,
       "body.jsonl: line 1: field 'text' is missing, found 'body'; name the field of the text with --json-field");
 }
 
-TEST_CASE_FIXTURE(Fixture, "an interrupted run on JSON lines resumes between two documents") {
-  std::string lines;
-  for (int i = 0; i < 100'000; ++i) lines += "{\"text\": \"the world " + std::to_string(i) + "\"}\n";
-  folder.write("a.jsonl.zst", zstd_packed(lines));
-  succeeds("a.jsonl.zst --output whole --output-format megatron");
-  interrupt({"a.jsonl.zst", "--output", "out", "--output-format", "megatron"});
-  const CommandOutput again =
-      tokenize("a.jsonl.zst --output out --output-format megatron --tokenizer " + tokenizer);
-  INFO(again.text);
-  CHECK(again.status == 0);
-  check_has(again.text, {"continued an interrupted run after ", "100000 documents in 1 files of "});
-  CHECK((folder.read("out.bin") == folder.read("whole.bin")));
-  CHECK((folder.read("out.idx") == folder.read("whole.idx")));
-}
-
 TEST_CASE_FIXTURE(Fixture, "files that are not text are refused, and skipped or damaged ones are reported") {
   const std::string with = " --output out --tokenizer " + tokenizer;
   folder.write("a.npy", std::string("\x93NUMPY\1\0", 8) + "{}");
@@ -240,18 +225,25 @@ TEST_CASE_FIXTURE(Fixture, "existing token files are replaced only with --overwr
 
 TEST_CASE_FIXTURE(Fixture, "a killed run leaves no file, and ends with the same bytes when started again") {
   folder.write("text.txt", long_text(static_cast<std::size_t>(effort(100'000, 400'000, 25'000))));
-  for (const std::string format : {"llmc", "megatron"}) {
-    succeeds("text.txt --output whole --output-format " + format);
-    interrupt({"text.txt", "--output", "out", "--output-format", format});
+  std::string lines;
+  for (int i = 0; i < 100'000; ++i) lines += "{\"text\": \"the world " + std::to_string(i) + "\"}\n";
+  folder.write("a.jsonl.zst", zstd_packed(lines));
+  for (const auto& [name, format, documents] : {std::tuple{"text.txt", "llmc", "1 documents"},
+                                                {"text.txt", "megatron", "1 documents"},
+                                                {"a.jsonl.zst", "megatron", "100000 documents"}}) {
+    CAPTURE_ALL(name, format);
+    const std::string with = fmt::format("{} --output-format {} --output ", name, format);
+    succeeds(with + "whole");
+    interrupt({name, "--output", "out", "--output-format", format});
     CHECK(!fs::exists(folder.path() / "out.bin"));
     CHECK(!fs::exists(folder.path() / "out.idx"));
-    const CommandOutput again =
-        tokenize("text.txt --output out --output-format " + format + " --tokenizer " + tokenizer);
+    const CommandOutput again = tokenize(with + "out --tokenizer " + tokenizer);
+    INFO(again.text);
     CHECK(again.status == 0);
-    check_has(again.text, {"continued an interrupted run after "});
-    CHECK(folder.read("out.bin") == folder.read("whole.bin"));
-    CHECK(folder.read("out.idx") == folder.read("whole.idx"));
-    for (const char* name : {"out.bin", "out.idx", "whole.bin", "whole.idx"}) fs::remove(folder.path() / name);
+    check_has(again.text, {"continued an interrupted run after ", fmt::format("{} in 1 files of ", documents)});
+    CHECK((folder.read("out.bin") == folder.read("whole.bin")));
+    CHECK((folder.read("out.idx") == folder.read("whole.idx")));
+    for (const char* file : {"out.bin", "out.idx", "whole.bin", "whole.idx"}) fs::remove(folder.path() / file);
   }
 }
 
