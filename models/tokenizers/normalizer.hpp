@@ -5,7 +5,7 @@
 #include "models/tokenizers/unicode.hpp"
 #include "models/tokenizers/unicode_pattern.hpp"
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,27 +17,25 @@ struct TextPosition {
   bool first = true;   ///< start of the document
 };
 
-class Normalizer {
- public:
-  virtual ~Normalizer() = default;
-  virtual void apply(std::string& text, TextPosition place) const = 0;
+struct Normalizer {
+  std::function<void(std::string& text, TextPosition place)> apply;
   /// Whether normalizing the parts of a text separately equals normalizing the text, if it is cut before a space
-  /// behind another character. The second part does not begin a document. `between_blanks`: the cut may also follow a
-  /// blank.
-  [[nodiscard]] virtual bool is_local([[maybe_unused]] bool between_blanks) const { return true; }
+  /// behind another character. The second part does not begin a document. `between_blanks`: only if words may be cut
+  /// behind a blank, too.
+  enum class Local { yes, between_blanks, no } local = Local::yes;
 };
 
-using Normalizers = std::vector<std::unique_ptr<const Normalizer>>;
+using Normalizers = std::vector<Normalizer>;
 
-[[nodiscard]] std::unique_ptr<const Normalizer> normal_form(NormalForm form);
-[[nodiscard]] std::unique_ptr<const Normalizer> lowercase();
+[[nodiscard]] Normalizer normal_form(NormalForm form);
+[[nodiscard]] Normalizer lowercase();
 /// Removes all marks; BERT removes only those that need no space.
-[[nodiscard]] std::unique_ptr<const Normalizer> strip_accents();
+[[nodiscard]] Normalizer strip_accents();
 /// Removes white space at the ends.
-[[nodiscard]] std::unique_ptr<const Normalizer> strip(bool left, bool right);
-[[nodiscard]] std::unique_ptr<const Normalizer> prepend(std::string text);
-[[nodiscard]] std::unique_ptr<const Normalizer> replace_text(std::string from, std::string to);
-[[nodiscard]] std::unique_ptr<const Normalizer> replace_matches(UnicodePattern from, std::string to);
+[[nodiscard]] Normalizer strip(bool left, bool right);
+[[nodiscard]] Normalizer prepend(std::string before);
+[[nodiscard]] Normalizer replace_text(std::string from, std::string to);
+[[nodiscard]] Normalizer replace_matches(UnicodePattern from, std::string to);
 
 struct BertNormalization {
   bool clean_text = true;            ///< remove control characters; every white space becomes a space
@@ -45,14 +43,14 @@ struct BertNormalization {
   bool strip_accents = true;
   bool lowercase = true;
 };
-[[nodiscard]] std::unique_ptr<const Normalizer> bert_normalizer(BertNormalization what);
+[[nodiscard]] Normalizer bert_normalizer(BertNormalization what);
 
 struct SentencePieceNormalization {
   bool add_dummy_prefix = true;          ///< add a space before the document
   bool remove_extra_whitespaces = true;  ///< remove spaces at the ends and repeated spaces
   bool escape_whitespaces = true;        ///< replace spaces by U+2581
 };
-[[nodiscard]] std::unique_ptr<const Normalizer> sentencepiece_normalizer(SentencePieceNormalization what);
+[[nodiscard]] Normalizer sentencepiece_normalizer(SentencePieceNormalization what);
 
 /// Replaces all occurrences of `from` (not empty).
 void replace_all(std::string& text, std::string_view from, std::string_view to);

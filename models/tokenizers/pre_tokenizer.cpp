@@ -97,39 +97,6 @@ void cut_words(CutText& words, Cut&& cut) {
   words.ranges.swap(ranges);
 }
 
-class ByExpression final : public PreTokenizer {
- public:
-  ByExpression(const std::string& expression, const std::string& where, SplitBehavior behavior, bool inverted)
-      : pattern_(expression, where), behavior_(behavior), inverted_(inverted) {
-    const bool keeps_words = behavior == SplitBehavior::isolated || behavior == SplitBehavior::removed;
-    cuts_ = keeps_words && begins_words_at_spaces(expression);
-    is_local_ = cuts_ || matches_one_character(expression);
-    drops_blanks_ = behavior == SplitBehavior::removed && inverted && expression == words_expression;
-  }
-  void cut(CutText& words, TextPosition) const override {
-    UnicodePattern::Finder finder(pattern_);
-    cut_words(words, [&](const Range range, std::vector<Range>& to) {
-      Splitter splitter(behavior_, inverted_, to);
-      std::size_t done = range.begin;
-      UnicodePattern::for_each(finder, std::string_view(words.text).substr(range.begin, range.end - range.begin),
-                               [&](UnicodePattern::Match match) {
-                                 splitter.add({done, range.begin + match.begin}, false);
-                                 done = range.begin + match.end;
-                                 splitter.add({range.begin + match.begin, done}, true);
-                               });
-      splitter.add({done, range.end}, false);
-    });
-  }
-  [[nodiscard]] bool cuts_before_spaces() const override { return cuts_; }
-  [[nodiscard]] bool is_local() const override { return is_local_; }
-  [[nodiscard]] bool cuts_between_blanks() const override { return drops_blanks_; }
-
- private:
-  UnicodePattern pattern_;
-  SplitBehavior behavior_;
-  bool inverted_, cuts_ = false, is_local_ = false, drops_blanks_ = false;
-};
-
 /// Takes characters one by one.
 template <typename IsMatch>
 void split_characters(CutText& words, SplitBehavior behavior, IsMatch&& is_match) {
@@ -155,49 +122,6 @@ bool is_bert_punctuation(char32_t c) {
   return !(c >= 0x4e00 && c <= 0x9fff) && is_punctuation(c);
 }
 
-class ByPunctuation final : public PreTokenizer {
- public:
-  explicit ByPunctuation(SplitBehavior behavior) : behavior_(behavior) {}
-  void cut(CutText& words, TextPosition) const override { split_characters(words, behavior_, is_bert_punctuation); }
-  [[nodiscard]] bool cuts_before_spaces() const override { return false; }
-  [[nodiscard]] bool is_local() const override { return true; }
-
- private:
-  SplitBehavior behavior_;
-};
-
-struct ByWhiteSpace final : PreTokenizer {
-  void cut(CutText& words, TextPosition) const override {
-    split_characters(words, SplitBehavior::removed, is_white_space);
-  }
-  [[nodiscard]] bool cuts_before_spaces() const override { return true; }
-  [[nodiscard]] bool cuts_between_blanks() const override { return true; }
-};
-
-struct AsBert final : PreTokenizer {
-  void cut(CutText& words, TextPosition) const override {
-    cut_words(words, [&](const Range range, std::vector<Range>& to) {
-      std::size_t at = range.begin, begin = range.begin;
-      const auto end_word = [&] {
-        if (begin < at) to.push_back({begin, at});
-      };
-      for_each_character(std::string_view(words.text).substr(range.begin, range.end - range.begin),
-                         [&](char32_t c, std::string_view bytes) {
-                           const bool is_blank = is_white_space(c);
-                           if (is_blank || is_bert_punctuation(c)) {
-                             end_word();
-                             begin = at + bytes.size();
-                             if (!is_blank) to.push_back({at, begin});
-                           }
-                           at += bytes.size();
-                         });
-      end_word();
-    });
-  }
-  [[nodiscard]] bool cuts_before_spaces() const override { return true; }
-  [[nodiscard]] bool cuts_between_blanks() const override { return true; }
-};
-
 /// Whether the first word begins the text: nothing before it was dropped.
 bool begins_with_word(const CutText& words) { return !words.ranges.empty() && words.ranges.front().begin == 0; }
 
@@ -215,18 +139,6 @@ void rewrite(CutText& words, Edit&& edit) {
   words = std::move(to);
 }
 
-struct PrefixSpace final : PreTokenizer {
-  void cut(CutText& words, TextPosition place) const override {
-    bool joins = !place.begins && begins_with_word(words);  // what goes on with a text that was cut
-    rewrite(words, [&](std::string_view word, std::string& to) {
-      if (!std::exchange(joins, false) && word.front() != ' ') to += ' ';
-      to += word;
-    });
-  }
-  [[nodiscard]] bool cuts_before_spaces() const override { return false; }
-  [[nodiscard]] bool is_local() const override { return true; }
-};
-
 /// Cuts before each `mark` inside words; `runs`: not inside runs of it.
 void cut_before(CutText& words, std::string_view mark, bool runs) {
   cut_words(words, [&](const Range range, std::vector<Range>& to) {
@@ -241,61 +153,106 @@ void cut_before(CutText& words, std::string_view mark, bool runs) {
   });
 }
 
-class SplitBefore final : public PreTokenizer {
- public:
-  explicit SplitBefore(std::string mark) : mark_(std::move(mark)) {}
-  void cut(CutText& words, TextPosition) const override { cut_before(words, mark_, true); }
-  [[nodiscard]] bool cuts_before_spaces() const override { return true; }
+}  // namespace
 
- private:
-  std::string mark_;
-};
+PreTokenizer split_by(const std::string& expression, const std::string& where, SplitBehavior behavior,
+                      bool inverted) {
+  const auto cut = [pattern = UnicodePattern(expression, where), behavior, inverted](CutText& words, TextPosition) {
+    UnicodePattern::Finder finder(pattern);
+    cut_words(words, [&](const Range range, std::vector<Range>& to) {
+      Splitter splitter(behavior, inverted, to);
+      std::size_t done = range.begin;
+      UnicodePattern::for_each(finder, std::string_view(words.text).substr(range.begin, range.end - range.begin),
+                               [&](UnicodePattern::Match match) {
+                                 splitter.add({done, range.begin + match.begin}, false);
+                                 done = range.begin + match.end;
+                                 splitter.add({range.begin + match.begin, done}, true);
+                               });
+      splitter.add({done, range.end}, false);
+    });
+  };
+  const bool removes = behavior == SplitBehavior::removed;
+  const bool cuts_before_spaces =
+      (removes || behavior == SplitBehavior::isolated) && begins_words_at_spaces(expression);
+  return {.cut = cut,
+          .cuts_before_spaces = cuts_before_spaces,
+          .is_local = cuts_before_spaces || matches_one_character(expression),
+          .cuts_between_blanks = removes && inverted && expression == words_expression};
+}
 
-class ByMetaspace final : public PreTokenizer {
- public:
-  explicit ByMetaspace(Metaspace what) : what_(std::move(what)) {}
-  void cut(CutText& words, TextPosition place) const override {
+PreTokenizer split_by_punctuation(SplitBehavior behavior) {
+  const auto cut = [behavior](CutText& words, TextPosition) {
+    split_characters(words, behavior, is_bert_punctuation);
+  };
+  return {.cut = cut, .is_local = true};
+}
+
+PreTokenizer split_by_white_space() {
+  const auto cut = [](CutText& words, TextPosition) {
+    split_characters(words, SplitBehavior::removed, is_white_space);
+  };
+  return {.cut = cut, .cuts_before_spaces = true, .cuts_between_blanks = true};
+}
+
+PreTokenizer split_as_bert() {
+  const auto cut = [](CutText& words, TextPosition) {
+    cut_words(words, [&](const Range range, std::vector<Range>& to) {
+      std::size_t at = range.begin, begin = range.begin;
+      const auto end_word = [&] {
+        if (begin < at) to.push_back({begin, at});
+      };
+      for_each_character(std::string_view(words.text).substr(range.begin, range.end - range.begin),
+                         [&](char32_t c, std::string_view bytes) {
+                           const bool is_blank = is_white_space(c);
+                           if (is_blank || is_bert_punctuation(c)) {
+                             end_word();
+                             begin = at + bytes.size();
+                             if (!is_blank) to.push_back({at, begin});
+                           }
+                           at += bytes.size();
+                         });
+      end_word();
+    });
+  };
+  return {.cut = cut, .cuts_before_spaces = true, .cuts_between_blanks = true};
+}
+
+PreTokenizer prefix_space() {
+  const auto cut = [](CutText& words, TextPosition place) {
+    bool joins = !place.begins && begins_with_word(words);  // what goes on with a text that was cut
+    rewrite(words, [&](std::string_view word, std::string& to) {
+      if (!std::exchange(joins, false) && word.front() != ' ') to += ' ';
+      to += word;
+    });
+  };
+  return {.cut = cut, .is_local = true};
+}
+
+PreTokenizer split_by_metaspace(const Metaspace& what) {
+  const auto cut = [what](CutText& words, TextPosition place) {
     bool is_first = begins_with_word(words);
     rewrite(words, [&](std::string_view word, std::string& to) {
       const bool goes_on = is_first && !place.begins;  // with a text that was cut
-      const bool prepends = what_.prepend == Metaspace::Prepend::always ||
-                            (what_.prepend == Metaspace::Prepend::first && is_first && place.first);
+      const bool prepends = what.prepend == Metaspace::Prepend::always ||
+                            (what.prepend == Metaspace::Prepend::first && is_first && place.first);
       is_first = false;
-      if (prepends && !goes_on && word.front() != ' ' && !word.starts_with(what_.replacement))
-        to += what_.replacement;
+      if (prepends && !goes_on && word.front() != ' ' && !word.starts_with(what.replacement))
+        to += what.replacement;
       for (const char c : word) {
         if (c == ' ')
-          to += what_.replacement;
+          to += what.replacement;
         else
           to += c;
       }
     });
-    if (what_.splits) cut_before(words, what_.replacement, false);
-  }
-  [[nodiscard]] bool cuts_before_spaces() const override { return what_.splits; }
-  [[nodiscard]] bool cuts_between_blanks() const override { return what_.splits; }
-
- private:
-  Metaspace what_;
-};
-
-}  // namespace
-
-std::unique_ptr<const PreTokenizer> split_by(const std::string& expression, const std::string& where,
-                                             SplitBehavior behavior, bool inverted) {
-  return std::make_unique<ByExpression>(expression, where, behavior, inverted);
+    if (what.splits) cut_before(words, what.replacement, false);
+  };
+  return {.cut = cut, .cuts_before_spaces = what.splits, .cuts_between_blanks = what.splits};
 }
-std::unique_ptr<const PreTokenizer> split_by_punctuation(SplitBehavior behavior) {
-  return std::make_unique<ByPunctuation>(behavior);
-}
-std::unique_ptr<const PreTokenizer> split_by_white_space() { return std::make_unique<ByWhiteSpace>(); }
-std::unique_ptr<const PreTokenizer> split_as_bert() { return std::make_unique<AsBert>(); }
-std::unique_ptr<const PreTokenizer> prefix_space() { return std::make_unique<PrefixSpace>(); }
-std::unique_ptr<const PreTokenizer> split_by_metaspace(Metaspace what) {
-  return std::make_unique<ByMetaspace>(std::move(what));
-}
-std::unique_ptr<const PreTokenizer> split_before(std::string mark) {
-  return std::make_unique<SplitBefore>(std::move(mark));
+
+PreTokenizer split_before(std::string mark) {
+  const auto cut = [mark = std::move(mark)](CutText& words, TextPosition) { cut_before(words, mark, true); };
+  return {.cut = cut, .cuts_before_spaces = true};
 }
 
 }  // namespace ranvier::models

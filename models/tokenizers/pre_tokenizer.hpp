@@ -6,7 +6,7 @@
 #include "models/tokenizers/unicode_pattern.hpp"
 
 #include <cstddef>
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,19 +21,17 @@ struct CutText {
   std::vector<Range> ranges;
 };
 
-class PreTokenizer {
- public:
-  virtual ~PreTokenizer() = default;
-  virtual void cut(CutText& words, TextPosition place) const = 0;
+struct PreTokenizer {
+  std::function<void(CutText& words, TextPosition place)> cut;
   /// Whether it always starts a word at a space that follows another character.
-  [[nodiscard]] virtual bool cuts_before_spaces() const = 0;
+  bool cuts_before_spaces = false;
   /// Whether a text that is cut at such a space gets the same words, except for the word at the cut.
-  [[nodiscard]] virtual bool is_local() const { return cuts_before_spaces(); }
+  bool is_local = cuts_before_spaces;
   /// Whether a text may also be cut between two blanks: words contain no blanks, or each blank starts one.
-  [[nodiscard]] virtual bool cuts_between_blanks() const { return false; }
+  bool cuts_between_blanks = false;
 };
 
-using PreTokenizers = std::vector<std::unique_ptr<const PreTokenizer>>;
+using PreTokenizers = std::vector<PreTokenizer>;
 
 /// Treatment of a match that separates words.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
@@ -44,14 +42,14 @@ inline constexpr const char* gpt2_expression =
 inline constexpr const char* words_expression = R"([\w\x{200c}\x{200d}]+|[^\w\x{200c}\x{200d}\s]+)";
 
 /// Cuts at the matches of an expression, or if `inverted` around them.
-[[nodiscard]] std::unique_ptr<const PreTokenizer> split_by(const std::string& expression, const std::string& where,
-                                                           SplitBehavior behavior, bool inverted = false);
-[[nodiscard]] std::unique_ptr<const PreTokenizer> split_by_punctuation(SplitBehavior behavior);
-[[nodiscard]] std::unique_ptr<const PreTokenizer> split_by_white_space();
+[[nodiscard]] PreTokenizer split_by(const std::string& expression, const std::string& where, SplitBehavior behavior,
+                                    bool inverted = false);
+[[nodiscard]] PreTokenizer split_by_punctuation(SplitBehavior behavior);
+[[nodiscard]] PreTokenizer split_by_white_space();
 /// Removes white space and isolates punctuation.
-[[nodiscard]] std::unique_ptr<const PreTokenizer> split_as_bert();
+[[nodiscard]] PreTokenizer split_as_bert();
 /// Adds a space before each word that does not start with one.
-[[nodiscard]] std::unique_ptr<const PreTokenizer> prefix_space();
+[[nodiscard]] PreTokenizer prefix_space();
 
 struct Metaspace {
   enum class Prepend { never, first, always };
@@ -59,9 +57,9 @@ struct Metaspace {
   Prepend prepend = Prepend::always;   ///< when to prepend it to texts that do not start with it
   bool splits = true;                  ///< whether to cut before each
 };
-[[nodiscard]] std::unique_ptr<const PreTokenizer> split_by_metaspace(Metaspace what);
+[[nodiscard]] PreTokenizer split_by_metaspace(const Metaspace& what);
 
 /// Cuts before each `mark` that follows another text.
-[[nodiscard]] std::unique_ptr<const PreTokenizer> split_before(std::string mark);
+[[nodiscard]] PreTokenizer split_before(std::string mark);
 
 }  // namespace ranvier::models

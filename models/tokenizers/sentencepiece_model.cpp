@@ -168,11 +168,10 @@ Model parse(const FileText& file) {
 
 /// Replaces characters, longest match first. The table is a double array (Darts-clone) whose values are offsets of
 /// zero-terminated replacements.
-class CharacterMap final : public Normalizer {
+class CharacterMap {
  public:
-  /// Spellings of `kept` are not replaced. `is_local`: value of Normalizer::is_local().
-  CharacterMap(const std::string& file, std::string_view blob, AddedTokens kept, bool is_local)
-      : kept_(std::move(kept)), is_local_(is_local) {
+  /// Spellings of `kept` are not replaced.
+  CharacterMap(const std::string& file, std::string_view blob, AddedTokens kept) : kept_(std::move(kept)) {
     const auto refuse = [&] {
       fail(ErrorCode::data, "{}: normalizer_spec.precompiled_charsmap is damaged; download the file again", file);
     };
@@ -186,7 +185,7 @@ class CharacterMap final : public Normalizer {
     if (texts_.empty() || texts_.back() != '\0' || first_stray_byte(texts_, 0) < texts_.size()) refuse();
   }
 
-  void apply(std::string& text, TextPosition) const override {
+  void operator()(std::string& text, TextPosition) const {
     std::string to;
     to.reserve(text.size());
     auto kept = kept_.find(text, 0, SpecialTokenPolicy::text);
@@ -209,7 +208,6 @@ class CharacterMap final : public Normalizer {
     }
     text = std::move(to);
   }
-  [[nodiscard]] bool is_local(bool) const override { return is_local_; }
 
  private:
   [[nodiscard]] std::size_t longest_match(std::string_view text, std::string_view& replacement) const {
@@ -237,7 +235,6 @@ class CharacterMap final : public Normalizer {
   }
 
   AddedTokens kept_;
-  bool is_local_;
   std::vector<std::uint32_t> units_;
   std::string texts_;
 };
@@ -330,8 +327,8 @@ std::shared_ptr<const TokenizerPipeline> read_sentencepiece_model(const fs::path
 
   if (!model.characters.empty()) {
     const bool squeezes = model.normalization.remove_extra_whitespaces && model.normalization.add_dummy_prefix;
-    pipeline->normalizers.push_back(
-        std::make_unique<CharacterMap>(file.name(), model.characters, AddedTokens(defined), squeezes));
+    pipeline->normalizers.push_back({CharacterMap(file.name(), model.characters, AddedTokens(defined)),
+                                     squeezes ? Normalizer::Local::yes : Normalizer::Local::no});
   }
   pipeline->normalizers.push_back(sentencepiece_normalizer(model.normalization));
   if (model.normalization.escape_whitespaces && joins_nothing_before(bpe.pieces, metaspace)) {

@@ -52,7 +52,7 @@ bool leaves_texts_whole(const JsonNode& pre_tokenizer) {
 std::vector<std::string> words_of(const PreTokenizers& steps, const std::string& text, TextPosition place) {
   CutText words{text, {}};
   if (!text.empty()) words.ranges.push_back({0, text.size()});
-  for (const auto& step : steps) step->cut(words, place);
+  for (const auto& step : steps) step.cut(words, place);
   std::vector<std::string> found;
   for (const auto& [begin, end] : words.ranges) found.push_back(words.text.substr(begin, end - begin));
   return found;
@@ -62,10 +62,10 @@ std::vector<std::string> words_of(const PreTokenizers& steps, const std::string&
 /// they treat the normalized form of a space as a space.
 bool cuts(const PreTokenizers& steps, const Normalizers& normalizers) {
   const auto first_that_counts = std::find_if(
-      steps.begin(), steps.end(), [](const auto& step) { return step->cuts_before_spaces() || !step->is_local(); });
-  if (first_that_counts == steps.end() || !(*first_that_counts)->cuts_before_spaces()) return false;
+      steps.begin(), steps.end(), [](const auto& step) { return step.cuts_before_spaces || !step.is_local; });
+  if (first_that_counts == steps.end() || !first_that_counts->cuts_before_spaces) return false;
   std::string space = " ";
-  for (const auto& step : normalizers) step->apply(space, {false, false});
+  for (const auto& step : normalizers) step.apply(space, {false, false});
   for (const std::string beside : {"x", "1", "!"}) {
     std::vector<std::string> of_parts = words_of(steps, beside, {});
     for (std::string& word : words_of(steps, space + beside, {false, false})) of_parts.push_back(std::move(word));
@@ -142,10 +142,10 @@ std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const JsonFile& fil
     const std::string mark = words.of_bytes ? " " : "\u2581";
     if (!pipeline->cuts_before_spaces && !bpe.ignore_merges && joins_nothing_before(bpe.pieces, mark)) {
       std::string space = " ";
-      for (const auto& step : pipeline->normalizers) step->apply(space, {false, false});
+      for (const auto& step : pipeline->normalizers) step.apply(space, {false, false});
       for (const auto& step : words.steps) {
         CutText one{space, {{0, space.size()}}};
-        step->cut(one, {false, false});
+        step.cut(one, {false, false});
         space = one.text;
       }
       pipeline->cuts_before_spaces = space == mark && leaves_texts_whole(root["pre_tokenizer"]);

@@ -30,19 +30,21 @@ TextCuts TokenizerPipeline::cuts(SpecialTokenPolicy special_tokens) const {
   // A normalizer may prepend text at the start of a text, and so after a spelled token, but not after a cut.
   std::string outside = "x", inside = "x";
   for (const auto& one : normalizers) {
-    one->apply(outside, {.begins = true, .first = false});
-    one->apply(inside, {.begins = false, .first = false});
+    one.apply(outside, {.begins = true, .first = false});
+    one.apply(inside, {.begins = false, .first = false});
   }
   const bool prepends = outside != inside;
   const bool between_blanks = !prepends && std::any_of(pre_tokenizers.begin(), pre_tokenizers.end(),
-                                                       [](const auto& one) { return one->cuts_between_blanks(); });
+                                                       [](const auto& one) { return one.cuts_between_blanks; });
   const bool finds_specials = special_tokens == SpecialTokenPolicy::tokenizer;
   const bool can_cut = cuts_before_spaces && !(finds_specials && spelled_normally.has_special()) &&
                        !(prepends && spelled.finds(SpecialTokenPolicy::text)) &&
                        spelled.is_local(SpecialTokenPolicy::text, false) &&
                        spelled_normally.is_local(SpecialTokenPolicy::text, true) &&
-                       std::all_of(normalizers.begin(), normalizers.end(),
-                                   [&](const auto& one) { return one->is_local(between_blanks); });
+                       std::all_of(normalizers.begin(), normalizers.end(), [&](const Normalizer& one) {
+                         return one.local == Normalizer::Local::yes ||
+                                (one.local == Normalizer::Local::between_blanks && between_blanks);
+                       });
   if (!can_cut) return {SplitPoints::nowhere};
   return {SplitPoints::spaces, finds_specials && spelled.has_special() ? &spelled : nullptr};
 }
@@ -77,7 +79,7 @@ void PipelineEncoder::encode_characters(std::string_view text, TextPosition plac
   if (pipeline_.normalizers.empty() && !pipeline_.spelled_normally.finds(specials_))
     return encode_words(text, place, to);
   normal_ = text;
-  for (const auto& normalizer : pipeline_.normalizers) normalizer->apply(normal_, place);
+  for (const auto& normalizer : pipeline_.normalizers) normalizer.apply(normal_, place);
   for_each_spelled(
       pipeline_.spelled_normally, specials_, normal_, place, [&](std::int32_t token) { to.push_back(token); },
       [&](std::string_view part, TextPosition there) { encode_words(part, there, to); });
@@ -86,7 +88,7 @@ void PipelineEncoder::encode_characters(std::string_view text, TextPosition plac
 void PipelineEncoder::encode_words(std::string_view text, TextPosition place, std::vector<std::int32_t>& to) {
   words_.text.assign(text);
   words_.ranges.assign(1, {0, text.size()});
-  for (const auto& step : pipeline_.pre_tokenizers) step->cut(words_, place);
+  for (const auto& step : pipeline_.pre_tokenizers) step.cut(words_, place);
   for (const CutText::Range word : words_.ranges)
     model_->encode(std::string_view(words_.text).substr(word.begin, word.end - word.begin), to);
 }

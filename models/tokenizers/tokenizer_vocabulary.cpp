@@ -124,7 +124,7 @@ AddedTokenLists read_added(const JsonNode& list, TokenNames& tokens, const Norma
     if (token.special) added.special.push_back(token.token);
     const bool normalizes = !normalizers.empty() && one["normalized"].flag(!token.special);
     if (normalizes && first_stray_byte(token.content, 0) == token.content.size())
-      for (const auto& step : normalizers) step->apply(token.content, {});
+      for (const auto& step : normalizers) step.apply(token.content, {});
     if (token.content.empty()) continue;
     (normalizes ? added.normalized : added.raw).push_back(std::move(token));
   }
