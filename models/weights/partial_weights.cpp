@@ -7,12 +7,10 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <random>
 #include <set>
@@ -343,41 +341,19 @@ void WeightWriter::refuse(const char* what, std::size_t file) const {
 }
 
 void WeightWriter::put(const UnitSpec& unit, std::size_t begin, std::span<const float> values) {
-  const std::vector<WeightLayout::Run> runs = layout_->runs(unit, begin, begin + values.size());
-  std::vector<iovec> parts;
-  std::vector<std::vector<std::byte>> narrowed;  // values of 2-byte types
-  for (std::size_t next = 0; next < runs.size();) {
-    // Parameters that are adjacent in the file, also if they are not in the unit.
-    const std::size_t file = runs[next].file;
-    std::uint64_t offset = runs[next].offset, end = offset;
-    parts.clear();
-    narrowed.clear();
-    for (; next < runs.size() && parts.size() < IOV_MAX && runs[next].file == file && runs[next].offset == end;
-         ++next) {
-      const WeightLayout::Run& run = runs[next];
-      const auto of_run = values.subspan(run.begin - begin, run.count);
-      const std::size_t bytes = run.count * runtime::size_of(run.dtype);
-      // pwritev() only reads them.
-      void* data = const_cast<float*>(of_run.data());
-      if (run.dtype != runtime::DType::f32) data = narrowed.emplace_back(exactly(run.dtype, of_run, unit)).data();
-      parts.push_back({data, bytes});
-      end += bytes;
-    }
-    const int descriptor = open(file);
-    std::span<iovec> left(parts);
-    while (offset < end) {
-      ssize_t count = ::pwritev(descriptor, left.data(), static_cast<int>(left.size()), static_cast<off_t>(offset));
+  for (const WeightLayout::Run& run : layout_->runs(unit, begin, begin + values.size())) {
+    const auto of_run = values.subspan(run.begin - begin, run.count);
+    const std::vector<std::byte> narrowed =
+        run.dtype == runtime::DType::f32 ? std::vector<std::byte>() : exactly(run.dtype, of_run, unit);
+    auto left = narrowed.empty() ? std::as_bytes(of_run) : std::span(narrowed);
+    const int descriptor = open(run.file);
+    for (std::uint64_t offset = run.offset; !left.empty();) {
+      const ssize_t count = ::pwrite(descriptor, left.data(), left.size(), static_cast<off_t>(offset));
       if (count < 0 && may_retry(retry_, path_)) continue;
-      if (count <= 0) refuse("write", file);
+      if (count <= 0) refuse("write", run.file);
       offset += static_cast<std::uint64_t>(count);
       bytes_ += static_cast<std::uint64_t>(count);
-      for (; count > 0; left = left.subspan(1)) {
-        const std::size_t done = std::min(left[0].iov_len, static_cast<std::size_t>(count));
-        count -= static_cast<ssize_t>(done);
-        left[0].iov_base = static_cast<std::byte*>(left[0].iov_base) + done;
-        left[0].iov_len -= done;
-        if (left[0].iov_len > 0) break;
-      }
+      left = left.subspan(static_cast<std::size_t>(count));
     }
   }
 }
