@@ -66,27 +66,6 @@ TEST_CASE_FIXTURE(Fixture, "documents of a token file that already have the star
   CHECK(inputs(*open_text_data(framed).training, 0, 3) == Tokens{2, 5, 6, 3, 0, 2, 7, 3, 0, 0, 2, 8, 3, 0, 0});
 }
 
-TEST_CASE_FIXTURE(Fixture, "the last samples are kept for validation, and the others are shuffled in each epoch") {
-  auto split = options(lines, 5);
-  split.validation_split = 0.34;
-  split.shuffle_seed = 3;
-  const auto data = open_text_data(split);
-  CHECK(data.training->samples() == 4);
-  CHECK(inputs(*data.validation, 0, 2) == Tokens{2, 6, 3, 0, 0, 2, 8, 9, 5, 3});
-  const auto epoch = [&](std::int64_t number) {
-    std::vector<Tokens> samples;
-    for (std::int64_t n = 4 * number; n < 4 * number + 4; ++n) samples.push_back(inputs(*data.training, n));
-    return samples;
-  };
-  auto first = epoch(0), second = epoch(1), third = epoch(2);
-  CHECK((first != second || second != third));
-  std::sort(first.begin(), first.end());
-  std::sort(second.begin(), second.end());
-  CHECK(first == second);
-  split.validation_split = 0.1;
-  CHECK(says(refusal_of(split), "`validation_split` 0.1 of 6 samples"));
-}
-
 TEST_CASE_FIXTURE(Fixture,
                   "token files without a tokenizer have samples of single documents, without their end tokens") {
   TextDataOptions plain{.path = folder.write("tokens.bin", shorts({1, 2, 9, 9, 3, 4, 5, 9, 6})),
