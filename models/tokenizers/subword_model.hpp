@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -41,20 +42,27 @@ class PieceTable {
 /// Whether `mark` is a piece and all other pieces have it only at the start: merges cannot cross it.
 [[nodiscard]] bool joins_nothing_before(const PieceTable& pieces, std::string_view mark);
 
-class SubwordModel {
+/// Encodes words, with a cache.
+class WordEncoder {
  public:
-  class Encoder {
-   public:
-    virtual ~Encoder() = default;
-    /// Appends the tokens of a non-empty word.
-    virtual void encode(std::string_view word, std::vector<std::int32_t>& to) = 0;
-    /// Appends the tokens of a byte that belongs to no character.
-    virtual void encode_stray(std::uint8_t byte, std::vector<std::int32_t>& to) = 0;
-  };
-  virtual ~SubwordModel() = default;
-  /// The model must outlive the encoder.
-  [[nodiscard]] virtual std::unique_ptr<Encoder> encoder() const = 0;
+  virtual ~WordEncoder() = default;
+  /// Appends the tokens of a non-empty word.
+  void encode(std::string_view word, std::vector<std::int32_t>& to) {
+    known_.append(word, to, [this](std::string_view unknown, std::vector<std::int32_t>& tokens) {
+      encode_unknown(unknown, tokens);
+    });
+  }
+  /// Appends the tokens of a byte that belongs to no character.
+  virtual void encode_stray(std::uint8_t byte, std::vector<std::int32_t>& to) = 0;
+
+ private:
+  virtual void encode_unknown(std::string_view word, std::vector<std::int32_t>& to) = 0;
+
+  WordCache known_;
 };
+
+/// Makes encoders; none may outlive it.
+using SubwordModel = std::function<std::unique_ptr<WordEncoder>()>;
 
 struct BpeModel {
   bool of_bytes = false;       ///< symbols are bytes, otherwise characters
@@ -66,7 +74,7 @@ struct BpeModel {
   MergeTable merges{0};
   std::array<std::int32_t, 256> bytes{};  ///< tokens for byte_fallback; negative: none
 };
-[[nodiscard]] std::unique_ptr<const SubwordModel> bpe_model(BpeModel model);
+[[nodiscard]] SubwordModel bpe_model(BpeModel model);
 
 struct WordPieceModel {
   std::int32_t unknown = 0;
@@ -74,6 +82,6 @@ struct WordPieceModel {
   std::size_t longest_word = 100;  ///< characters; longer ones are unknown
   PieceTable pieces;
 };
-[[nodiscard]] std::unique_ptr<const SubwordModel> word_piece_model(WordPieceModel model);
+[[nodiscard]] SubwordModel word_piece_model(WordPieceModel model);
 
 }  // namespace ranvier::models

@@ -50,7 +50,7 @@ TextCuts TokenizerPipeline::cuts(SpecialTokenPolicy special_tokens) const {
 }
 
 PipelineEncoder::PipelineEncoder(const TokenizerPipeline& pipeline, SpecialTokenPolicy specials)
-    : pipeline_(pipeline), specials_(specials), model_(pipeline.model->encoder()) {
+    : pipeline_(pipeline), specials_(specials), model_(pipeline.model()) {
   if (pipeline.splits_like_gpt2) splitter_.emplace();
 }
 

@@ -30,7 +30,7 @@ struct TokenizerPipeline {
   AddedTokens spelled, spelled_normally;  ///< added tokens found before and after normalization
   Normalizers normalizers;
   PreTokenizers pre_tokenizers;
-  std::unique_ptr<const SubwordModel> model;
+  SubwordModel model;
   std::unique_ptr<const TokenSpelling> spelling;
   SpecialTokens specials;
   TextTemplate around;            ///< template, which encoders do not add
@@ -65,7 +65,7 @@ class PipelineEncoder final : public DocumentEncoder {
 
   const TokenizerPipeline& pipeline_;
   SpecialTokenPolicy specials_;
-  std::unique_ptr<SubwordModel::Encoder> model_;
+  std::unique_ptr<WordEncoder> model_;
   std::optional<WordSplitter> splitter_;
   std::string normal_;
   CutText words_;
