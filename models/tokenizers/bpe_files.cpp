@@ -43,10 +43,7 @@ class TokenList {
   [[nodiscard]] bool has(std::int32_t id) const { return by_id_.contains(id); }
   [[nodiscard]] std::int32_t first_free() const {
     std::int32_t free = 0;
-    for (const auto& [id, bytes] : by_id_) {
-      if (id != free) break;
-      ++free;
-    }
+    while (has(free)) ++free;
     return free;
   }
   /// All tokens in numeric order. Throws if a number is missing.

@@ -204,18 +204,17 @@ void Safetensors::open_all(const std::filesystem::path& index) {
     const std::size_t first = tensors_.size();
     open(index.parent_path() / name);
     // Only tensors that the index names count.
+    std::set<std::string> missing = tensors;
+    const auto is_unlisted = [&, &names = tensors](const StoredTensor& tensor) {
+      missing.erase(tensor.name);
+      return !names.contains(tensor.name);
+    };
     const auto begin = tensors_.begin() + static_cast<std::ptrdiff_t>(first);
-    const auto end = std::remove_if(
-        begin, tensors_.end(), [&names = tensors](const auto& tensor) { return !names.contains(tensor.name); });
-    std::set<std::string> there;
-    for (auto tensor = begin; tensor != end; ++tensor) there.insert(tensor->name);
-    for (const auto& tensor : tensors) {
-      if (!there.contains(tensor))
-        fail(ErrorCode::data,
-             "{}: the index lists tensor '{}' in {}, but the file lacks this tensor; download both files again",
-             index.string(), tensor, name);
-    }
-    tensors_.erase(end, tensors_.end());
+    tensors_.erase(std::remove_if(begin, tensors_.end(), is_unlisted), tensors_.end());
+    if (!missing.empty())
+      fail(ErrorCode::data,
+           "{}: the index lists tensor '{}' in {}, but the file lacks this tensor; download both files again",
+           index.string(), *missing.begin(), name);
   }
 }
 
