@@ -4,7 +4,7 @@
 #include "apps/options/initial_weights.hpp"
 #include "models/families/bert.hpp"
 #include "models/families/model.hpp"
-#include "models/images/image_data.hpp"
+#include "models/images/image_source.hpp"
 #include "models/text/bytes_per_token.hpp"
 #include "models/text/masked_source.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"

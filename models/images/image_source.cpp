@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 namespace ranvier::models {
 
@@ -62,6 +61,29 @@ void crop_image(const Crop& crop, int size, std::uint8_t* to, const std::uint8_t
       if (crop.mirrored) std::reverse(to, to + size);
     }
   }
+}
+
+ImageData open_image_data(const ImageDataOptions& options) {
+  ImageData data;
+  std::shared_ptr<const ImageSet> set;
+  if (options.path == synthetic_images) {
+    set = std::make_shared<const SyntheticSet>(options.image_size, options.classes);
+  } else {
+    data.files = cifar_files(options.path);
+    set = std::make_shared<const CifarSet>(data.files, options.classes);
+  }
+  if (set->size() != options.image_size)
+    fail(ErrorCode::usage, "`data` {} has images {} pixels wide, but the model needs {}; use `image_size` {}",
+         options.path, set->size(), options.image_size, set->size());
+  data.images = set->images();
+  const std::int64_t kept = validation_samples(options.validation_split, data.images, options.path, "images");
+  data.training =
+      std::make_unique<ImageSource>(set, 0, data.images - kept, options.shuffle_seed, options.augment_seed);
+  if (kept > 0 || options.validates_all) {
+    const std::int64_t first = kept > 0 ? data.images - kept : 0;
+    data.validation = std::make_unique<ImageSource>(set, first, data.images - first, std::nullopt);
+  }
+  return data;
 }
 
 }  // namespace ranvier::models

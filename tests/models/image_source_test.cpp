@@ -1,7 +1,6 @@
-#include "models/images/image_data.hpp"
+#include "models/images/image_source.hpp"
 
 #include "models/images/image_set.hpp"
-#include "models/images/image_source.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
