@@ -14,7 +14,6 @@ void TokenizedLines::read_lines(const TextReading& reading, const TextTokens& te
   DataFiles found = json_lines_at(path_, reading);
   left_out_ = std::move(found.left_out);
   for (const DataFile& file : found.files) {
-    if (!file.remark.empty()) remarks_.push_back(file.remark);
     files_.push_back(file.path);
     DocumentReader reader(file, reading);
     for (auto pieces = reader.next(); !pieces.empty(); pieces = reader.next()) {

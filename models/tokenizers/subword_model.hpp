@@ -2,7 +2,6 @@
 // repeatedly the longest piece). Models are data, for any thread; an encoder is for one thread at a time.
 #pragma once
 
-#include "models/tokenizers/merge_table.hpp"
 #include "models/tokenizers/word_cache.hpp"
 #include "models/tokenizers/word_merger.hpp"
 
