@@ -204,7 +204,7 @@ ModelConfig parse_model_config(std::string_view text, const std::filesystem::pat
     if (std::ranges::find(Family::model_types, type) == Family::model_types.end()) return;
     config.require_unquantized();
     auto read = Family::read(config);
-    found = {.sizes = read.sizes, .dropout = std::move(read.dropout), .text = config.text()};
+    found = {.sizes = read.sizes, .dropout = std::move(read.dropout), .text = std::string(text)};
   });
   if (!found) config.refuse("model_type", "the layers of " + all_model_types());
   return *std::move(found);

@@ -25,8 +25,7 @@ ConfigFile::ConfigFile(std::string_view text, std::filesystem::path path) : path
   if (text.size() > longest_config)
     fail(ErrorCode::data, "{}: the file is too large for a model configuration: {} bytes", path_.string(),
          text.size());
-  text_ = text;
-  const json::value value = runtime::parse_json(text_, path_.string());
+  const json::value value = runtime::parse_json(text, path_.string());
   if (!value.is_object()) fail(ErrorCode::data, "{}: not a JSON object", path_.string());
   object_ = value.as_object();
 }

@@ -23,7 +23,6 @@ class ConfigFile {
   /// too large.
   ConfigFile(std::string_view text, std::filesystem::path path);
 
-  [[nodiscard]] const std::string& text() const noexcept { return text_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
   /// Whether the key exists, even with the value null.
@@ -65,7 +64,6 @@ class ConfigFile {
       : path_(std::move(path)), object_(std::move(object)) {}
 
   std::filesystem::path path_;
-  std::string text_;
   boost::json::object object_;
 };
 
