@@ -102,7 +102,7 @@ std::vector<StoredTensor> read_header(const std::string& file, std::string_view 
     }
     if (is_metadata) continue;
     const auto refuse = [&](const std::string& what) {
-      fail(ErrorCode::data, "{}: tensor '{}' {}; download or save the file again", file, name, what);
+      fail(ErrorCode::data, "{}: tensor '{}' {}; download or save the file again", file, tensor.name, what);
     };
     if (known.size() < 3) refuse("lacks its dtype, shape or data_offsets");
     if (offsets.size() != 2) refuse("has data_offsets that are not two numbers");
