@@ -143,22 +143,16 @@ TokenFile::TokenFile(const DataFile& file) : path_(file.path), file_(path_), for
          path_.string());
 }
 
-TokenFile::TokenFile(fs::path path, std::vector<std::int32_t> tokens, std::vector<std::int64_t> begins)
-    : path_(std::move(path)),
-      made_(std::move(tokens)),
-      begins_(std::move(begins)),
-      format_(TokenFormat::text),
-      type_(Type::i32),
-      data_(reinterpret_cast<const std::byte*>(made_.data())),
-      tokens_(std::ssize(made_)) {}
-
-TokenFile::TokenFile(fs::path path, std::vector<char> text, std::vector<std::int64_t> begins)
-    : path_(std::move(path)),
-      read_(std::move(text)),
-      begins_(std::move(begins)),
-      format_(TokenFormat::text),
-      data_(reinterpret_cast<const std::byte*>(read_.data())),
-      tokens_(std::ssize(read_)) {}
+TokenFile::TokenFile(fs::path path, TokensOrText held, std::vector<std::int64_t> begins)
+    : path_(std::move(path)), held_(std::move(held)), begins_(std::move(begins)), format_(TokenFormat::text) {
+  std::visit(
+      [this](const auto& all) {
+        type_ = sizeof all[0] == 1 ? Type::u8 : Type::i32;
+        data_ = reinterpret_cast<const std::byte*>(all.data());
+        tokens_ = std::ssize(all);
+      },
+      held_);
+}
 
 fs::path TokenFile::index_path() const { return fs::path(path_).replace_extension(".idx"); }
 
@@ -314,8 +308,9 @@ void TokenFile::check_vocabulary(std::int64_t first, std::int64_t count, int voc
           token < 0 ? fmt::format("tokens are not negative: {}", damaged)
           : token >= std::numeric_limits<std::int32_t>::max()
               ? fmt::format("no vocabulary is that large: {}", damaged)
-          : made_.empty() ? fmt::format("use at least {}", token + 1)
-                          : fmt::format("use the `tokenizer` of the model's training, or at least {}", token + 1);
+          : format_ == TokenFormat::text && type_ == Type::i32
+              ? fmt::format("use the `tokenizer` of the model's training, or at least {}", token + 1)
+              : fmt::format("use at least {}", token + 1);
       const std::size_t at = offset + outside * sizeof(Token);
       const bool mapped = !file_.bytes().empty();
       fail(ErrorCode::data, "{}: token {} at {} {} is outside `vocab_size` {}; {}", path_.string(), token,

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace ranvier::models {
@@ -25,10 +26,9 @@ class TokenFile {
   /// empty, damaged or has another format.
   explicit TokenFile(const DataFile& file);
 
-  /// Takes tokens of the text at `path` (at least one), and the starts of its documents.
-  TokenFile(std::filesystem::path path, std::vector<std::int32_t> tokens, std::vector<std::int64_t> begins);
-  /// Takes the text of the file at `path` (at least one byte), and the starts of its documents.
-  TokenFile(std::filesystem::path path, std::vector<char> text, std::vector<std::int64_t> begins);
+  using TokensOrText = std::variant<std::vector<std::int32_t>, std::vector<char>>;
+  /// Takes tokens of the text at `path`, or the text itself (at least one or one byte), and the starts of its documents.
+  TokenFile(std::filesystem::path path, TokensOrText held, std::vector<std::int64_t> begins);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] TokenFormat format() const noexcept { return format_; }  ///< never automatic
@@ -81,12 +81,11 @@ class TokenFile {
 
   std::filesystem::path path_;
   runtime::MemoryMap file_;
-  std::vector<std::int32_t> made_;    // tokens of text; the file is not mapped then
-  std::vector<char> read_;            // text in memory; the file is not mapped then
+  TokensOrText held_;                 // if not empty, the file is not mapped
   std::vector<std::int64_t> begins_;  // starts of documents in text
   TokenFormat format_;
   Type type_ = Type::u8;
-  const std::byte* data_ = nullptr;  // data of the file, made_ or read_
+  const std::byte* data_ = nullptr;  // data of the file or held_
   std::vector<Run> runs_{Run{}};
   std::int64_t tokens_ = 0, documents_ = 0;
 };
