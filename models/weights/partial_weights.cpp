@@ -1,5 +1,6 @@
 #include "models/weights/partial_weights.hpp"
 
+#include "models/core/name_pattern.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/safetensors.hpp"
 #include "runtime/base/error.hpp"
@@ -26,15 +27,11 @@ using runtime::folder_of;
 using runtime::sync_folder;
 
 constexpr std::string_view hidden_end = ".partial";
-constexpr std::size_t hex_digits = 16;
 
 /// .NAME.JOB.partial
 bool is_hidden_name(std::string_view name) {
-  if (!name.starts_with('.') || !name.ends_with(hidden_end)) return false;
-  name.remove_suffix(hidden_end.size());
-  if (name.size() < hex_digits + 2 || name[name.size() - hex_digits - 1] != '.') return false;
-  name.remove_prefix(name.size() - hex_digits);
-  return name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  static const NamePattern pattern(R"((?s)^\..*\.[0-9a-f]{16}\.partial\z)", "hidden names");
+  return pattern.matches_in(name);
 }
 
 /// Opens and locks the file that stays locked while a folder is written. Returns none and sets errno if another process
