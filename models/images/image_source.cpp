@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <utility>
 
 namespace ranvier::models {
@@ -31,8 +30,7 @@ void ImageSource::read_input(std::int64_t n, std::byte* to) const {
 }
 
 void ImageSource::read_target(std::int64_t n, std::byte* to) const {
-  const std::int32_t label = set_->label(image_of(n));
-  std::memcpy(to, &label, sizeof label);
+  *reinterpret_cast<std::int32_t*>(to) = set_->label(image_of(n));
 }
 
 Crop draw_crop(std::uint64_t seed, std::int64_t sample) {

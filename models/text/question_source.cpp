@@ -4,7 +4,6 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace ranvier::models {
 
@@ -41,12 +40,10 @@ void QuestionSource::read(std::int64_t n, std::size_t shift, std::byte* to) cons
   const std::size_t out = left_out(of) + shift, needed = scored(n).end;
   expect(needed <= static_cast<std::size_t>(positions()),
          "a completion needs more positions than a sample has: {}, at most {}", needed, positions());
-  for (std::size_t p = 0; p < static_cast<std::size_t>(positions()); ++p, to += sizeof(std::int32_t)) {
+  auto* const tokens = reinterpret_cast<std::int32_t*>(to);
+  for (std::size_t p = 0; p < static_cast<std::size_t>(positions()); ++p) {
     const std::size_t at = p + out;
-    const std::int32_t token = p >= needed              ? 0
-                               : at < of.context.size() ? of.context[at]
-                                                        : of.completion[at - of.context.size()];
-    std::memcpy(to, &token, sizeof token);
+    tokens[p] = p >= needed ? 0 : at < of.context.size() ? of.context[at] : of.completion[at - of.context.size()];
   }
 }
 

@@ -69,14 +69,8 @@ void TokenSpelling::append(std::int32_t token, Position& position, std::string& 
   std::string_view text =
       std::string_view(position.is_first ? first_ : later_).substr(begins[i], begins[i + 1] - begins[i]);
   position.is_first = false;
-  while (position.strips > 0 && !text.empty()) {
-    if (text.front() != stripped_) {
-      position.strips = 0;
-      break;
-    }
-    text.remove_prefix(1);
-    --position.strips;
-  }
+  for (; position.strips > 0 && text.starts_with(stripped_); --position.strips) text.remove_prefix(1);
+  if (!text.empty()) position.strips = 0;
   to += text;
 }
 
