@@ -97,7 +97,9 @@ OptionBinding spike_factor(double& field) {
                  [](double factor) { return factor == 0 || factor > 1; });
 }
 
-TrainTable declare(AskedOptions& asked) {
+}  // namespace
+
+TrainTable declare_train(AskedOptions& asked) {
   auto& [ranks, model_options, trainer, offload, shard, data, device_options, checkpoint, run, given, notes] =
       asked.options;
   auto& adamw = trainer.adamw;
@@ -395,6 +397,8 @@ TrainTable declare(AskedOptions& asked) {
   return table;
 }
 
+namespace {
+
 AskedOptions defaults() {
   AskedOptions asked;
   asked.options.model.sizes = *models::named_model(asked.options.model.name);
@@ -487,7 +491,7 @@ bool TrainOptions::is_given(std::string_view flag) const { return std::ranges::f
 
 AskedOptions asked_options(const std::vector<GivenFlag>& flags) {
   AskedOptions asked = defaults();
-  TrainTable table = declare(asked);
+  TrainTable table = declare_train(asked);
   table.read(flags);
   asked.options.given = table.given();
   return asked;
@@ -532,18 +536,22 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& run_defaults) {
 }
 
 TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, const RunDefaults& run_defaults,
-                                 const std::function<void(TrainOptions&)>& choose) {
+                                 const std::vector<GivenFlag>& chosen) {
   AskedOptions asked = defaults();
   TrainOptions& options = asked.options;
   options.trainer.precision.compute = run_defaults.precision;
-  TrainTable table = declare(asked);
+  TrainTable table = declare_train(asked);
   table.parse(argc, argv);
   options.given = table.given();
   if (options.run.info.any()) {
     options.run.request = Request::info;
     return options;
   }
-  if (choose) choose(options);
+  for (const GivenFlag& flag : chosen) {
+    table.assign(flag);
+    std::erase(options.given, flag.name);
+    if (!flag.value.empty()) options.given.push_back(flag.name);
+  }
   resolve(asked, ranks, run_defaults);
   for (const std::string& note : table.unused()) options.notes.push_back("note: " + note);
   const std::int64_t steps = options.trainer.steps;
@@ -562,12 +570,12 @@ Manual train_manual(const char* program) {
           .summary = "trains a transformer on the ranks that mpirun starts",
           .forms = {{fmt::format("mpirun -n 4 {} --data FILE --g-inter 2", program), ""}},
           .status_1 = "the job of --dry-run does not fit",
-          .options = declare(asked).facts()};
+          .options = declare_train(asked).facts()};
 }
 
 std::vector<GivenFlag> given_train_flags(int argc, const char* const* argv) {
   AskedOptions asked = defaults();
-  OptionTable table = declare(asked);
+  OptionTable table = declare_train(asked);
   table.parse(argc, argv);
   std::vector<GivenFlag> given;
   for (const ResolvedOption& option : table.resolved())
@@ -581,7 +589,7 @@ std::vector<ResolvedOption> resolved(const TrainOptions& options) {
   asked.world = options.ranks;
   asked.half_gradients = options.trainer.precision.gradient != runtime::DType::f32;
   asked.dry_run = options.run.request == Request::dry_run;
-  auto all = declare(asked).resolved();
+  auto all = declare_train(asked).resolved();
   std::erase_if(all, [](const auto& option) { return is_info_request(option.name); });
   if (!options.shard.links.empty()) {
     // The same path may have other content on another node; ranks would then choose different plans.
@@ -595,7 +603,7 @@ std::vector<ResolvedOption> resolved(const TrainOptions& options) {
 
 const TrainTable& train_table() {
   static AskedOptions asked = defaults();
-  static const TrainTable table = declare(asked);
+  static const TrainTable table = declare_train(asked);
   return table;
 }
 

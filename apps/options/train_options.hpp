@@ -192,10 +192,11 @@ struct RunDefaults {
 void resolve(AskedOptions& asked, int ranks, const RunDefaults& defaults = {});
 
 /// Parses, resolves and checks all options for a job of `ranks` ranks. Throws ErrorCode::usage, naming flag, value and
-/// remedy. With Request::info nothing else is resolved or checked. `choose`: sets values before they are resolved.
+/// remedy. With Request::info nothing else is resolved or checked. `chosen`: valid values as if given, in place of those
+/// in the arguments; an empty value removes the flag.
 [[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks,
                                                const RunDefaults& defaults = {},
-                                               const std::function<void(TrainOptions&)>& choose = {});
+                                               const std::vector<GivenFlag>& chosen = {});
 
 /// Manual of `program`, since every program that trains with launch() has these flags.
 [[nodiscard]] Manual train_manual(const char* program);
@@ -206,6 +207,9 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& defaults = {});
 
 /// All options with resolved values, in the order of the help text.
 [[nodiscard]] std::vector<ResolvedOption> resolved(const TrainOptions& options);
+
+/// Table of all flags, bound to `asked`, which outlives it.
+[[nodiscard]] TrainTable declare_train(AskedOptions& asked);
 
 /// Table of all flags with their plain defaults. Any thread.
 [[nodiscard]] const TrainTable& train_table();

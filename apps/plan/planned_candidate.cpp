@@ -155,25 +155,25 @@ SpaceOptions Planner::space() const {
 bool Planner::is_given(std::string_view flag) const { return value_of(given_, flag) != nullptr; }
 
 std::vector<GivenFlag> Planner::flags_of(const Candidate& candidate) const {
-  std::vector<GivenFlag> flags = given_;
-  if (!here_ || here_->nodes.empty()) flags.push_back({"node-size", std::to_string(node_size_)});
-  for (const GivenFlag& flag : candidate.flags()) {
-    const auto same = std::ranges::find_if(flags, [&](const auto& each) { return each.name == flag.name; });
-    if (same == flags.end())
-      flags.push_back(flag);
-    else if (traits_of(flag.name).plan == PlanRole::sized)
-      *same = flag;  // respects the given value
-  }
+  std::vector<GivenFlag> flags = candidate.flags();
+  std::erase_if(flags, [&](const GivenFlag& flag) {
+    return is_given(flag.name) &&
+           traits_of(flag.name).plan != PlanRole::sized;  // sized flags respect the given value
+  });
   return flags;
 }
 
 TrainOptions Planner::options_of(const Candidate& candidate) const {
-  AskedOptions asked = asked_;
-  TrainOptions& options = asked.options;
-  candidate.apply(options);
-  if (!here_) asked.world = world_;
+  trial_ = asked_;
+  TrainOptions& options = trial_.options;
+  for (const GivenFlag& flag : flags_of(candidate)) {
+    table_.assign(flag);
+    options.given.push_back(flag.name);
+  }
+  if (!candidate.may_have_files()) options.trainer.tiers.files.directories.clear();
+  if (!here_) trial_.world = world_;
   if (!here_ || here_->nodes.empty()) options.shard.node_size = node_size_;
-  resolve(asked, world_);
+  resolve(trial_, world_);
   options.device.device = device_.device;
   options.device.point_to_point = device_.point_to_point;
   options.device.collectives = device_.collectives;
@@ -313,6 +313,9 @@ Candidate Planner::smallest_like(Candidate candidate) const {
 
 std::vector<GivenFlag> Planner::config_of(const Candidate& candidate, const PlannedCandidate& trial) const {
   std::vector<GivenFlag> flags = flags_of(candidate);
+  for (const GivenFlag& flag : given_)
+    if (value_of(flags, flag.name) == nullptr) flags.push_back(flag);
+  if (!here_ || here_->nodes.empty()) flags.push_back({"node-size", std::to_string(node_size_)});
   if (!candidate.may_have_files()) taken(flags, "nvme");
   flags.insert(flags.end(), device_flags_.begin(), device_flags_.end());
   if (profile_->gpu && !here_) flags.push_back({"device", "cuda"});

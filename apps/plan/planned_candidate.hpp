@@ -64,6 +64,8 @@ class Planner {
   /// flags that ranvier-train refuses or the profile contradicts. The profile outlives the planner.
   Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile,
           std::optional<CurrentRanks> here = {}, const JobBuilder& build = {});
+  Planner(const Planner&) = delete;
+  Planner& operator=(const Planner&) = delete;
 
   [[nodiscard]] const Job& job() const noexcept { return job_; }
   [[nodiscard]] const runtime::MachineProfile& profile() const noexcept { return *profile_; }
@@ -103,14 +105,17 @@ class Planner {
   [[nodiscard]] std::vector<GivenFlag> config_of(const Candidate& candidate, const PlannedCandidate& trial) const;
 
  private:
+  /// Flags of the candidate without given ones, except grid and microbatch size.
   [[nodiscard]] std::vector<GivenFlag> flags_of(const Candidate& candidate) const;
   void classify_layers();
   [[nodiscard]] std::string column_class(const actors::TrainerOptions& trainer) const;
   [[nodiscard]] std::string slice_class(const std::vector<models::LayerRange>& slices, std::size_t slice) const;
   void judge(PlannedCandidate& trial) const;
 
-  std::vector<GivenFlag> given_;         // without the flags that this program sets
-  AskedOptions asked_;                   // options of the flags as read, before --g-inter is derived
+  std::vector<GivenFlag> given_;  // without the flags that this program sets
+  AskedOptions asked_;            // options of the flags as read, before --g-inter is derived
+  mutable AskedOptions trial_;    // options of the candidate that is planned
+  TrainTable table_ = declare_train(trial_);
   std::vector<GivenFlag> device_flags_;  // for the config file; a build without GPUs refuses them
   const runtime::MachineProfile* profile_;
   std::optional<CurrentRanks> here_;

@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -12,23 +12,13 @@ namespace ranvier::apps {
 
 namespace {
 
-/// Property of a candidate that one flag sets; grids and shardings make different plans.
-struct Switch {
-  const char* name;
-  std::string (*value)(const Candidate&);
-};
-constexpr std::array switches{
-    Switch{"--group-size", [](const Candidate& c) { return std::to_string(c.group_size); }},
-    Switch{"--offload", [](const Candidate& c) { return c.offload; }},
-    Switch{"--microbatch-size", [](const Candidate& c) { return std::to_string(c.microbatch_size); }},
-    Switch{"--recompute", [](const Candidate& c) { return c.recompute; }},
-    Switch{"--policy", [](const Candidate& c) { return c.policy; }},
-    Switch{"algorithms", [](const Candidate& c) { return c.algorithms; }}};
-
 bool differ_in_one_flag(const Candidate& a, const Candidate& b) {
   const auto plan_of = [](const Candidate& c) { return std::tie(c.g_inter, c.g_data, c.shard); };
-  if (plan_of(a) != plan_of(b)) return false;
-  return std::ranges::count_if(switches, [&](const Switch& each) { return each.value(a) != each.value(b); }) == 1;
+  if (plan_of(a) != plan_of(b)) return false;  // grids and shardings make different plans
+  const std::vector<GivenFlag> of_a = a.values(), of_b = b.values();
+  int differing = 0;
+  for (std::size_t v = 0; v < of_a.size(); ++v) differing += of_a[v] == of_b[v] ? 0 : 1;
+  return differing == 1;
 }
 
 std::size_t flags_beside_defaults(const Candidate& candidate) {
@@ -86,13 +76,16 @@ double rows_limit(std::span<const Candidate> candidates, std::span<const SearchR
 
 std::string switches_text(std::span<const Candidate> alternatives) {
   std::vector<std::string> texts;
-  for (const Switch& each : switches) {
+  const std::vector<GivenFlag> first = alternatives.front().values();
+  for (std::size_t v = 0; v < first.size(); ++v) {
     std::vector<std::string> values;
     for (const Candidate& candidate : alternatives) {
-      std::string value = each.value(candidate);
+      std::string value = candidate.values()[v].value;
       if (std::ranges::find(values, value) == values.end()) values.push_back(std::move(value));
     }
-    if (values.size() > 1) texts.push_back(fmt::format("{} {}", each.name, fmt::join(values, "|")));
+    const bool is_flag = first[v].name != "algorithms";
+    if (values.size() > 1)
+      texts.push_back(fmt::format("{}{} {}", is_flag ? "--" : "", first[v].name, fmt::join(values, "|")));
   }
   return fmt::format("{}", fmt::join(texts, ", "));
 }

@@ -4,13 +4,11 @@
 #include "apps/options/flag_groups.hpp"
 #include "collectives/plans/shard.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/base/error.hpp"
 #include "runtime/base/grid.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
 namespace ranvier::apps {
@@ -22,55 +20,6 @@ using collectives::Sharding;
 namespace {
 
 constexpr int largest_microbatch = 64;
-
-/// A flag that candidates set.
-struct SearchedFlag {
-  std::string name;
-  std::function<std::string(const Candidate&)>
-      value;  ///< empty: the candidate keeps the given value or the default
-  std::function<void(const Candidate&, TrainOptions&)> apply;
-};
-
-/// In the order of the help text.
-std::vector<SearchedFlag> make_searched_flags() {
-  std::vector<SearchedFlag> flags{
-      {"g-inter", [](const Candidate& c) { return std::to_string(c.g_inter); },
-       [](const Candidate& c, TrainOptions& o) { o.trainer.grid.g_inter = c.g_inter; }},
-      {"g-data", [](const Candidate& c) { return std::to_string(c.g_data); },
-       [](const Candidate& c, TrainOptions& o) { o.trainer.grid.g_data = c.g_data; }},
-      {"shard", [](const Candidate& c) { return c.shard; },
-       [](const Candidate& c, TrainOptions& o) { o.trainer.sharding = collectives::parse_sharding(c.shard); }},
-      {"group-size", [](const Candidate& c) { return c.group_size > 0 ? std::to_string(c.group_size) : ""; },
-       [](const Candidate& c, TrainOptions& o) { o.trainer.group_size = c.group_size; }},
-      {"offload", [](const Candidate& c) { return c.offload; },
-       [](const Candidate& c, TrainOptions& o) {
-         expect(set_offload(o.trainer.tiers, o.offload, c.offload), "offload {}", c.offload);
-       }},
-      {"microbatch-size", [](const Candidate& c) { return std::to_string(c.microbatch_size); },
-       [](const Candidate& c, TrainOptions& o) { o.trainer.microbatch_size = c.microbatch_size; }},
-      {"recompute", [](const Candidate& c) { return c.recompute; },
-       [](const Candidate& c, TrainOptions& o) {
-         o.trainer.recompute = parse_whole(c.recompute, 1).value_or(0);
-         o.trainer.recompute_auto = c.recompute == "auto";
-       }},
-      {"policy", [](const Candidate& c) { return c.policy; },
-       [](const Candidate& c, TrainOptions& o) { o.trainer.policy = actors::policy_from(c.policy); }}};
-  for (const auto& [collective, field] : algorithm_fields) {
-    // A collective without an algorithm of this name chooses its own.
-    const auto name = [of = collective](const Candidate& c) -> std::string {
-      return c.algorithms.empty() || has_algorithm(of, c.algorithms) ? c.algorithms : "auto";
-    };
-    flags.push_back({to_string(collective), name, [name, field = field](const Candidate& c, TrainOptions& o) {
-                       o.trainer.algorithms.*field = name(c);
-                     }});
-  }
-  return flags;
-}
-
-const std::vector<SearchedFlag>& searched_flags() {
-  static const std::vector<SearchedFlag> all = make_searched_flags();
-  return all;
-}
 
 /// Key of a sharding's effect with these rows and groups: scopes of equal size have the same letter.
 std::string meaning(const Sharding& sharding, int rows, int group_size) {
@@ -270,20 +219,27 @@ bool is_default(const GivenFlag& flag) {
       defaults, [&](const auto& option) { return option.name == flag.name && option.value == flag.value; });
 }
 
-void Candidate::apply(TrainOptions& options) const {
-  for (const SearchedFlag& flag : searched_flags()) {
-    const bool stays = options.is_given(flag.name) && traits_of(flag.name).plan != PlanRole::sized;
-    if (!stays && !flag.value(*this).empty()) flag.apply(*this, options);
-  }
-  if (!may_have_files()) options.trainer.tiers.files.directories.clear();
-  options.given.emplace_back("microbatch-size");  // resolve() keeps the value
+std::vector<GivenFlag> Candidate::values() const {
+  return {{"g-inter", std::to_string(g_inter)},
+          {"g-data", std::to_string(g_data)},
+          {"shard", shard},
+          {"group-size", group_size > 0 ? std::to_string(group_size) : ""},
+          {"offload", offload},
+          {"microbatch-size", std::to_string(microbatch_size)},
+          {"recompute", recompute},
+          {"policy", policy},
+          {"algorithms", algorithms}};
 }
 
 std::vector<GivenFlag> Candidate::flags() const {
-  std::vector<GivenFlag> all;
-  for (const SearchedFlag& flag : searched_flags())
-    if (const std::string value = flag.value(*this); !value.empty()) all.push_back({flag.name, value});
-  return all;
+  std::vector<GivenFlag> flags = values();
+  flags.pop_back();
+  // A collective without an algorithm of this name chooses its own.
+  for (const auto& [collective, field] : algorithm_fields)
+    flags.push_back(
+        {to_string(collective), algorithms.empty() || has_algorithm(collective, algorithms) ? algorithms : "auto"});
+  std::erase_if(flags, [](const GivenFlag& flag) { return flag.value.empty(); });
+  return flags;
 }
 
 std::string Candidate::text() const {

@@ -23,12 +23,11 @@ struct Candidate {
   std::string policy;
   std::string algorithms;  ///< name for all three collectives; "auto" for one without an algorithm of that name
 
-  /// Sets the candidate's values, and removes directories for states that it does not use. Given flags keep their
-  /// values, except grid and microbatch size, which respect them.
-  void apply(TrainOptions& options) const;
   /// Whether states may be stored in files; ranvier-train refuses --nvme otherwise.
   [[nodiscard]] bool may_have_files() const { return offload.empty() || offload == "infinity-nvme"; }
-  /// Flags that the candidate adds to the given ones.
+  /// Names and values of all members above, in the order of the help text.
+  [[nodiscard]] std::vector<GivenFlag> values() const;
+  /// Flags of ranvier-train with the candidate's values.
   [[nodiscard]] std::vector<GivenFlag> flags() const;
   /// "4 × 16, zero2, myelin, 2 per microbatch, recompute auto, 1f1b".
   [[nodiscard]] std::string text() const;

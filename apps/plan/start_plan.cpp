@@ -10,6 +10,9 @@
 #include "runtime/files/atomic_file.hpp"
 #include "runtime/host/cores.hpp"
 
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value_to.hpp>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -28,6 +31,7 @@ using runtime::MpiSession;
 namespace {
 
 namespace fs = std::filesystem;
+namespace json = boost::json;
 
 constexpr std::size_t max_simulations = 64;
 constexpr int min_batch_size = 16;  // default of --batch-size
@@ -116,11 +120,11 @@ std::vector<GivenFlag> changes_of(const std::vector<GivenFlag>& given, std::vect
 }
 
 std::string lines_of(const Ranking& ranking, const ReportContext& context, const std::vector<GivenFlag>& changes,
-                     bool no_files, double seconds) {
+                     double seconds) {
   const Ranked& best = ranking.best.front();
   std::vector<std::string> flags;
-  for (const GivenFlag& change : changes) flags.push_back(fmt::format("--{} {}", change.name, change.value));
-  if (no_files) flags.emplace_back("and no --nvme");
+  for (const auto& [name, value] : changes)
+    flags.push_back(value.empty() ? "and no --" + name : fmt::format("--{} {}", name, value));
   if (flags.empty()) flags.emplace_back("as given");
   return fmt::format(
       "plan: {}: {} predicted for {} ({} candidates, {} simulated, {:.1f} s)\nequivalent flags: {}\n",
@@ -189,14 +193,11 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
   const ReportContext context = report_context(planner, 0);
   if (ranking.best.empty()) refuse(ranking, context);
   const Ranked& best = ranking.best.front();
-  StartPlan plan{.candidate = best.candidate,
-                 .batch_size = value_of(given, "batch-size") == nullptr ? planner.batch_size() : 0,
-                 .prefetch = best.trial.trainer.prefetch,
-                 .flags = changes_of(given, best.config)};
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
+  StartPlan plan{.candidate = best.candidate, .flags = changes_of(given, best.config)};
   // ranvier-train refuses --nvme if no state is stored there.
-  const bool no_files = value_of(given, "nvme") != nullptr && !plan.candidate.may_have_files();
-  plan.text = lines_of(ranking, context, plan.flags, no_files, seconds.count());
+  if (value_of(given, "nvme") != nullptr && !plan.candidate.may_have_files()) plan.flags.push_back({"nvme", ""});
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
+  plan.text = lines_of(ranking, context, plan.flags, seconds.count());
   if (value_of(given, "profile") == nullptr) plan.text += fmt::format("profile: {}\n", name);
   if (!profile.gpu && !imagined && value_of(given, "threads") == nullptr && here.threads != profile.threads)
     plan.text += fmt::format(
@@ -206,23 +207,8 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
   return plan;
 }
 
-void StartPlan::apply(TrainOptions& options) const {
-  candidate.apply(options);
-  for (const GivenFlag& flag : candidate.flags())
-    if (!is_default(flag)) options.given.push_back(flag.name);
-  if (!candidate.may_have_files()) std::erase(options.given, "nvme");
-  if (batch_size > 0) {
-    options.trainer.batch_size = batch_size;
-    options.given.emplace_back("batch-size");
-  }
-  if (!options.is_given("prefetch") && prefetch != actors::TrainerOptions().prefetch) {
-    options.shard.prefetch = prefetch;
-    options.given.emplace_back("prefetch");
-  }
-}
-
-std::optional<StartPlan> plan_start(MpiSession& session, const std::vector<GivenFlag>& given,
-                                    const RunDefaults& defaults, const JobBuilder& build) {
+std::vector<GivenFlag> plan_start(MpiSession& session, const std::vector<GivenFlag>& given,
+                                  const RunDefaults& defaults, const JobBuilder& build) {
   const bool inquires =
       std::ranges::any_of(given, [](const GivenFlag& flag) { return is_info_request(flag.name); });
   const bool asked = is(given, "plan", "auto") && !inquires;
@@ -236,7 +222,7 @@ std::optional<StartPlan> plan_start(MpiSession& session, const std::vector<Given
     return {};
   }
   const CurrentMachines here = current_machines(session, given);
-  StartPlan plan;
+  json::object chosen;
   on_rank_0(session, [&] {
     const PlanTools tools{.find_profile = [places = profile_search_path()](const ProfileSubject& subject) {
       return find_profile(places, subject);
@@ -247,17 +233,16 @@ std::optional<StartPlan> plan_start(MpiSession& session, const std::vector<Given
     if (const auto recorded = defaults.recorded.find("batch-size");
         recorded != defaults.recorded.end() && value_of(given, "batch-size") == nullptr)
       to_plan.push_back({"batch-size", recorded->second});
-    plan = plan_start(to_plan, here, tools, build);
+    const StartPlan plan = plan_start(to_plan, here, tools, build);
+    for (const GivenFlag& flag : plan.flags) chosen[flag.name] = flag.value;
     fmt::print("{}\n", plan.text);
     std::fflush(stdout);
   });
-  Candidate& best = plan.candidate;
-  for (int* const number :
-       {&best.g_inter, &best.g_data, &best.group_size, &best.microbatch_size, &plan.batch_size, &plan.prefetch})
-    *number = std::stoi(broadcast_text(session, std::to_string(*number)));
-  for (std::string* const text : {&best.shard, &best.offload, &best.recompute, &best.policy, &best.algorithms})
-    *text = broadcast_text(session, *text);
-  return plan;
+  const json::value of_rank_0 = json::parse(broadcast_text(session, json::serialize(chosen)));
+  std::vector<GivenFlag> flags;
+  for (const auto& [name, value] : of_rank_0.as_object())
+    flags.push_back({std::string(name), json::value_to<std::string>(value)});
+  return flags;
 }
 
 }  // namespace ranvier::apps

@@ -1,5 +1,5 @@
 // --plan auto of ranvier-train: chooses values of flags that were not given, by predictions for the current ranks and
-// their memory. Rank 0 chooses before the first step and broadcasts the plan; every rank applies it to its options.
+// their memory. Rank 0 chooses before the first step and broadcasts its flags to all ranks.
 #pragma once
 
 #include "apps/job/job.hpp"
@@ -25,13 +25,9 @@ struct CurrentMachines {
 
 struct StartPlan {
   Candidate candidate;
-  int batch_size = 0;  ///< 0: the given value, or its default
-  int prefetch = actors::TrainerOptions().prefetch;
-  std::vector<GivenFlag> flags;  ///< flags with other values than given or by default; on rank 0
-  std::string text = {};         ///< printed lines: the candidate, its prediction, equivalent flags; on rank 0
-
-  /// Sets the chosen values as if their flags were given. `options`: as parsed, before resolve().
-  void apply(TrainOptions& options) const;
+  std::vector<GivenFlag>
+      flags;              ///< flags with other values than given or by default; empty value: without the flag
+  std::string text = {};  ///< printed lines: the candidate, its prediction, equivalent flags
 };
 
 /// Plans the flags that were not given. With --world, the profile supplies the machines. Throws ErrorCode::usage if
@@ -39,10 +35,10 @@ struct StartPlan {
 [[nodiscard]] StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines& here,
                                    const PlanTools& tools, const JobBuilder& build);
 
-/// The plan that rank 0 chose and printed; none without --plan auto. `given`: flags of this rank and its config file;
-/// `defaults`: values of others. Collective; throws FailedTogether on all ranks.
-[[nodiscard]] std::optional<StartPlan> plan_start(runtime::MpiSession& session, const std::vector<GivenFlag>& given,
-                                                  const RunDefaults& defaults, const JobBuilder& build);
+/// Flags of the plan that rank 0 chose and printed; none without --plan auto. `given`: flags of this rank and its config
+/// file; `defaults`: values of others. Collective; throws FailedTogether on all ranks.
+[[nodiscard]] std::vector<GivenFlag> plan_start(runtime::MpiSession& session, const std::vector<GivenFlag>& given,
+                                                const RunDefaults& defaults, const JobBuilder& build);
 
 /// The fewest changed flags with which a job of these ranks fits, each line planned; if there are none, the closest
 /// candidate and the memory that it lacks. Changes sharding, offload, microbatch size and recomputation, also if they

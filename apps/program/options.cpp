@@ -108,6 +108,11 @@ void OptionTable::read(const std::vector<GivenFlag>& flags) {
   read_values();
 }
 
+void OptionTable::assign(const GivenFlag& flag) const {
+  const auto wanted = at(flag.name).option.binding.read(flag.value);
+  expect(!wanted, "--{} {} is invalid", flag.name, flag.value);
+}
+
 void OptionTable::read_values() {
   for (auto& declared : options_) {
     if (declared.origin.empty()) continue;

@@ -135,6 +135,8 @@ class OptionTable {
 
   /// Reads these values instead of a command line.
   void read(const std::vector<GivenFlag>& flags);
+  /// Sets the field of an option to a valid value; the option does not count as given.
+  void assign(const GivenFlag& flag) const;
 
   /// Whether the last parse() or read() found the option, as a flag or as a key.
   [[nodiscard]] bool given(std::string_view name) const;

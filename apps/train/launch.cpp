@@ -184,12 +184,8 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     std::vector<GivenFlag> given;
     on_all_ranks(*session, [&] { given = given_train_flags(argc, argv); });
     const RunDefaults defaults = run_defaults(*session, given);
-    const std::optional<StartPlan> plan = plan_start(*session, given, defaults, build);
-    on_all_ranks(*session, [&] {
-      options = parse_train_options(argc, argv, session->ranks(), defaults, [&plan](TrainOptions& parsed) {
-        if (plan) plan->apply(parsed);
-      });
-    });
+    const std::vector<GivenFlag> chosen = plan_start(*session, given, defaults, build);
+    on_all_ranks(*session, [&] { options = parse_train_options(argc, argv, session->ranks(), defaults, chosen); });
     compare_options(*session, options);
     if (options.run.request == Request::info) {
       if (session->rank() == 0)

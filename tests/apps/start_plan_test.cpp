@@ -45,9 +45,8 @@ apps::TrainOptions as_run(const std::vector<GivenFlag>& given, const StartPlan* 
   Flags flags;
   for (const GivenFlag& flag : given) flags.push_back(fmt::format("--{}={}", flag.name, flag.value));
   return parse_flags("ranvier-train", flags, [&](int argc, const char* const* argv) {
-    return apps::parse_train_options(argc, argv, ranks, {}, [&](apps::TrainOptions& options) {
-      if (plan != nullptr) plan->apply(options);
-    });
+    return apps::parse_train_options(argc, argv, ranks, {},
+                                     plan != nullptr ? plan->flags : std::vector<GivenFlag>());
   });
 }
 
