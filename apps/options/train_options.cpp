@@ -397,9 +397,7 @@ TrainTable declare_train(AskedOptions& asked) {
   return table;
 }
 
-namespace {
-
-AskedOptions defaults() {
+AskedOptions default_options() {
   AskedOptions asked;
   asked.options.model.sizes = *models::named_model(asked.options.model.name);
   actors::TrainerOptions& trainer = asked.options.trainer;
@@ -409,6 +407,8 @@ AskedOptions defaults() {
   trainer.learning_rate.decay = Decay::cosine;
   return asked;
 }
+
+namespace {
 
 void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
   if (const auto problem = models::size_problem(model.sizes)) reject("{}", *problem);
@@ -490,7 +490,7 @@ void check_products(const DeviceOptions& device, const models::Precision& precis
 bool TrainOptions::is_given(std::string_view flag) const { return std::ranges::find(given, flag) != given.end(); }
 
 AskedOptions asked_options(const std::vector<GivenFlag>& flags) {
-  AskedOptions asked = defaults();
+  AskedOptions asked = default_options();
   TrainTable table = declare_train(asked);
   table.read(flags);
   asked.options.given = table.given();
@@ -537,7 +537,7 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& run_defaults) {
 
 TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, const RunDefaults& run_defaults,
                                  const std::vector<GivenFlag>& chosen) {
-  AskedOptions asked = defaults();
+  AskedOptions asked = default_options();
   TrainOptions& options = asked.options;
   options.trainer.precision.compute = run_defaults.precision;
   TrainTable table = declare_train(asked);
@@ -565,7 +565,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, c
 }
 
 Manual train_manual(const char* program) {
-  AskedOptions asked = defaults();
+  AskedOptions asked = default_options();
   return {.program = program,
           .summary = "trains a transformer on the ranks that mpirun starts",
           .forms = {{fmt::format("mpirun -n 4 {} --data FILE --g-inter 2", program), ""}},
@@ -574,13 +574,10 @@ Manual train_manual(const char* program) {
 }
 
 std::vector<GivenFlag> given_train_flags(int argc, const char* const* argv) {
-  AskedOptions asked = defaults();
+  AskedOptions asked = default_options();
   OptionTable table = declare_train(asked);
   table.parse(argc, argv);
-  std::vector<GivenFlag> given;
-  for (const ResolvedOption& option : table.resolved())
-    if (option.name != "config" && table.given(option.name)) given.push_back({option.name, option.value});
-  return given;
+  return table.given_flags();
 }
 
 std::vector<ResolvedOption> resolved(const TrainOptions& options) {
@@ -602,7 +599,7 @@ std::vector<ResolvedOption> resolved(const TrainOptions& options) {
 }
 
 const TrainTable& train_table() {
-  static AskedOptions asked = defaults();
+  static AskedOptions asked = default_options();
   static const TrainTable table = declare_train(asked);
   return table;
 }

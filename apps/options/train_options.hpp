@@ -208,6 +208,8 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& defaults = {});
 /// All options with resolved values, in the order of the help text.
 [[nodiscard]] std::vector<ResolvedOption> resolved(const TrainOptions& options);
 
+/// Options before flags are read.
+[[nodiscard]] AskedOptions default_options();
 /// Table of all flags, bound to `asked`, which outlives it.
 [[nodiscard]] TrainTable declare_train(AskedOptions& asked);
 

@@ -1,25 +1,27 @@
 #include "apps/plan/plan_options.hpp"
 
-#include "runtime/base/names.hpp"
 #include "runtime/host/cores.hpp"
 #include "runtime/machine/machine_profile.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
-#include <string_view>
 
 namespace ranvier::apps {
 
 namespace {
 
+OptionBinding repeated(OptionBinding binding) {
+  binding.repeats = true;
+  return binding;
+}
+
 OptionBinding factors(std::vector<double>& field, const char* valid) {
-  return list<double>(field, valid, [](const std::string& text) {
+  return repeated(list<double>(field, valid, [](const std::string& text) {
     double factor = 0;
     return !real(factor, 0, 1e6).read(text) && factor > 0 ? std::optional(factor) : std::nullopt;
-  });
+  }));
 }
 
 /// Reads A of "A:F" by `first`, and F, a factor of 1 or more.
@@ -30,35 +32,35 @@ bool read_slow(const std::string& text, const OptionBinding& first, double& fact
 }
 
 OptionBinding names(std::vector<std::string>& field) {
-  return list<std::string>(
+  return repeated(list<std::string>(
       field, "comma-separated names or paths",
       [](const std::string& name) { return name.empty() ? std::nullopt : std::optional(name); }, std::identity(),
-      runtime::shipped_profiles());
+      runtime::shipped_profiles()));
 }
 
 OptionBinding slow_nodes(std::vector<SlowNode>& field) {
-  return list<SlowNode>(
+  return repeated(list<SlowNode>(
       field, "a node and a factor of 1 or more, such as 3:1.5",
       [](const std::string& text) {
         SlowNode slow;
         return read_slow(text, whole(slow.node, 0), slow.factor) ? std::optional(slow) : std::nullopt;
       },
-      [](const SlowNode& slow) { return fmt::format("{}:{}", slow.node, slow.factor); });
+      [](const SlowNode& slow) { return fmt::format("{}:{}", slow.node, slow.factor); }));
 }
 
 OptionBinding slow_shares(std::vector<SlowShare>& field) {
-  return list<SlowShare>(
+  return repeated(list<SlowShare>(
       field, "a fraction above 0, at most 1, and a factor of 1 or more, such as 0.1:1.5",
       [](const std::string& text) {
         SlowShare slow;
         const bool valid = read_slow(text, real(slow.share, 0, 1), slow.factor) && slow.share > 0;
         return valid ? std::optional(slow) : std::nullopt;
       },
-      [](const SlowShare& slow) { return fmt::format("{}:{}", slow.share, slow.factor); });
+      [](const SlowShare& slow) { return fmt::format("{}:{}", slow.share, slow.factor); }));
 }
 
 OptionBinding counts(std::vector<int>& field, const char* valid) {
-  return list<int>(field, valid, [](const std::string& text) { return parse_whole(text, 1, 1 << 20); });
+  return repeated(list<int>(field, valid, [](const std::string& text) { return parse_whole(text, 1, 1 << 20); }));
 }
 
 OptionBinding rank_numbers(std::vector<int>& field) {
@@ -141,66 +143,6 @@ OptionTable declare(PlanOptions& options) {
   return table;
 }
 
-std::string_view name_of(std::string_view word) {
-  word.remove_prefix(std::min<std::size_t>(2, word.size()));
-  return word.substr(0, word.find('='));
-}
-
-bool has(const std::vector<std::string>& names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-/// Arguments of each program, in order. A word that is not a flag belongs to the flag before it.
-struct Split {
-  std::vector<std::string> plan, train;
-};
-
-Split split(int argc, const char* const* argv, const std::vector<std::string>& ours,
-            const std::vector<std::string>& theirs) {
-  Split words{.plan = {argv[0]}, .train = {argv[0]}};
-  bool is_ours = true;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    const bool is_flag = word.starts_with("--");
-    if (is_flag) {
-      const std::string_view name = name_of(word);
-      is_ours = has(ours, name);
-      if (!is_ours && !has(theirs, name)) {
-        std::vector<std::string> all = ours;
-        all.insert(all.end(), theirs.begin(), theirs.end());
-        const auto nearest = runtime::nearest_name(name, all);
-        if (const auto advice = train_table().advice_on_other_name(name, false))
-          reject("unknown flag --{}: {}", name, *advice);
-        reject("unknown flag --{}; {}", name,
-               nearest ? fmt::format("did you mean --{}?", *nearest)
-                       : "use a flag of ranvier-plan --help or ranvier-train --help all");
-      }
-    } else if (word == "-h") {
-      is_ours = true;
-    }
-    (is_ours ? words.plan : words.train).push_back(word);
-  }
-  return words;
-}
-
-/// Removes a repeatable flag from the words; returns its values.
-std::vector<std::string> take_values(std::vector<std::string>& words, std::string_view flag) {
-  std::vector<std::string> kept, values;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (!words[i].starts_with("--") || name_of(words[i]) != flag) {
-      kept.push_back(words[i]);
-    } else if (const std::size_t equals = words[i].find('='); equals != std::string::npos) {
-      values.push_back(words[i].substr(equals + 1));
-    } else if (i + 1 < words.size()) {
-      values.push_back(words[++i]);
-    } else {
-      kept.push_back(words[i]);  // refused for its missing value
-    }
-  }
-  words = std::move(kept);
-  return values;
-}
-
 constexpr int simulations_of_scale = 8;  // one simulation of thousands of ranks takes a minute or more
 
 void check_scale(const PlanOptions& options) {
@@ -224,51 +166,19 @@ void check_no_simulation(const PlanOptions& options, bool simulations) {
   if (flag != nullptr) reject("--no-simulation cannot be combined with {}; remove one of the two", flag);
 }
 
-/// Device named in the --config file. An unreadable file is refused later.
-std::optional<std::string> device_in_config(std::vector<std::string> words) {
-  const std::vector<std::string> paths = take_values(words, "config");
-  if (paths.empty()) return {};
-  std::optional<std::string> device;
-  std::ifstream file(paths.back());
-  for (std::string line; std::getline(file, line);) {
-    line.resize(std::min(line.find('#'), line.size()));
-    std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '"' || c == '\''; });
-    constexpr std::string_view key = "device=";
-    if (line.starts_with(key)) device = line.substr(key.size());
-  }
-  return device;
-}
-
-std::vector<const char*> arguments(const std::vector<std::string>& words) {
-  std::vector<const char*> all;
-  for (const std::string& word : words) all.push_back(word.c_str());
-  return all;
-}
-
 }  // namespace
 
 PlanOptions parse_plan_options(int argc, const char* const* argv) {
   PlanOptions options;
   OptionTable table = declare(options);
-  std::vector<std::string> ours, theirs;
-  for (const auto& option : table.resolved()) ours.push_back(option.name);
-  for (const auto& option : resolved(TrainOptions())) theirs.push_back(option.name);
-  Split words = split(argc, argv, ours, theirs);
-  for (const char* flag : {"profile", "bandwidth-times", "memory-times", "slow-node", "slow-ranks", "slow-links",
-                           "jitter", "dead-ranks"})
-    if (const auto values = take_values(words.plan, flag); !values.empty())
-      words.plan.push_back(fmt::format("--{}={}", flag, fmt::join(values, ",")));
-  // This build may lack the device, which planning does not need. The added flag overrides the config file.
-  std::vector<std::string> devices = take_values(words.train, "device");
-  if (devices.empty())
-    if (const auto device = device_in_config(words.train)) devices.push_back(*device);
-  if (!devices.empty()) words.train.emplace_back("--device=cpu");
-  const auto plan = arguments(words.plan), train = arguments(words.train);
-  table.parse(static_cast<int>(plan.size()), plan.data());
+  AskedOptions asked = default_options();
+  TrainTable train = declare_train(asked);
+  std::string device;
+  train.rebind("device", text(device));  // this build may lack the device, which planning does not need
+  table.also_reads(train);
+  table.parse(argc, argv);
   if (options.info.any()) return options;
-  options.train = given_train_flags(static_cast<int>(train.size()), train.data());
-  std::erase_if(options.train, [](const GivenFlag& flag) { return flag.name == "device"; });
-  if (!devices.empty()) options.train.push_back({"device", devices.back()});
+  options.train = train.given_flags();
   if (options.exhaustive && table.given("simulations"))
     reject("--exhaustive cannot be combined with --simulations {}; remove one of the flags", options.simulations);
   if (options.no_simulation) check_no_simulation(options, table.given("simulations"));

@@ -89,14 +89,28 @@ bool OptionTable::has_usual() const {
   return std::ranges::any_of(options_, [](const Declared& one) { return one.traits.usual; });
 }
 
+void OptionTable::rebind(std::string_view name, OptionBinding binding) {
+  for (auto& declared : options_)
+    if (declared.option.name == name) declared.option.binding = std::move(binding);
+}
+
+OptionTable* OptionTable::owner(std::string_view name) {
+  OptionTable* table = this;
+  while (table != nullptr && table->find(name) == nullptr) table = table->more_;
+  return table;
+}
+
 void OptionTable::parse(int argc, const char* const* argv) {
-  for (auto& declared : options_) declared.origin.clear();
+  for (OptionTable* table = this; table != nullptr; table = table->more_)
+    for (auto& declared : table->options_) declared.origin.clear();
   std::vector<const char*> words(argv, argv + argc);
   const auto is_short = [](std::string_view word) { return word == "-o"; };
   if (find("output")) std::ranges::replace_if(words, is_short, "--output");
   read_flags(argc, words.data());
-  if (given("config")) read_file(at("config").text);
-  read_values();
+  for (OptionTable* table = this; table != nullptr; table = table->more_) {
+    if (table->given("config")) table->read_file(table->at("config").text);
+    table->read_values();
+  }
 }
 
 void OptionTable::read(const std::vector<GivenFlag>& flags) {
@@ -129,13 +143,14 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i)
     if (const std::string_view word(argv[i]); word.starts_with("--")) named.push_back(without_dashes(word));
   std::ranges::sort(named);
+  named.erase(std::ranges::unique(named).begin(), named.end());
   po::options_description description;
-  for (const Declared& declared : options_) {
-    const Option& option = declared.option;
-    if (!std::ranges::binary_search(named, std::string_view(option.name))) continue;
+  for (const std::string_view name : named) {
+    const OptionTable* const table = owner(name);
+    if (table == nullptr) continue;
     auto* value = po::value<std::string>();
-    if (option.binding.is_switch) value->implicit_value("on");
-    description.add_options()(option.name.c_str(), value);
+    if (table->at(name).option.binding.is_switch) value->implicit_value("on");
+    description.add_options()(std::string(name).c_str(), value);
   }
   namespace style = po::command_line_style;
   try {
@@ -164,8 +179,9 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
       if (found.position_key >= 0)
         reject("unexpected argument '{}': no flag stands before it; --help lists the flags",
                found.original_tokens.at(0));
-      set(found.string_key, found.value.empty() ? "on" : found.value.at(0), "--" + found.string_key, true);
-      asking = at(found.string_key).option.binding.names_concern ? at_concern() : nullptr;
+      OptionTable& table = *owner(found.string_key);
+      table.set(found.string_key, found.value.empty() ? "on" : found.value.at(0), "--" + found.string_key, true);
+      asking = table.at(found.string_key).option.binding.names_concern ? table.at_concern() : nullptr;
     }
   } catch (const po::error& error) {
     reject("{}; --help lists the flags", error.what());
@@ -199,7 +215,10 @@ void OptionTable::read_file(const std::string& path) {
 void OptionTable::set(std::string_view name, std::string text, std::string origin, bool wins) {
   for (auto& declared : options_) {
     if (declared.option.name != name) continue;
-    if (declared.origin == origin) reject("{} is given twice; remove one occurrence", origin);
+    if (declared.origin == origin) {
+      if (!declared.option.binding.repeats) reject("{} is given twice; remove one occurrence", origin);
+      text = declared.text + ',' + text;
+    }
     if (!wins && !declared.origin.empty()) return;
     declared.text = std::move(text);
     declared.origin = std::move(origin);
@@ -209,9 +228,11 @@ void OptionTable::set(std::string_view name, std::string text, std::string origi
 
 std::string OptionTable::advice(std::string_view unknown) const {
   const bool is_key = !unknown.starts_with("-");
-  if (auto other = advice_on_other_name(without_dashes(unknown), is_key)) return *other;
   std::vector<std::string> names;
-  for (const auto& declared : options_) names.push_back(declared.option.name);
+  for (const OptionTable* table = this; table != nullptr; table = table->more_) {
+    if (auto other = table->advice_on_other_name(without_dashes(unknown), is_key)) return *other;
+    for (const auto& declared : table->options_) names.push_back(declared.option.name);
+  }
   const auto nearest = runtime::nearest_name(without_dashes(unknown), names);
   if (!nearest) return "--help lists the flags";
   return fmt::format("did you mean {}{}?", is_key ? "" : "--", *nearest);
@@ -265,6 +286,14 @@ std::vector<std::string> OptionTable::given() const {
   for (const auto& declared : options_)
     if (!declared.origin.empty()) names.push_back(declared.option.name);
   return names;
+}
+
+std::vector<GivenFlag> OptionTable::given_flags() const {
+  std::vector<GivenFlag> flags;
+  for (const auto& declared : options_)
+    if (!declared.origin.empty() && declared.option.name != "config")
+      flags.push_back({declared.option.name, declared.option.binding.write()});
+  return flags;
 }
 
 std::vector<std::string> OptionTable::unused() const {

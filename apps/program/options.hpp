@@ -42,6 +42,7 @@ struct OptionBinding {
   bool is_switch = false;          ///< the flag without a value means "on"
   std::vector<std::string> words;  ///< named values, for shell completion
   bool names_concern = false;      ///< the value is a heading of the help text, in one or more words (help_of())
+  bool repeats = false;            ///< repeated flags are one list: "--jitter 1 --jitter 2" is "--jitter 1,2"
 };
 
 /// Effect of another value on a run that resumes from a checkpoint.
@@ -122,6 +123,11 @@ class OptionTable {
   [[nodiscard]] bool has_usual() const;
   /// Appends arguments without a flag to `field`, in order. Without this call they are errors.
   void rest(std::vector<std::string>& field) { rest_ = &field; }
+  /// Accepts the flags of another table as well, if this one lacks them; parse() then also reads that table, with its
+  /// config file. `other` outlives this table.
+  void also_reads(OptionTable& other) { more_ = &other; }
+  /// Replaces the binding of an option, so that other values are valid.
+  void rebind(std::string_view name, OptionBinding binding);
 
   /// Sets the remedy for names of other programs, separated by blanks, for which there is no option.
   void lacks(std::string_view names, std::string_view remedy) { lacking_.emplace_back(names, remedy); }
@@ -142,6 +148,8 @@ class OptionTable {
   [[nodiscard]] bool given(std::string_view name) const;
   /// Options that it found, in the order of declaration.
   [[nodiscard]] std::vector<std::string> given() const;
+  /// The same with their values, except the option "config".
+  [[nodiscard]] std::vector<GivenFlag> given_flags() const;
 
   /// A sentence per given option without effect: "--prefetch 2 has no effect with one row". Call after all fields are
   /// resolved.
@@ -164,6 +172,8 @@ class OptionTable {
   void read_values();
   /// Null if there is no such option.
   [[nodiscard]] const Declared* find(std::string_view name) const;
+  /// This table or the other one that has the option; null if none has it.
+  [[nodiscard]] OptionTable* owner(std::string_view name);
   void read_flags(int argc, const char* const* argv);
   void read_file(const std::string& path);
   void set(std::string_view name, std::string text, std::string origin, bool wins);
@@ -175,6 +185,7 @@ class OptionTable {
   std::vector<Declared> options_;
   std::string concern_;
   std::vector<std::string>* rest_ = nullptr;
+  OptionTable* more_ = nullptr;                                         // also_reads()
   std::vector<std::pair<std::string_view, std::string_view>> lacking_;  // names, remedy
 };
 
