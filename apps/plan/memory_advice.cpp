@@ -8,12 +8,10 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -56,43 +54,6 @@ runtime::MachineProfile machine_of(const TrainOptions& options, const JobCapacit
   return machine;
 }
 
-/// Plans candidates, and keeps the one that exceeds the capacity by the least.
-class Trials {
- public:
-  explicit Trials(const Planner& planner) : planner_(&planner) {}
-
-  /// None if the candidate does not fit or cannot run.
-  std::optional<PlannedCandidate> fitting(const Candidate& candidate) {
-    const auto [family, is_new] =
-        may_fit_.try_emplace({candidate.shard, candidate.group_size, candidate.offload}, true);
-    if (is_new) {
-      const auto least = plan(planner_->smallest_like(candidate));
-      family->second = !least || least->fullness <= hopeless_fullness;
-    }
-    if (!family->second) return {};
-    auto trial = plan(candidate);
-    return trial && trial->fits() ? std::move(trial) : std::nullopt;
-  }
-  [[nodiscard]] const std::optional<Closest>& closest() const noexcept { return closest_; }
-
- private:
-  std::optional<PlannedCandidate> plan(const Candidate& candidate) {
-    try {
-      PlannedCandidate trial = planner_->plan(candidate);
-      if (!trial.fits() && (!closest_ || trial.fullness < closest_->fullness))
-        closest_ = Closest{candidate, trial.fullness, trial.lacks};
-      return trial;
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::usage) throw;
-      return {};
-    }
-  }
-
-  const Planner* planner_;
-  std::map<std::tuple<std::string, int, std::string>, bool> may_fit_;  // by sharding, group size and offload
-  std::optional<Closest> closest_;
-};
-
 /// Flags to change for the candidate; none if the job has its values.
 std::vector<std::string> changed_flags(const Candidate& candidate, const TrainOptions& options,
                                        const std::vector<GivenFlag>& values) {
@@ -127,13 +88,13 @@ std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks
     for (const Candidate& candidate : make_space(space).candidates)
       changes.emplace_back(changed_flags(candidate, options, values), candidate);
     std::ranges::stable_sort(changes, [](const auto& a, const auto& b) { return a.first.size() < b.first.size(); });
-    Trials trials(planner);
+    CandidateFilter filter(planner);
     std::string lines;
     std::size_t count = 0, fewest = 0;
     std::set<std::pair<std::size_t, std::size_t>> listed;  // needs: one candidate of each is enough
     for (const auto& [flags, candidate] : changes) {
       if (count == max_lines || (count > 0 && flags.size() > fewest)) break;
-      const auto trial = trials.fitting(candidate);
+      const auto trial = filter.plan(candidate);
       if (!trial) continue;
       std::string text = fmt::format("{}", fmt::join(flags, " "));
       // A run reduces it only for device memory.
@@ -148,7 +109,7 @@ std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks
     }
     if (count > 0)
       return fmt::format("{} make the job fit (planned):{}", count > 1 ? "any of these" : "these", lines);
-    if (trials.closest()) return closest_text(*trials.closest()) + rest;
+    if (filter.closest) return closest_text(*filter.closest) + rest;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::usage) throw;  // these flags cannot be searched
   }

@@ -105,12 +105,12 @@ actors::Prediction estimated(const Planner& planner, const PlannedCandidate& tri
 class Ranker {
  public:
   Ranker(const Planner& planner, const Predictor& predict, const actors::PredictionOptions& how)
-      : planner_(&planner), predict_(&predict), bounds_(planner, how.disturbances), how_(how) {}
+      : planner_(&planner), predict_(&predict), filter_(planner), bounds_(planner, how.disturbances), how_(how) {}
 
   Ranking run(const SearchLimits& limits) {
     SearchSpace space = make_space(planner_->space());
     candidates_ = std::move(space.candidates);
-    ranking_.left_out = std::move(space.left_out);
+    filter_.left_out = std::move(space.left_out);
     ranking_.candidates = candidates_.size();
     const SearchSteps steps{.bound = [this](std::size_t i) { return bounds_.of(candidates_[i]); },
                             .plan = [this](std::size_t i) { return plan(i); },
@@ -130,16 +130,12 @@ class Ranker {
     std::ranges::stable_sort(ranking_.best, [](const Ranked& a, const Ranked& b) {
       return a.prediction.step_seconds < b.prediction.step_seconds;
     });
+    ranking_.left_out = std::move(filter_.left_out);
+    ranking_.closest = std::move(filter_.closest);
     return std::move(ranking_);
   }
 
  private:
-  /// Planner::smallest_like().
-  struct Least {
-    Candidate candidate;
-    std::optional<PlannedCandidate> trial;  ///< none: its flags are incompatible
-  };
-
   /// `found`: index into the best of the search.
   Ranked take(std::size_t found) {
     Ranked& ranked = planned_.at(ranking_.search.best[found].candidate);
@@ -147,59 +143,20 @@ class Ranker {
     return std::move(ranked);
   }
 
-  void leave_out(const std::string& why) {
-    const std::lock_guard lock(mutex_);
-    ++ranking_.left_out[why];
-  }
-
-  void leave_out_for_memory(const Candidate& candidate, const PlannedCandidate& trial) {
-    leave_out(fmt::format("memory: not enough on the {}", trial.lacking == "host" ? "node" : trial.lacking));
-    if (ranking_.closest && ranking_.closest->fullness <= trial.fullness) return;
-    ranking_.closest = Closest{candidate, trial.fullness, trial.lacks};
-  }
-
-  const Least& smallest(const Candidate& candidate) {
-    const auto [place, is_new] =
-        families_.try_emplace({candidate.g_inter, candidate.shard, candidate.group_size, candidate.offload},
-                              Least{planner_->smallest_like(candidate), {}});
-    if (is_new) {
-      try {
-        place->second.trial = planner_->plan(place->second.candidate);
-        place->second.trial->plans = {};
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::usage) throw;  // each candidate records its own reason
-      }
-    }
-    return place->second;
-  }
-
   std::optional<Bound> plan(std::size_t i) {
     const Candidate& candidate = candidates_[i];
-    if (const Least& least = smallest(candidate); least.trial && least.trial->fullness > hopeless_fullness) {
-      leave_out_for_memory(least.candidate, *least.trial);
+    std::optional<PlannedCandidate> trial = filter_.plan(candidate);
+    if (!trial) return {};
+    if (!known_.insert(signature(*trial)).second) {
+      filter_.leave_out("runs: identical to another candidate's");
       return {};
     }
-    try {
-      PlannedCandidate trial = planner_->plan(candidate);
-      if (!trial.fits()) {
-        leave_out_for_memory(candidate, trial);
-        return {};
-      }
-      if (!known_.insert(signature(trial)).second) {
-        leave_out("runs: identical to another candidate's");
-        return {};
-      }
-      const Bound bound = bounds_.of(trial);
-      actors::Prediction prediction;
-      if (estimates_) prediction = estimated(*planner_, trial, bound);
-      trial.plans = {};
-      planned_.emplace(i, Ranked{candidate, std::move(trial), bound, std::move(prediction), {}});
-      return bound;
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::usage) throw;
-      leave_out(reason_of(error));
-      return {};
-    }
+    const Bound bound = bounds_.of(*trial);
+    actors::Prediction prediction;
+    if (estimates_) prediction = estimated(*planner_, *trial, bound);
+    trial->plans = {};
+    planned_.emplace(i, Ranked{candidate, std::move(*trial), bound, std::move(prediction), {}});
+    return bound;
   }
 
   /// Any thread; no planning runs at the same time.
@@ -211,25 +168,61 @@ class Ranker {
       return ranked.prediction.step_seconds;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::usage && error.code() != ErrorCode::memory) throw;
-      leave_out(error.code() == ErrorCode::memory ? "memory: not enough in the simulation" : reason_of(error));
+      const std::lock_guard lock(mutex_);
+      filter_.leave_out(error.code() == ErrorCode::memory ? "memory: not enough in the simulation"
+                                                          : reason_of(error));
       return {};
     }
   }
 
   const Planner* planner_;
   const Predictor* predict_;
+  CandidateFilter filter_;
   Bounds bounds_;
   actors::PredictionOptions how_;
   std::vector<Candidate> candidates_;
   std::map<std::size_t, Ranked> planned_;
-  std::map<std::tuple<int, std::string, int, std::string>, Least> families_;
   std::set<std::string> known_;
   bool estimates_ = false;
-  std::mutex mutex_;  // guards left_out, which simulations write
+  std::mutex mutex_;  // guards the filter, to which simulations write
   Ranking ranking_;
 };
 
 }  // namespace
+
+std::optional<PlannedCandidate> CandidateFilter::plan(const Candidate& candidate) {
+  const auto [family, is_new] =
+      families_.try_emplace({candidate.g_inter, candidate.shard, candidate.group_size, candidate.offload});
+  auto& [least, least_trial] = family->second;
+  if (is_new) {
+    least = planner_->smallest_like(candidate);
+    try {
+      least_trial = planner_->plan(least);
+      least_trial->plans = {};
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::usage) throw;  // each candidate records its own reason
+    }
+  }
+  if (least_trial && least_trial->fullness > hopeless_fullness) {
+    exceeds(least, *least_trial);
+    return {};
+  }
+  try {
+    PlannedCandidate trial = planner_->plan(candidate);
+    if (trial.fits()) return trial;
+    exceeds(candidate, trial);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::usage) throw;
+    leave_out(reason_of(error));
+  }
+  return {};
+}
+
+void CandidateFilter::exceeds(const Candidate& candidate, const PlannedCandidate& trial) {
+  leave_out(fmt::format("memory: not enough on the {}", trial.lacking == "host" ? "node" : trial.lacking));
+  if (closest && closest->fullness <= trial.fullness) return;
+  closest = Closest{candidate, trial.fullness, trial.lacks};
+}
 
 Ranking rank_candidates(const Planner& planner, const Predictor& predict, const SearchLimits& limits,
                         const actors::PredictionOptions& how) {

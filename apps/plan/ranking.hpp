@@ -11,6 +11,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace ranvier::apps {
@@ -35,6 +37,29 @@ struct Closest {
   Candidate candidate;
   double fullness = 0;
   std::string lacks;
+};
+
+/// Plans candidates one after another, and counts those that do not fit or cannot run.
+class CandidateFilter {
+ public:
+  /// The planner outlives this.
+  explicit CandidateFilter(const Planner& planner) : planner_(&planner) {}
+
+  /// None if the candidate does not fit or cannot run.
+  [[nodiscard]] std::optional<PlannedCandidate> plan(const Candidate& candidate);
+  void leave_out(const std::string& why) { ++left_out[why]; }
+
+  std::map<std::string, std::size_t> left_out;  ///< number of candidates by reason
+  std::optional<Closest> closest;
+
+ private:
+  /// Counts a candidate that needs more memory than available.
+  void exceeds(const Candidate& candidate, const PlannedCandidate& trial);
+
+  const Planner* planner_;
+  /// Planner::smallest_like() of each family, and its trial; none if its flags are incompatible.
+  std::map<std::tuple<int, std::string, int, std::string>, std::pair<Candidate, std::optional<PlannedCandidate>>>
+      families_;
 };
 
 struct Ranking {
