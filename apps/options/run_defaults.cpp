@@ -29,12 +29,6 @@ using runtime::DType;
 
 constexpr std::string_view how_to_change = "; --precision fp32 trains in single precision";
 
-/// Empty if the flag was not given.
-std::string text_of(const std::vector<GivenFlag>& given, std::string_view name) {
-  const std::string* const value = value_of(given, name);
-  return value == nullptr ? std::string() : *value;
-}
-
 std::optional<DType> dtype_of(std::string_view name) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (name == to_string(dtype)) return dtype;
@@ -42,10 +36,9 @@ std::optional<DType> dtype_of(std::string_view name) {
 }
 
 /// The newest complete checkpoint that the run would resume from; empty: there is none.
-fs::path checkpoint_of(const std::vector<GivenFlag>& given) {
-  const std::string resume = text_of(given, "resume");
-  if (resume.empty() || resume == "none") return {};
-  const fs::path path = resume == "auto" ? text_of(given, "checkpoint") : resume;
+fs::path checkpoint_of(const CheckpointOptions& options) {
+  if (!options.resumes()) return {};
+  const fs::path path = options.resume == "auto" ? options.folder : options.resume;
   if (path.empty() || fs::exists(path / offload::Manifest::file_name)) return path;
   const auto newest = offload::CheckpointFolder(path).newest_whole();
   return newest ? newest->path : fs::path();
@@ -56,9 +49,9 @@ struct RecordedOptions {
   boost::json::object options;
 };
 
-std::optional<RecordedOptions> recorded_options(const std::vector<GivenFlag>& given) {
+std::optional<RecordedOptions> recorded_options(const CheckpointOptions& asked) {
   try {
-    const fs::path checkpoint = checkpoint_of(given);
+    const fs::path checkpoint = checkpoint_of(asked);
     if (checkpoint.empty()) return {};
     const offload::Manifest manifest = offload::read_manifest(offload::system_storage(), checkpoint);
     const auto* const options = object_of(manifest.about, "options");
@@ -70,9 +63,9 @@ std::optional<RecordedOptions> recorded_options(const std::vector<GivenFlag>& gi
 }
 
 /// Default for the machine of --profile, if --world simulates ranks.
-std::optional<RunDefaults> imagined_precision(const std::vector<GivenFlag>& given) {
-  const std::string profile = text_of(given, "profile");
-  if (text_of(given, "world").empty() || profile.empty()) return {};
+std::optional<RunDefaults> imagined_precision(const AskedOptions& asked) {
+  const std::string& profile = asked.options.run.profile;
+  if (asked.world == 0 || profile.empty()) return {};
   try {
     return RunDefaults{default_precision(runtime::read_machine_profile(profile)),
                        fmt::format("default of {}{}", profile, how_to_change),
@@ -85,24 +78,22 @@ std::optional<RunDefaults> imagined_precision(const std::vector<GivenFlag>& give
 }  // namespace
 
 RunDefaults run_defaults(runtime::MpiSession& session, const std::vector<GivenFlag>& given) {
-  DeviceFlag device = DeviceFlag::cpu;
-  std::optional<int> gpu;
-  if (const std::string name = text_of(given, "device"); !name.empty())
-    static_cast<void>(device_flag(device, gpu).read(name));
+  const AskedOptions asked = asked_options(given);
+  const auto [device, gpu] = std::pair(asked.options.device.device, asked.options.device.gpu);
   const bool all_have_bf16 = session.smallest(default_precision(device, gpu, &session) == DType::f16 ? 0 : 1) == 1;
   RunDefaults chosen{default_precision(device == DeviceFlag::cuda, all_have_bf16), {}, {}};
   if (chosen.precision != DType::f32)
     chosen.precision_reason =
         fmt::format("default of this GPU{}{}", all_have_bf16 ? "" : ", which has no bf16", how_to_change);
   if (session.rank() == 0) {
-    if (const auto recorded = recorded_options(given)) {
+    if (const auto recorded = recorded_options(asked.options.checkpoint)) {
       const auto precision = dtype_of(text_of(recorded->options, "precision"));
       if (precision && *precision != chosen.precision)
         chosen = {*precision, fmt::format("from {}", recorded->checkpoint), {}};
       for (const auto& option : recorded->options)
         if (const std::string value = text_of(recorded->options, option.key()); !value.empty())
           chosen.recorded[option.key()] = value;
-    } else if (auto imagined = imagined_precision(given); imagined && device == DeviceFlag::cuda) {
+    } else if (auto imagined = imagined_precision(asked); imagined && device == DeviceFlag::cuda) {
       chosen = std::move(*imagined);
     }
   }

@@ -36,11 +36,6 @@ namespace json = boost::json;
 constexpr std::size_t max_simulations = 64;
 constexpr int min_batch_size = 16;  // default of --batch-size
 
-bool is(const std::vector<GivenFlag>& given, std::string_view name, std::string_view value) {
-  const std::string* found = value_of(given, name);
-  return found != nullptr && *found == value;
-}
-
 std::string how_to_measure(std::size_t ranks) {
   return fmt::format("measure the idle machines with mpirun -n {} ranvier-bench profile", ranks);
 }
@@ -132,32 +127,15 @@ std::string lines_of(const Ranking& ranking, const ReportContext& context, const
       ranking.search.simulated, seconds, fmt::join(flags, " "));
 }
 
-/// Device memory available to this rank in bytes; none: unlimited.
-std::optional<std::size_t> device_bytes(const MpiSession& session, const std::vector<GivenFlag>& given) {
-  std::optional<std::size_t> bytes;
-  if (const std::string* budget = value_of(given, "device-memory")) bytes = parse_bytes(*budget);
-  DeviceFlag device = DeviceFlag::cpu;
-  std::optional<int> gpu;
-  if (const std::string* name = value_of(given, "device")) static_cast<void>(device_flag(device, gpu).read(*name));
-  return device == DeviceFlag::cuda ? device_budget(session, gpu, bytes) : bytes;
-}
-
-std::size_t disk_bytes(const std::vector<GivenFlag>& given) {
-  std::size_t bytes = 0;
-  if (const std::string* nvme = value_of(given, "nvme"))
-    for (const std::string& directory : items_of(*nvme))
-      bytes += runtime::free_bytes_beside(fs::path(directory) / "states");
-  return bytes;
-}
-
 /// Minimum of each resource over ranks. Collective: all ranks call it.
-CurrentMachines current_machines(MpiSession& session, const std::vector<GivenFlag>& given) {
-  std::optional<std::size_t> device;
+CurrentMachines current_machines(MpiSession& session, const TrainOptions& options) {
+  std::optional<std::size_t> device = options.device.memory_bytes;  // none: unlimited
   std::size_t host = 0, disk = 0;
   on_all_ranks(session, [&] {
-    device = device_bytes(session, given);
+    if (options.device.device == DeviceFlag::cuda) device = device_budget(session, options.device.gpu, device);
     host = runtime::memory_limit().bytes;
-    disk = disk_bytes(given);
+    for (const fs::path& directory : options.trainer.tiers.files.directories)
+      disk += runtime::free_bytes_beside(directory / "states");
   });
   return {.nodes = session.nodes(),
           .threads = session.cores(),
@@ -171,7 +149,8 @@ CurrentMachines current_machines(MpiSession& session, const std::vector<GivenFla
 StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines& here, const PlanTools& tools,
                      const JobBuilder& build) {
   const auto began = std::chrono::steady_clock::now();
-  if (is(given, "eval-only", "on")) reject("--plan auto cannot be combined with --eval-only; remove --plan");
+  if (asked_options(given).options.data.eval_only)
+    reject("--plan auto cannot be combined with --eval-only; remove --plan");
   const std::string name = profile_name(given, here, tools);
   MachineProfile profile = tools.read_profile(name);
   check_profile(profile, name, given, here);
@@ -209,9 +188,8 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
 
 std::vector<GivenFlag> plan_start(MpiSession& session, const std::vector<GivenFlag>& given,
                                   const RunDefaults& defaults, const JobBuilder& build) {
-  const bool inquires =
-      std::ranges::any_of(given, [](const GivenFlag& flag) { return is_info_request(flag.name); });
-  const bool asked = is(given, "plan", "auto") && !inquires;
+  const TrainOptions options = asked_options(given).options;
+  const bool asked = options.run.plans && !options.run.info.any();
   if (session.smallest(asked ? 1 : 0) == 0) {
     on_all_ranks(session, [&] {
       if (asked)
@@ -221,7 +199,7 @@ std::vector<GivenFlag> plan_start(MpiSession& session, const std::vector<GivenFl
     });
     return {};
   }
-  const CurrentMachines here = current_machines(session, given);
+  const CurrentMachines here = current_machines(session, options);
   json::object chosen;
   on_rank_0(session, [&] {
     const PlanTools tools{.find_profile = [places = profile_search_path()](const ProfileSubject& subject) {
