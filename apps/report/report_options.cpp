@@ -17,13 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Asked {
-  ReportOptions options;
-  std::string names;  // comma-separated
-};
-
-OptionTable declare(Asked& asked) {
-  ReportOptions& options = asked.options;
+OptionTable declare(ReportOptions& options) {
   OptionTable table;
   table.rest(options.runs);
   table.concern("Report");
@@ -32,7 +26,11 @@ OptionTable declare(Asked& asked) {
              text(options.csv), "none"});
   table.add({"timeline", "FILE.svg", "Draw the last complete step of a run's trace instead of a page",
              text(options.timeline), "none"});
-  table.add({"names", "A,B", "Names of the runs", text(asked.names), "their paths"});
+  table.add(
+      {"names", "A,B", "Names of the runs",
+       list<std::string>(options.names, "names separated by commas",
+                         [](const std::string& name) { return name.empty() ? std::nullopt : std::optional(name); }),
+       "their paths"});
   table.add({"price", "X", "Price per device and hour, for the cost of runs and of a million tokens",
              real(options.price, 0), "unknown"});
   table.add(
@@ -63,16 +61,15 @@ void check_output(const ReportOptions& options, const std::vector<RunPaths>& run
 }  // namespace
 
 ReportOptions parse_report_options(int argc, const char* const* argv) {
-  Asked asked;
-  OptionTable table = declare(asked);
+  ReportOptions options;
+  OptionTable table = declare(options);
   table.parse(argc, argv);
-  ReportOptions options = std::move(asked.options);
   if (options.info.any()) return options;
   if (options.runs.empty()) reject("run is missing; add the --metrics file of ranvier-train or its folder");
-  options.names = asked.names.empty() ? options.runs : items_of(asked.names);
+  if (options.names.empty()) options.names = options.runs;
   if (options.names.size() != options.runs.size())
-    reject("--names {} has {} names for {} run{}; use one name per run", asked.names, options.names.size(),
-           options.runs.size(), options.runs.size() == 1 ? "" : "s");
+    reject("--names {} has {} names for {} run{}; use one name per run", fmt::join(options.names, ","),
+           options.names.size(), options.runs.size(), options.runs.size() == 1 ? "" : "s");
   const bool also_page = table.given("output") && !(options.csv.empty() && options.timeline.empty());
   if (also_page || (!options.csv.empty() && !options.timeline.empty()))
     reject("{} {} and {} cannot be combined; remove one of the flags", target_of(options).first,
@@ -83,7 +80,7 @@ ReportOptions parse_report_options(int argc, const char* const* argv) {
 }
 
 Manual report_manual() {
-  Asked asked;
+  ReportOptions options;
   return {.program = "ranvier-report",
           .summary = "writes runs of ranvier-train as one HTML page, side by side if there are several",
           .forms = {{"ranvier-report RUN... -o report.html", ""}},
@@ -91,7 +88,7 @@ Manual report_manual() {
               "A RUN is a --metrics file, METRICS,TRACE (with a --trace file), or a folder with metrics.jsonl and "
               "optionally trace.json. --timeline also accepts a trace without metrics, for example from "
               "ranvier-plan --write-trace.",
-          .options = declare(asked).facts(),
+          .options = declare(options).facts(),
           .arguments = PathKind::any};
 }
 
