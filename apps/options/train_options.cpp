@@ -125,9 +125,9 @@ TrainTable declare_train(AskedOptions& asked) {
   using models::Size;
   // A preset stands for sizes and the computation, which are compared on their own.
   table.add({Effect::bits, "model", "NAME", "Preset, or model family with sizes from the flags below",
-             model(model_options), "gpt, or the model of --init-from"},
+             model(model_options), "gpt, or the model of --init-from", false,
+             "families: " + model_names(false) + "; presets: " + model_names(true)},
             {.usual = true});
-  table.details("families: " + model_names(false) + "; presets: " + model_names(true));
   table.add({Effect::shape, "layers", "L", "Number of transformer blocks", size(model_options, Size::layers)},
             {.also = "num-layers num-hidden-layers n-layer n-layers depth", .usual = true});
   table.add({Effect::shape, "hidden", "C", "Model width in channels; for wide-resnet, of the first block group",

@@ -11,7 +11,7 @@ namespace ranvier::apps {
 
 void declare_info(OptionTable& table, InfoRequest& info) {
   const OptionTraits seldom{.plan = PlanRole::request},
-      usual{.usual = table.has_usual(), .plan = PlanRole::request};
+      usual{.usual = std::ranges::any_of(table.facts(), &OptionInfo::usual), .plan = PlanRole::request};
   table.concern("Program");
   table.add({"help", "[HEADING]",
              "Print the usual flags, all flags (--help all), or the flags under one heading, as in --help tiers",

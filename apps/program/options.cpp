@@ -48,21 +48,10 @@ std::string without_quotes(const std::string& value) {
   return quoted ? value.substr(1, value.size() - 2) : value;
 }
 
-/// Checks the syntax before Boost does: Boost replaces placeholders in the line that it quotes, and loops endlessly
-/// on the text %invalid_line%.
-void expect_keys_and_values(const std::string& lines, const std::string& path) {
-  std::istringstream text(lines);
-  std::string line;
-  for (int number = 1; std::getline(text, line); ++number) {
-    line.resize(std::min(line.size(), line.find('#')));
-    constexpr const char* blanks = " \t\r\n";
-    const auto first = line.find_first_not_of(blanks);
-    if (first == std::string::npos || line.find('=') != std::string::npos) continue;
-    const auto last = line.find_last_not_of(blanks);
-    if (line[first] == '[' && line[last] == ']') continue;
-    reject("--config {}: line {} is not key = value: '{}'; start comments with #", path, number,
-           line.substr(first, last - first + 1));
-  }
+std::string trimmed(const std::string& text) {
+  constexpr const char* blanks = " \t\r\n";
+  const std::size_t first = std::min(text.find_first_not_of(blanks), text.size());
+  return text.substr(first, text.find_last_not_of(blanks) + 1 - first);
 }
 
 }  // namespace
@@ -83,10 +72,6 @@ void OptionTable::concern(std::string title) { concern_ = std::move(title); }
 void OptionTable::add(Option option, OptionTraits traits) {
   if (option.default_text.empty()) option.default_text = option.binding.write();
   options_.push_back({std::move(option), std::move(traits), concern_, {}, {}});
-}
-
-bool OptionTable::has_usual() const {
-  return std::ranges::any_of(options_, [](const Declared& one) { return one.traits.usual; });
 }
 
 void OptionTable::rebind(std::string_view name, OptionBinding binding) {
@@ -195,20 +180,21 @@ void OptionTable::read_file(const std::string& path) {
   const std::string lines{std::istreambuf_iterator<char>(file), {}};
   if (const auto zero = lines.find('\0'); zero != std::string::npos)
     reject("--config {}: zero byte at offset {}; use a text file", path, zero);
-  expect_keys_and_values(lines, path);
   std::istringstream text(lines);
-  try {
-    const auto parsed = po::parse_config_file(text, po::options_description(), true);
-    for (const auto& found : parsed.options) {
-      if (found.string_key == "config")
-        reject("key 'config' in {}: config files cannot be nested; put all keys into one file", path);
-      if (find(found.string_key) == nullptr)
-        reject("unknown key '{}' in {}: {}", found.string_key, path, advice_for_key(found.string_key));
-      set(found.string_key, without_quotes(found.value.at(0)), fmt::format("{} in {}", found.string_key, path),
-          false);
-    }
-  } catch (const po::error& error) {
-    reject("--config {}: {}", path, error.what());
+  std::string line, section;
+  for (int number = 1; std::getline(text, line); ++number) {
+    line = trimmed(line.substr(0, line.find('#')));
+    const std::size_t equals = line.find('=');
+    const bool is_section = line.starts_with('[') && line.ends_with(']');
+    if (is_section) section = line.substr(1, line.size() - 2) + '.';
+    if (line.empty() || is_section) continue;
+    if (equals == std::string::npos)
+      reject("--config {}: line {} is not key = value: '{}'; start comments with #", path, number, line);
+    const std::string key = section + trimmed(line.substr(0, equals));
+    if (key == "config")
+      reject("key 'config' in {}: config files cannot be nested; put all keys into one file", path);
+    if (find(key) == nullptr) reject("unknown key '{}' in {}: {}", key, path, advice_for_key(key));
+    set(key, without_quotes(trimmed(line.substr(equals + 1))), fmt::format("{} in {}", key, path), false);
   }
 }
 

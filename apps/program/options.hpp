@@ -118,9 +118,6 @@ class OptionTable {
   /// Sets the heading of the options declared from here on.
   void concern(std::string title);
   void add(Option option, OptionTraits traits = {});
-  /// Sets the details of the option that was added last.
-  void details(std::string text) { options_.back().option.details = std::move(text); }
-  [[nodiscard]] bool has_usual() const;
   /// Appends arguments without a flag to `field`, in order. Without this call they are errors.
   void rest(std::vector<std::string>& field) { rest_ = &field; }
   /// Accepts the flags of another table as well, if this one lacks them; parse() then also reads that table, with its

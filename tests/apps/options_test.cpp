@@ -34,7 +34,7 @@ OptionTable declare(Fields& fields, bool usual = false) {
   table.add({"memory", "SIZE", "budget", bytes(fields.memory), "all", true});
   table.add({"shuffle", "on|off", "order", toggle(fields.shuffle)});
   table.add({"dry-run", "", "only look", switch_on(fields.dry)});
-  table.add({"config", "FILE", "options", text(fields.config), {}, true});
+  table.add({"config", "FILE", "options", text(fields.config), {}, true, "more about it"});
   return table;
 }
 
@@ -144,14 +144,12 @@ TEST_CASE("help lists flags by topic with their defaults") {
 TEST_CASE("help without a topic lists the usual flags, and how to list the others") {
   Fields fields;
   OptionTable table = declare(fields);
-  table.details("more about it");
   const std::string last = table.facts().back().name;
   const auto has = [&](std::string_view concern, const std::string& words) {
     return help_text(table.facts(), concern).find(words) != std::string::npos;
   };
   CHECK(has("", "--" + last));
   table = declare(fields, true);
-  table.details("more about it");
   CHECK(has("", "--steps N"));
   CHECK_FALSE(has("", "--" + last));
   CHECK(has("", " more flags: --help all, or --help with one of run, machine"));
