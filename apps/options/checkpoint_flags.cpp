@@ -15,20 +15,15 @@ constexpr seconds longest_default_stop = std::chrono::minutes(5);
 
 /// Reads "500" as steps and "30m" as a time.
 OptionBinding steps_or_time(CheckpointOptions& options) {
-  return {.read = [&options](const std::string& given) -> std::optional<std::string> {
-            std::int64_t steps = 0;
-            std::optional<seconds> time;
-            if (whole(steps, 1).read(given) && duration(time).read(given))
-              return "a number of steps, such as 500, or a time, such as 30m";
-            options.every_steps = time ? 0 : steps;
-            options.every_time = time;
-            return {};
-          },
-          .write =
-              [&options] {
-                if (options.every_steps > 0) return fmt::format("{}", options.every_steps);
-                return options.every_time ? duration_text(*options.every_time) : std::string();
-              }};
+  const OptionBinding steps = whole(options.every_steps, 1), time = duration(options.every_time);
+  return parsed(
+      "a number of steps, such as 500, or a time, such as 30m",
+      [=, &options](const std::string& given) {
+        options.every_steps = 0;
+        options.every_time.reset();
+        return !steps.read(given) || !time.read(given);
+      },
+      [=, &options] { return options.every_steps > 0 ? steps.write() : time.write(); });
 }
 
 /// Reads names separated by commas, with or without leading dashes.

@@ -26,25 +26,16 @@ using models::TokenFormat;
 constexpr int byte_tokens = 256;
 
 OptionBinding tokenizer(DataOptions& data) {
-  return {.read = [&data](const std::string& given) -> std::optional<std::string> {
-            data.gpt2 = tokenizer_path(given);
-            if (given == "none") {
-              data.tokenizer = Tokenizer::none;
-            } else if (given == "bytes") {
-              data.tokenizer = Tokenizer::bytes;
-            } else if (!data.gpt2.empty()) {
-              data.tokenizer = Tokenizer::gpt2;
-            } else {
-              return "bytes, none, or the PATH of a tokenizer's folder or file";
-            }
-            return {};
-          },
-          .write =
-              [&data] {
-                if (data.tokenizer == Tokenizer::gpt2) return data.gpt2;
-                return std::string(data.tokenizer == Tokenizer::none ? "none" : "bytes");
-              },
-          .words = {"bytes", "none"}};
+  const OptionBinding word =
+      choice<Tokenizer>(data.tokenizer, {{"bytes", Tokenizer::bytes}, {"none", Tokenizer::none}});
+  return parsed(
+      "bytes, none, or the PATH of a tokenizer's folder or file",
+      [word, &data](const std::string& given) {
+        data.gpt2 = tokenizer_path(given);
+        if (!data.gpt2.empty()) data.tokenizer = Tokenizer::gpt2;
+        return !data.gpt2.empty() || !word.read(given);
+      },
+      [word, &data] { return data.tokenizer == Tokenizer::gpt2 ? data.gpt2 : word.write(); }, word.words);
 }
 
 /// Refuses flags that need training steps.

@@ -17,20 +17,16 @@ constexpr int rebalance_steps = 5;
 constexpr int max_chunks = 1 << 10;
 
 OptionBinding recompute(int& interval, bool& automatic) {
-  return {.read = [&interval, &automatic](const std::string& given) -> std::optional<std::string> {
-            int layers = 0;
-            if (given != "off" && given != "auto" && whole(layers, 1, max_count).read(given))
-              return "a number of layers, auto or off";
-            interval = layers;
-            automatic = given == "auto";
-            return {};
-          },
-          .write =
-              [&interval, &automatic] {
-                if (automatic) return std::string("auto");
-                return interval == 0 ? std::string("off") : fmt::format("{}", interval);
-              },
-          .words = {"auto", "off"}};
+  constexpr const char* valid = "a number of layers, auto or off";
+  const OptionBinding layers = or_word(interval, "off", 0, whole(interval, 1, max_count), valid);
+  return parsed(
+      valid,
+      [=, &interval, &automatic](const std::string& given) {
+        automatic = given == "auto";
+        interval = automatic ? 0 : interval;
+        return automatic || !layers.read(given);
+      },
+      [=, &automatic] { return automatic ? std::string("auto") : layers.write(); }, {"auto", "off"});
 }
 
 /// Reads "7,7,6", or auto as an empty list.

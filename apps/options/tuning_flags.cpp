@@ -17,12 +17,11 @@ namespace {
 constexpr const char* valid_targets = "names separated by commas, such as q_proj,v_proj";
 
 OptionBinding targets(std::vector<std::string>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            field = models::parse_targets(given);
-            if (field.empty()) return valid_targets;
-            return {};
-          },
-          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
+  const auto read = [&field](const std::string& given) {
+    field = models::parse_targets(given);
+    return !field.empty();
+  };
+  return parsed(valid_targets, read, [&field] { return fmt::format("{}", fmt::join(field, ",")); });
 }
 
 /// Reads names as targets() does, or none as an empty list.

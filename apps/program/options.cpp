@@ -397,55 +397,57 @@ std::vector<std::string> items_of(std::string_view text) {
   return items;
 }
 
-OptionBinding text(std::string& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            if (given.empty()) return "a non-empty value";
-            field = given;
-            return {};
-          },
-          .write = [&field] { return field; }};
+OptionBinding parsed(std::string valid, std::function<bool(const std::string&)> read,
+                     std::function<std::string()> write, std::vector<std::string> words) {
+  return {.read = [valid = std::move(valid), read = std::move(read)](const std::string& given)
+              -> std::optional<std::string> { return read(given) ? std::nullopt : std::optional(valid); },
+          .write = std::move(write),
+          .words = std::move(words)};
 }
 
+OptionBinding text(std::string& field) {
+  const auto read = [&field](const std::string& given) {
+    field = given;
+    return !given.empty();
+  };
+  return parsed("a non-empty value", read, [&field] { return field; });
+}
+
+constexpr const char* valid_size = "a size such as 512MiB, 1.5GiB or a number of bytes";
+
 OptionBinding bytes(std::optional<std::size_t>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            const auto size = parse_bytes(given);
-            if (!size || *size == 0) return "a size such as 512MiB, 1.5GiB or a number of bytes";
-            field = size;
-            return {};
-          },
-          .write = [&field] { return field ? bytes_text(*field) : std::string(); }};
+  const auto read = [&field](const std::string& given) {
+    field = parse_bytes(given);
+    return field && *field > 0;
+  };
+  return parsed(valid_size, read, [&field] { return field ? bytes_text(*field) : std::string(); });
 }
 
 OptionBinding duration(std::optional<std::chrono::seconds>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            const auto read = parse_duration(given);
-            if (!read || read->count() == 0) return "a time such as 90s, 30m, 4h or 1h30m";
-            field = read;
-            return {};
-          },
-          .write = [&field] { return field ? duration_text(*field) : std::string(); }};
+  const auto read = [&field](const std::string& given) {
+    field = parse_duration(given);
+    return field && field->count() > 0;
+  };
+  return parsed("a time such as 90s, 30m, 4h or 1h30m", read,
+                [&field] { return field ? duration_text(*field) : std::string(); });
 }
 
 OptionBinding bytes(std::size_t& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            std::optional<std::size_t> size;
-            auto refusal = bytes(size).read(given);
-            if (size) field = *size;
-            return refusal;
-          },
-          .write = [&field] { return bytes_text(field); }};
+  const auto read = [&field](const std::string& given) {
+    field = parse_bytes(given).value_or(0);
+    return field > 0;
+  };
+  return parsed(valid_size, read, [&field] { return bytes_text(field); });
 }
 
 OptionBinding toggle(bool& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            const bool on = given == "on" || given == "true" || given == "yes" || given == "1";
-            const bool off = given == "off" || given == "false" || given == "no" || given == "0";
-            if (!on && !off) return "on or off";
-            field = on;
-            return {};
-          },
-          .write = [&field] { return std::string(field ? "on" : "off"); },
-          .words = {"on", "off"}};
+  return parsed(
+      "on or off",
+      [&field](const std::string& given) {
+        field = given == "on" || given == "true" || given == "yes" || given == "1";
+        return field || given == "off" || given == "false" || given == "no" || given == "0";
+      },
+      [&field] { return std::string(field ? "on" : "off"); }, {"on", "off"});
 }
 
 OptionBinding switch_on(bool& field) {

@@ -200,6 +200,10 @@ class OptionTable {
 /// Inverse of parse_duration(); "0s" for zero.
 [[nodiscard]] std::string duration_text(std::chrono::seconds duration);
 
+/// `read` sets the field and returns whether the text is valid; `valid` describes valid texts.
+[[nodiscard]] OptionBinding parsed(std::string valid, std::function<bool(const std::string&)> read,
+                                   std::function<std::string()> write, std::vector<std::string> words = {});
+
 /// Integer from `low` to `high`.
 template <std::integral T>
 [[nodiscard]] OptionBinding whole(T& field, std::type_identity_t<T> low,
@@ -288,13 +292,14 @@ template <typename T>
 template <typename T>
 [[nodiscard]] OptionBinding or_word(T& field, std::string word, std::type_identity_t<T> special,
                                     OptionBinding other, std::string valid) {
-  return {.read = [=, &field, read = other.read](const std::string& text) -> std::optional<std::string> {
-            if (text != word) return read(text) ? std::optional(valid) : std::nullopt;
-            field = special;
-            return {};
-          },
-          .write = [=, &field, write = other.write] { return field == special ? word : write(); },
-          .words = {word}};
+  return parsed(
+      std::move(valid),
+      [=, &field, read = other.read](const std::string& text) {
+        if (text != word) return !read(text);
+        field = special;
+        return true;
+      },
+      [=, &field, write = other.write] { return field == special ? word : write(); }, {word});
 }
 
 /// `binding` without the values of `field` that `accepts` refuses; `valid` describes the others.
@@ -316,24 +321,24 @@ template <typename T>
     std::vector<T>& field, std::string valid, std::function<std::optional<T>(const std::string&)> read,
     std::function<std::string(const T&)> write = [](const T& item) { return fmt::format("{}", item); },
     std::vector<std::string> words = {}) {
-  return {.read = [&field, valid = std::move(valid),
-                   read = std::move(read)](const std::string& text) -> std::optional<std::string> {
-            std::vector<T> items;
-            for (const std::string& item : items_of(text)) {
-              std::optional<T> value = read(item);
-              if (!value) return valid;
-              items.push_back(std::move(*value));
-            }
-            field = std::move(items);
-            return {};
-          },
-          .write =
-              [&field, write = std::move(write)] {
-                std::string text;
-                for (const T& item : field) text += (text.empty() ? "" : ",") + write(item);
-                return text;
-              },
-          .words = std::move(words)};
+  return parsed(
+      std::move(valid),
+      [&field, read = std::move(read)](const std::string& text) {
+        std::vector<T> items;
+        for (const std::string& item : items_of(text)) {
+          std::optional<T> value = read(item);
+          if (!value) return false;
+          items.push_back(std::move(*value));
+        }
+        field = std::move(items);
+        return true;
+      },
+      [&field, write = std::move(write)] {
+        std::string text;
+        for (const T& item : field) text += (text.empty() ? "" : ",") + write(item);
+        return text;
+      },
+      std::move(words));
 }
 
 [[nodiscard]] OptionBinding text(std::string& field);

@@ -82,14 +82,13 @@ std::optional<ServeAddress> parse_serve_address(std::string_view text) {
 }
 
 OptionBinding serve_binding(std::string& field) {
-  return {
-      .read = [&field](const std::string& given) -> std::optional<std::string> {
-        if (!given.empty() && !parse_serve_address(given))
-          return "a port, or an IP address and a port: 8080, 0.0.0.0:8080, [::1]:8080; port 0 selects a free one";
+  return parsed(
+      "a port, or an IP address and a port: 8080, 0.0.0.0:8080, [::1]:8080; port 0 selects a free one",
+      [&field](const std::string& given) {
         field = given;
-        return {};
+        return given.empty() || parse_serve_address(given).has_value();
       },
-      .write = [&field] { return field; }};
+      [&field] { return field; });
 }
 
 std::string random_token() {
