@@ -182,6 +182,14 @@ void resolve_labelled(TrainOptions& options) {
   data.documents = Documents::pad;
 }
 
+/// Disables the tokenizer for an image model. Throws ErrorCode::usage if a flag for text is given.
+void resolve_images(TrainOptions& options) {
+  for (const std::string& flag : options.given)
+    if (traits_of(flag).for_text)
+      reject("--{0} is for text, but --model {1} reads images; remove --{0}", flag, options.model.name);
+  options.data.tokenizer = Tokenizer::none;
+}
+
 void resolve_text(TrainOptions& options) {
   DataOptions& data = options.data;
   ModelOptions& model = options.model;

@@ -15,11 +15,6 @@
 
 namespace ranvier::apps {
 
-/// Binding of --blocks, the number of blocks per group of an image model: "3,4,6,3".
-[[nodiscard]] OptionBinding blocks_flag(ModelOptions& model);
-/// Disables the tokenizer for an image model. Throws ErrorCode::usage if a flag for text is given.
-void resolve_images(TrainOptions& options);
-
 /// Adds flags for adapters and frozen parameters to the current concern.
 void declare_tuning(TrainTable& table, ModelOptions& model);
 /// Adopts the configuration of --init-adapter, and makes --save write an adapter. Throws ErrorCode::usage for

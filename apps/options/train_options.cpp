@@ -91,6 +91,29 @@ OptionBinding dropout(ModelOptions& model) {
           .write = [&model] { return fmt::format("{}", models::dropout_of(model.sizes)); }};
 }
 
+/// Reads the number of blocks per group of an image model: "3,4,6,3".
+OptionBinding blocks(ModelOptions& model) {
+  return {
+      .read = [&model](const std::string& given) -> std::optional<std::string> {
+        auto* const field = models::find_blocks(model.sizes);
+        if (field == nullptr && given == "none") return {};
+        if (field == nullptr)
+          return fmt::format("none, since --model {} has no block groups, or use --model wide-resnet", model.name);
+        static constexpr const char* valid = "four numbers above 0, as in 3,4,6,3";
+        std::vector<int> numbers;
+        const auto read = list<int>(numbers, valid, [](const std::string& item) { return parse_whole(item, 1); });
+        if (read.read(given) || numbers.size() != field->size()) return valid;
+        std::ranges::copy(numbers, field->begin());
+        return {};
+      },
+      .write =
+          [&model] {
+            models::ModelSizes sizes = model.sizes;
+            const auto* const field = models::find_blocks(sizes);
+            return field == nullptr ? std::string("none") : fmt::format("{}", fmt::join(*field, ","));
+          }};
+}
+
 /// Reads 0 or a factor above 1; up to 1, about half of all losses would be spikes.
 OptionBinding spike_factor(double& field) {
   return only_if(real(field, 0), field, "a number above 1, or 0",
@@ -158,7 +181,7 @@ TrainTable declare_train(AskedOptions& asked) {
                      "context-length",
              .usual = true});
   table.add({Effect::shape, "blocks", "N,N,N,N", "Number of blocks in each of the four groups of wide-resnet",
-             blocks_flag(model_options)});
+             blocks(model_options)});
   table.add({Effect::shape, "width", "N",
              "Factor by which a wide-resnet block's inner width exceeds its group's width",
              size(model_options, Size::width)});
