@@ -37,13 +37,14 @@ class StepMeter {
   [[nodiscard]] UsualStep usual() const;
 
  private:
-  enum Figure { seconds, busy, intra, inter, read, written, figures };
+  static constexpr std::array figures{&UsualStep::seconds,     &UsualStep::busy_seconds, &UsualStep::bytes_intra,
+                                      &UsualStep::bytes_inter, &UsualStep::bytes_read,   &UsualStep::bytes_written};
 
   int rank_;
   std::span<const int> nodes_;
   std::size_t ended_ = 0;
-  std::array<double, figures> last_{};  // totals since the start
-  std::array<actors::RecentMedian, figures> usual_;
+  UsualStep last_;  // totals since the start
+  std::array<actors::RecentMedian, figures.size()> usual_;
 };
 
 /// Times in seconds.
