@@ -24,10 +24,9 @@ bool needs_staging(const runtime::Device& device) {
 
 std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& session, DeviceFlag device,
                                                    std::optional<int> gpu, int threads) {
-  if constexpr (runtime::with_cuda) {
-    if (device == DeviceFlag::cuda) return runtime::make_cuda_device(gpu_of_rank(session, gpu));
-  }
-  return runtime::make_cpu_device({.threads = threads});
+  const bool on_gpu = device == DeviceFlag::cuda;
+  return make_device(device, on_gpu ? gpu_of_rank(session, gpu) : runtime::CudaDeviceOptions(),
+                     {.threads = threads});
 }
 
 BenchRank::BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Device> device, End end)

@@ -12,7 +12,6 @@
 #include "models/tokenizers/unicode.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/device/cuda_build.hpp"
 #include "runtime/host/cores.hpp"
 
 #include <algorithm>
@@ -35,17 +34,6 @@ constexpr const char* separator = "---------------\n";  // between texts
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-std::unique_ptr<runtime::Device> make_device(const GenerateOptions& options) {
-  if constexpr (runtime::with_cuda) {
-    if (options.device == apps::DeviceFlag::cuda)
-      return runtime::make_cuda_device({.ordinal = options.gpu.value_or(0)});
-  }
-  const runtime::CpuDeviceOptions cpu{.threads =
-                                          options.threads > 0 ? options.threads : runtime::available_cores()};
-  return options.device == apps::DeviceFlag::inline_ ? runtime::make_inline_device(cpu)
-                                                     : runtime::make_cpu_device(cpu);
 }
 
 /// Reads the adapter; none if `folder` is empty.
@@ -96,7 +84,8 @@ Model load(const GenerateOptions& options) {
   const models::Architecture architecture = models::make_model(sizes);
   models::check_weights(file, architecture.units());
   const std::optional<models::AdapterMerge> adapter = read_adapter(options.adapter, sizes);
-  model.device = make_device(options);
+  const int threads = options.threads > 0 ? options.threads : runtime::available_cores();
+  model.device = apps::make_device(options.device, {.ordinal = options.gpu.value_or(0)}, {.threads = threads});
   model.decoder = std::make_unique<models::Decoder>(
       *model.device, models::decoder_model(sizes),
       [&file, &adapter](const models::UnitSpec& unit, std::size_t first, std::span<float> out) {

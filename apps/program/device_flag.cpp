@@ -54,6 +54,14 @@ OptionBinding device_flag(DeviceFlag& device, std::optional<int>& gpu) {
           .words = {"cpu", "inline", "cuda"}};
 }
 
+std::unique_ptr<runtime::Device> make_device(DeviceFlag device, const runtime::CudaDeviceOptions& gpu,
+                                             const runtime::CpuDeviceOptions& cpu) {
+  if constexpr (runtime::with_cuda) {
+    if (device == DeviceFlag::cuda) return runtime::make_cuda_device(gpu);
+  }
+  return device == DeviceFlag::inline_ ? runtime::make_inline_device(cpu) : runtime::make_cpu_device(cpu);
+}
+
 runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::optional<int> gpu) {
   if constexpr (runtime::with_cuda) {
     if (gpu) return {.ordinal = *gpu, .sharers = session.local_ranks()};

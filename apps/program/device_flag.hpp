@@ -10,6 +10,7 @@
 #include "runtime/transport/mpi_transport.hpp"
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 
 namespace ranvier::apps {
@@ -18,6 +19,10 @@ enum class DeviceFlag { cpu, inline_, cuda };
 
 /// Binding of --device; `gpu` is the N of cuda:N. Refuses devices that this build lacks.
 [[nodiscard]] OptionBinding device_flag(DeviceFlag& device, std::optional<int>& gpu);
+
+/// Device of the flag. Throws if there is no GPU.
+[[nodiscard]] std::unique_ptr<runtime::Device> make_device(DeviceFlag device, const runtime::CudaDeviceOptions& gpu,
+                                                           const runtime::CpuDeviceOptions& cpu);
 
 /// GPU of this rank: the named one, or the machine's GPUs in turn.
 [[nodiscard]] runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::optional<int> gpu);
