@@ -3,6 +3,7 @@
 #include "apps/program/markup.hpp"
 #include "runtime/base/error.hpp"
 
+#include <boost/algorithm/string/case_conv.hpp>
 #include <fmt/core.h>
 
 #include <cstdint>
@@ -44,12 +45,6 @@ std::string paragraph(std::string_view text) {
   return out;
 }
 
-std::string upper(std::string text) {
-  for (char& c : text)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  return text;
-}
-
 std::string see_also(std::string_view program) {
   std::string others;
   for (const std::string_view each : {"ranvier-bench", "ranvier-checkpoint", "ranvier-generate", "ranvier-plan",
@@ -76,8 +71,8 @@ std::string man_page(const Manual& manual) {
       {exit_code(ErrorCode::transport), "failure of a peer or message: resume with --resume auto"},
   };
   const std::string name = roff(manual.program);
-  std::string page = fmt::format(".TH {} 1 \"\" \"Ranvier {}\" \"User Commands\"\n", roff(upper(manual.program)),
-                                 build_info.version);
+  std::string page = fmt::format(".TH {} 1 \"\" \"Ranvier {}\" \"User Commands\"\n",
+                                 roff(boost::to_upper_copy(manual.program)), build_info.version);
   page += fmt::format(".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n", name, roff(manual.summary));
   for (std::size_t i = 0; i < manual.forms.size(); ++i)
     page += (i > 0 ? ".br\n" : "") + roff(manual.forms[i].first) + '\n';

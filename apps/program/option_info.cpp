@@ -2,10 +2,11 @@
 
 #include "runtime/base/error.hpp"
 
+#include <boost/algorithm/string/case_conv.hpp>
+#include <boost/algorithm/string/classification.hpp>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 
 namespace ranvier::apps {
 namespace {
@@ -15,10 +16,8 @@ constexpr std::size_t help_width = 100;
 /// "Memory tiers" as "memory-tiers".
 std::string typed(std::string_view title) {
   std::string word(title);
-  for (char& c : word) {
-    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (c == ' ' || c == '_') c = '-';
-  }
+  boost::to_lower(word);
+  std::ranges::replace_if(word, boost::is_any_of(" _"), '-');
   return word;
 }
 

@@ -2,6 +2,10 @@
 
 #include "runtime/base/names.hpp"
 
+#include <boost/algorithm/string/classification.hpp>
+#include <boost/algorithm/string/predicate.hpp>
+#include <boost/algorithm/string/split.hpp>
+#include <boost/algorithm/string/trim.hpp>
 #include <boost/program_options/options_description.hpp>
 #include <boost/program_options/parsers.hpp>
 
@@ -24,10 +28,9 @@ std::string_view without_dashes(std::string_view name) {
 /// Literal values in a placeholder: auto and none of auto|none|PATH.
 std::vector<std::string> words_of_placeholder(const std::string& placeholder) {
   std::vector<std::string> words;
-  if (placeholder.find('|') == std::string::npos) return words;
-  std::istringstream items(placeholder);
-  for (std::string item; std::getline(items, item, '|');)
-    if (std::ranges::all_of(item, [](char c) { return c >= 'a' && c <= 'z'; })) words.push_back(item);
+  boost::split(words, placeholder, boost::is_any_of("|"));
+  if (words.size() == 1) return {};
+  std::erase_if(words, [](const std::string& word) { return !boost::all(word, boost::is_from_range('a', 'z')); });
   return words;
 }
 
@@ -46,12 +49,6 @@ std::string without_quotes(const std::string& value) {
   const bool begins = !value.empty() && (value.front() == '"' || value.front() == '\'');
   const bool quoted = begins && value.size() >= 2 && value.back() == value.front();
   return quoted ? value.substr(1, value.size() - 2) : value;
-}
-
-std::string trimmed(const std::string& text) {
-  constexpr const char* blanks = " \t\r\n";
-  const std::size_t first = std::min(text.find_first_not_of(blanks), text.size());
-  return text.substr(first, text.find_last_not_of(blanks) + 1 - first);
 }
 
 }  // namespace
@@ -183,18 +180,18 @@ void OptionTable::read_file(const std::string& path) {
   std::istringstream text(lines);
   std::string line, section;
   for (int number = 1; std::getline(text, line); ++number) {
-    line = trimmed(line.substr(0, line.find('#')));
+    line = boost::trim_copy(line.substr(0, line.find('#')));
     const std::size_t equals = line.find('=');
     const bool is_section = line.starts_with('[') && line.ends_with(']');
     if (is_section) section = line.substr(1, line.size() - 2) + '.';
     if (line.empty() || is_section) continue;
     if (equals == std::string::npos)
       reject("--config {}: line {} is not key = value: '{}'; start comments with #", path, number, line);
-    const std::string key = section + trimmed(line.substr(0, equals));
+    const std::string key = section + boost::trim_copy(line.substr(0, equals));
     if (key == "config")
       reject("key 'config' in {}: config files cannot be nested; put all keys into one file", path);
     if (find(key) == nullptr) reject("unknown key '{}' in {}: {}", key, path, advice_for_key(key));
-    set(key, without_quotes(trimmed(line.substr(equals + 1))), fmt::format("{} in {}", key, path), false);
+    set(key, without_quotes(boost::trim_copy(line.substr(equals + 1))), fmt::format("{} in {}", key, path), false);
   }
 }
 
@@ -389,11 +386,7 @@ std::string duration_text(std::chrono::seconds duration) {
 
 std::vector<std::string> items_of(std::string_view text) {
   std::vector<std::string> items;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    items.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  boost::split(items, text, boost::is_any_of(","));
   return items;
 }
 
