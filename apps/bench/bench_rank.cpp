@@ -1,6 +1,5 @@
 #include "apps/bench/bench_rank.hpp"
 
-#include "collectives/plans/recursive.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
 
@@ -13,8 +12,11 @@ namespace ranvier::apps {
 
 namespace {
 
-// Not a channel of the measured messages.
-constexpr auto barrier_channel = runtime::Channel::summary;
+std::vector<int> all_ranks(const runtime::MpiSession& session) {
+  std::vector<int> ranks(session.ranks());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
 
 bool needs_staging(const runtime::Device& device) {
   return device.kind() == runtime::DeviceKind::cuda && !runtime::mpi_reaches_gpus();
@@ -32,31 +34,15 @@ std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& se
 BenchRank::BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Device> device, End end)
     : session_(session),
       end_(std::move(end)),
-      host_(runtime::make_cpu_device({})),
       device_(std::move(device)),
-      host_additions_(host_->make_stream("barrier", runtime::StreamWidth::one)),
       additions_(device_->make_stream("additions", runtime::StreamWidth::one)),
       transport_(session, loop_),
       staged_(needs_staging(*device_)
                   ? std::optional<runtime::StagedTransport>(std::in_place, loop_, transport_, *device_)
                   : std::nullopt),
-      barrier_executor_(loop_, transport_, *host_additions_),
+      barrier_(session, loop_, all_ranks(session)),
       executor_(loop_, transport(), *additions_) {
-  for (runtime::Device* each : {host_.get(), device_.get()})
-    each->on_failure([this](std::exception_ptr error) { loop_.stop(std::move(error)); });
-  const collectives::Plan plan = collectives::tree_all_reduce(session.ranks(), 1);
-  const auto schedules = std::make_shared<const std::vector<collectives::RankSchedule>>(
-      1, collectives::schedule_of(plan, session.rank()));
-  barrier_ = {.parts = {{reinterpret_cast<std::byte*>(&barrier_value_), schedules}},
-              .members = std::vector<int>(session.ranks()),
-              .me = session.rank(),
-              .dtype = runtime::DType::f64,
-              .channel = barrier_channel,
-              .depth = 1};
-  std::iota(barrier_.members.begin(), barrier_.members.end(), 0);
-  barrier_staging_ =
-      std::make_unique<double[]>(collectives::Executor::staging_bytes(barrier_) / sizeof(double) + 1);
-  barrier_.staging = reinterpret_cast<std::byte*>(barrier_staging_.get());
+  device_->on_failure([this](std::exception_ptr error) { loop_.stop(std::move(error)); });
 }
 
 runtime::Buffer BenchRank::allocate(std::size_t bytes) {
@@ -74,7 +60,7 @@ double BenchRank::slowest(Clock::duration duration) {
 
 double BenchRank::slowest_seconds(const Work& work) {
   Clock::time_point begin, end;
-  barrier_executor_.run(barrier_, [&] {
+  barrier_.all_reduce(reinterpret_cast<std::byte*>(&barrier_value_), 1, runtime::DType::f64, [&] {
     begin = Clock::now();
     work([&] {
       end = Clock::now();

@@ -6,6 +6,7 @@
 #include "collectives/communicators/executor.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/loop/asio_loop.hpp"
+#include "runtime/transport/mpi_collectives.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 #include "runtime/transport/staged_transport.hpp"
 
@@ -61,15 +62,14 @@ class BenchRank {
   const Clock::time_point made_ = Clock::now();
   runtime::MpiSession& session_;
   End end_;
-  runtime::AsioLoop loop_;                          // outlives the threads that post to it
-  std::unique_ptr<runtime::Device> host_, device_;  ///< device of the barrier, and the measured device
-  std::unique_ptr<runtime::Stream> host_additions_, additions_;
+  runtime::AsioLoop loop_;  // outlives the threads that post to it
+  std::unique_ptr<runtime::Device> device_;
+  std::unique_ptr<runtime::Stream> additions_;
   runtime::MpiTransport transport_;
   std::optional<runtime::StagedTransport> staged_;
-  collectives::Executor barrier_executor_, executor_;
-  collectives::Executor::Operands barrier_;  ///< all-reduce of one number
+  runtime::MpiCollectives barrier_;  ///< all-reduce of one number
   double barrier_value_ = 0;
-  std::unique_ptr<double[]> barrier_staging_;
+  collectives::Executor executor_;
 };
 
 }  // namespace ranvier::apps
