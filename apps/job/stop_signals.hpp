@@ -42,7 +42,7 @@ class StopSignals {
     runtime::EventLoop* loop = nullptr;
     runtime::Transport* transport = nullptr;
     std::function<void()> request_stop;       ///< loop thread
-    std::function<std::string()> expected;    ///< expected end of the run and its saves; callable from any thread
+    std::function<std::string()> expected;    ///< expected end of the run and its saves; loop thread
     std::function<std::string()> waits_for;   ///< pending wait, as in "has nothing to do"; loop thread
     std::function<std::string()> report;      ///< lines about all actors; loop thread
     std::function<std::string()> last_spans;  ///< last trace spans, for a blocked loop; callable from any thread

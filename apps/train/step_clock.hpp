@@ -1,13 +1,13 @@
-// Durations of recent steps and remaining time of the current one. Callable from any thread.
+// Durations of recent steps and remaining time of the current one. Loop thread only.
 #pragma once
 
+#include "actors/rank/recent_median.hpp"
+
+#include <fmt/core.h>
+
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <mutex>
-#include <optional>
 #include <string>
-#include <vector>
 
 namespace ranvier::apps {
 
@@ -16,27 +16,31 @@ class StepClock {
   using Clock = std::chrono::steady_clock;
 
   /// Starts step `done` + 1.
-  void start(std::int64_t done = 0, Clock::time_point now = Clock::now());
+  void start(std::int64_t done = 0, Clock::time_point now = Clock::now()) {
+    step_ = done + 1;
+    began_ = now;
+  }
   /// Ends `step` and starts the next one.
-  void done(std::int64_t step, Clock::time_point now = Clock::now());
+  void done(std::int64_t step, Clock::time_point now = Clock::now()) {
+    seconds_.add(std::chrono::duration<double>(now - began_).count());
+    start(step, now);
+  }
 
-  struct Expectation {
-    std::int64_t step = 1;                ///< current step
-    double seconds = 0;                   ///< seconds since its start
-    std::optional<double> usual_seconds;  ///< median of the last 16 steps; nullopt before the first
-  };
-  [[nodiscard]] Expectation expectation(Clock::time_point now = Clock::now()) const;
+  /// Current step.
+  [[nodiscard]] std::int64_t step() const noexcept { return step_; }
+  /// When it ends: "in about 12 s", "which has taken 70 s (median step: 3.2 s)".
+  [[nodiscard]] std::string expectation(Clock::time_point now = Clock::now()) const {
+    const double seconds = std::chrono::duration<double>(now - began_).count(), usual = seconds_.value();
+    if (seconds_.numbers().empty()) return fmt::format("the first, which has taken {:.2g} s", seconds);
+    if (usual - seconds >= 1) return fmt::format("in about {:.2g} s", usual - seconds);
+    if (seconds < 2 * usual + 1) return "within about a second";
+    return fmt::format("which has taken {:.2g} s (median step: {:.2g} s)", seconds, usual);
+  }
 
  private:
-  static constexpr std::size_t most = 16;
-
-  mutable std::mutex mutex_;
   std::int64_t step_ = 1;
   Clock::time_point began_ = Clock::now();
-  std::vector<double> seconds_;  // last steps, oldest first
+  actors::RecentMedian seconds_;
 };
-
-/// "in about 12 s", "which has taken 70 s (median step: 3.2 s)".
-[[nodiscard]] std::string to_string(const StepClock::Expectation& expectation);
 
 }  // namespace ranvier::apps

@@ -303,8 +303,8 @@ std::string Training::expected_end() const {
   if (saves.empty()) saves = "nothing is saved (no --checkpoint, no --save)";
   if (const auto& trainer = rank_->trainer(); trainer.between_steps())
     return fmt::format("the run ends after step {}, which is done, and {}", trainer.step(), saves);
-  const StepClock::Expectation step = step_clock_.expectation();
-  return fmt::format("the run ends after step {}, {}, and {}", step.step, to_string(step), saves);
+  return fmt::format("the run ends after step {}, {}, and {}", step_clock_.step(), step_clock_.expectation(),
+                     saves);
 }
 
 void Training::stop(const std::string& why) {

@@ -116,7 +116,7 @@ class Training {
   std::unique_ptr<runtime::Stream> reports_;  // own stream: a blocked terminal delays no file
   StepClock step_clock_;
   StepMeter step_meter_;
-  std::atomic<bool> over_ = false;  // all steps are trained
+  bool over_ = false;  // all steps are trained
   bool took_checkpoints_ = false;
   std::chrono::steady_clock::time_point started_;
   double seconds_ = 0;
