@@ -1,4 +1,4 @@
-// Measurements of a job's ranks: links, collectives, files, and a machine profile of all. Each function is collective.
+// Measurements of a job's ranks: links, collectives, and a machine profile. Each function is collective.
 // Loop thread only.
 #pragma once
 
@@ -32,18 +32,6 @@ namespace ranvier::apps {
 /// skipped because of `options.seconds`. `links` give the predicted seconds.
 void time_collectives(BenchRank& rank, const BenchOptions& options, std::span<const int> node_of,
                       const std::optional<collectives::Links>& links);
-
-/// Rates per node.
-struct FileRates {
-  double read_bytes_per_second = 0, write_bytes_per_second = 0;
-  double latency_seconds = 0;  ///< time to read a small block
-  std::size_t free_bytes = 0;  ///< free bytes of all directories together, before the first write
-};
-
-/// Times file access as in the nvme tier; returns the same on all ranks. Each rank has its own files in every directory
-/// and removes them. Throws ErrorCode::io if a directory cannot be used or has too little space.
-[[nodiscard]] FileRates time_files(BenchRank& rank, const std::vector<std::filesystem::path>& directories,
-                                   double seconds);
 
 struct ProfileRequest {
   std::string name;                                ///< name of the profile; empty: the device's name

@@ -1,8 +1,11 @@
 #include "apps/bench/measurements.hpp"
 
 #include "apps/bench/kernel_cases.hpp"
+#include "apps/program/agreement.hpp"
 #include "apps/program/data_sheet.hpp"
 #include "apps/program/device_flag.hpp"
+#include "offload/file_system.hpp"
+#include "offload/file_tier.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/host/cores.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -15,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 
 namespace ranvier::apps {
 
@@ -30,6 +34,9 @@ using runtime::WorkRate;
 constexpr double product_share = 0.5, kernel_share = 0.3, link_share = 0.1, file_share = 0.1;
 constexpr double longest_link_seconds = 2;
 constexpr std::size_t max_tokens = 1 << 14;
+constexpr std::size_t file_bytes = std::size_t{64} << 20;  // per rank
+constexpr int file_blocks = 32;                            // read one by one, far apart
+constexpr int max_file_rounds = 5;
 constexpr int product_passes = 3;       // passes over all cases, since machine speed varies
 constexpr std::size_t alone_every = 6;  // every sixth multiplication is also timed while other ranks idle
 
@@ -290,12 +297,40 @@ class ProfileBench {
     return rank_.median_seconds(all, rounds, std::numeric_limits<double>::infinity()) / handlers;
   }
 
+  /// Times file access as in the nvme tier. Each rank has its own files in every directory and removes them. Throws
+  /// ErrorCode::io if a directory cannot be used or has too little space.
   void measure_files(MachineProfile& profile) {
-    const FileRates rates = time_files(rank_, request_.directories, file_share * request_.seconds);
-    profile.read_bytes_per_second = rounded(rates.read_bytes_per_second);
-    profile.write_bytes_per_second = rounded(rates.write_bytes_per_second);
-    profile.file_latency_seconds = rounded(rates.latency_seconds);
-    profile.disk = rates.free_bytes;
+    runtime::MpiSession& session = rank_.session();
+    offload::FileTier tier(rank_.loop(), {.directories = request_.directories, .rank = session.rank()});
+    on_all_ranks(session, [&] {
+      for (const auto& directory : request_.directories) {
+        const auto free = offload::FileSystem().free_bytes(directory);
+        profile.disk += static_cast<std::size_t>(std::max<std::int64_t>(0, free));  // before the first write
+      }
+      tier.start(file_bytes);
+    });
+    profile.disk = static_cast<std::size_t>(session.smallest(static_cast<long long>(profile.disk)));
+    const auto memory = runtime::make_cpu_device({})->allocate(file_bytes, runtime::MemorySpace::host);
+    const std::span bytes(memory.data(), file_bytes);
+    const double on_node =
+        static_cast<double>(file_bytes) * static_cast<double>(session.largest(session.local_ranks()));
+
+    const auto rate_of = [&](offload::IoKind kind) {
+      const BenchRank::Work work = [&](const runtime::Handler& done) { tier.move(kind, 0, bytes, done); };
+      rank_.slowest_seconds(work);  // allocates the disk space
+      return rounded(on_node / rank_.median_seconds(work, max_file_rounds, file_share * request_.seconds / 2));
+    };
+    profile.write_bytes_per_second = rate_of(offload::IoKind::write);
+    profile.read_bytes_per_second = rate_of(offload::IoKind::read);
+
+    int left = file_blocks;
+    std::function<void(const runtime::Handler&)> next = [&](const runtime::Handler& done) {
+      const std::size_t offset = static_cast<std::size_t>(--left) * (file_bytes / file_blocks);
+      tier.move(offload::IoKind::read, offset, bytes.first(offload::Tier::block_bytes),
+                left > 0 ? runtime::Handler([&, done] { next(done); }) : done);
+    };
+    profile.file_latency_seconds =
+        rounded(rank_.slowest_seconds([&](const runtime::Handler& done) { next(done); }) / file_blocks);
   }
 
   [[nodiscard]] double small_budget() const { return 0.01 * request_.seconds; }
