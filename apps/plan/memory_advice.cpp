@@ -2,7 +2,6 @@
 
 #include "apps/plan/plan_report.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/device/cuda_build.hpp"
 
 #include <fmt/ranges.h>
 
@@ -46,11 +45,8 @@ runtime::MachineProfile machine_of(const TrainOptions& options, const JobCapacit
   runtime::MachineProfile machine;
   machine.name = "this job";
   machine.gpu = options.device.device == DeviceFlag::cuda;
-  machine.device_memory = capacity.device_bytes.value_or(0);
-  if (machine.gpu && capacity.device_bytes) machine.device_memory += runtime::cuda_reserve_bytes;
-  machine.host_memory = capacity.host_bytes.value_or(0);
-  machine.disk = capacity.disk_bytes.value_or(0);
   machine.links = options.trainer.links;
+  fit_to(machine, capacity);
   return machine;
 }
 

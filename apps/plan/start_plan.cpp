@@ -6,8 +6,6 @@
 #include "apps/program/device_flag.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
-#include "runtime/device/memory_limit.hpp"
-#include "runtime/files/atomic_file.hpp"
 #include "runtime/host/cores.hpp"
 
 #include <boost/json/parse.hpp>
@@ -41,7 +39,7 @@ std::string how_to_measure(std::size_t ranks) {
 }
 
 /// Name or path of --profile, or of the profile found for these ranks.
-std::string profile_name(const std::vector<GivenFlag>& given, const CurrentMachines& here, const PlanTools& tools) {
+std::string profile_name(const std::vector<GivenFlag>& given, const CurrentRanks& here, const PlanTools& tools) {
   const std::size_t ranks = here.nodes.size();
   const std::string* named = value_of(given, "profile");
   std::optional<std::string> name;
@@ -62,7 +60,7 @@ std::string profile_name(const std::vector<GivenFlag>& given, const CurrentMachi
 
 /// Refuses a profile of another kind of device, or without the links of this job.
 void check_profile(const MachineProfile& profile, const std::string& path, const std::vector<GivenFlag>& given,
-                   const CurrentMachines& here) {
+                   const CurrentRanks& here) {
   const std::string* device = value_of(given, "device");
   if (subject_of(given, here.threads).gpu != profile.gpu)
     reject("--profile {} is for {}, but --device is {}; use {}a profile of these machines", path,
@@ -79,18 +77,6 @@ void check_profile(const MachineProfile& profile, const std::string& path, const
   if (value_of(given, "world") != nullptr || value_of(given, "node-size") != nullptr) return;  // checked later
   if (shared) require(profile.links.intra_node, "inside a node");
   if (ranks_of.size() > 1) require(profile.links.inter_node, "between nodes");
-}
-
-/// Replaces the profile's memory by the available memory, which another job may share.
-void fit_to(MachineProfile& profile, const CurrentMachines& here) {
-  if (!profile.gpu) {
-    profile.device_memory = here.device_bytes.value_or(0);  // without a budget, host memory is the limit
-  } else if (here.device_bytes) {
-    profile.device_memory = *here.device_bytes + runtime::cuda_reserve_bytes;
-  }
-  profile.host_memory = here.host_bytes;
-  const bool timed = profile.read_bytes_per_second > 0 && profile.write_bytes_per_second > 0;
-  profile.disk = timed ? here.disk_bytes : 0;  // without file rates, traffic would cost nothing
 }
 
 /// Flags of the best candidate whose values are neither given nor the default.
@@ -127,27 +113,18 @@ std::string lines_of(const Ranking& ranking, const ReportContext& context, const
       ranking.search.simulated, seconds, fmt::join(flags, " "));
 }
 
-/// Minimum of each resource over ranks. Collective: all ranks call it.
-CurrentMachines current_machines(MpiSession& session, const TrainOptions& options) {
-  std::optional<std::size_t> device = options.device.memory_bytes;  // none: unlimited
-  std::size_t host = 0, disk = 0;
-  on_all_ranks(session, [&] {
-    if (options.device.device == DeviceFlag::cuda) device = device_budget(session, options.device.gpu, device);
-    host = runtime::memory_limit().bytes;
-    for (const fs::path& directory : options.trainer.tiers.files.directories)
-      disk += runtime::free_bytes_beside(directory / "states");
-  });
-  return {.nodes = session.nodes(),
-          .threads = session.cores(),
-          .device_bytes = smallest_bytes(session, device),
-          .host_bytes = smallest_bytes(session, host).value_or(host),
-          .disk_bytes = smallest_bytes(session, disk).value_or(disk)};
-}
-
 }  // namespace
 
-StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines& here, const PlanTools& tools,
-                     const JobBuilder& build) {
+void fit_to(MachineProfile& profile, const JobCapacity& capacity) {
+  // Without a budget, the memory of a CPU's node is the limit.
+  if (!profile.gpu || capacity.device_bytes)
+    profile.device_memory = capacity.device_bytes.value_or(0) + (profile.gpu ? runtime::cuda_reserve_bytes : 0);
+  profile.host_memory = capacity.host_bytes.value_or(0);
+  profile.disk = capacity.disk_bytes.value_or(0);
+}
+
+StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentRanks& here, const JobCapacity& capacity,
+                     const PlanTools& tools, const JobBuilder& build) {
   const auto began = std::chrono::steady_clock::now();
   if (asked_options(given).options.data.eval_only)
     reject("--plan auto cannot be combined with --eval-only; remove --plan");
@@ -155,16 +132,16 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
   MachineProfile profile = tools.read_profile(name);
   check_profile(profile, name, given, here);
   const bool imagined = value_of(given, "world") != nullptr;
-  if (!imagined) fit_to(profile, here);
+  if (!imagined) fit_to(profile, capacity);
+  const bool timed = profile.read_bytes_per_second > 0 && profile.write_bytes_per_second > 0;
+  if (!imagined && !timed) profile.disk = 0;  // without file rates, traffic would cost nothing
   std::vector<GivenFlag> flags = given;
   if (value_of(given, "batch-size") == nullptr) {
     int ranks = static_cast<int>(here.nodes.size());
     if (imagined) static_cast<void>(whole(ranks, 1).read(*value_of(given, "world")));
     flags.push_back({"batch-size", std::to_string(runtime::round_up(min_batch_size, ranks))});
   }
-  std::optional<CurrentRanks> ranks;
-  if (!imagined) ranks = CurrentRanks{here.nodes, here.threads};
-  const Planner planner(std::move(flags), profile, std::move(ranks), build);
+  const Planner planner(std::move(flags), profile, imagined ? std::nullopt : std::optional(here), build);
   if (imagined || value_of(given, "node-size") != nullptr) check_links(planner);
   Ranking ranking = rank_candidates(
       planner, tools.predict, {.best = 1, .simulations = max_simulations, .threads = runtime::available_cores()},
@@ -188,7 +165,7 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
 
 std::vector<GivenFlag> plan_start(MpiSession& session, const std::vector<GivenFlag>& given,
                                   const RunDefaults& defaults, const JobBuilder& build) {
-  const TrainOptions options = asked_options(given).options;
+  TrainOptions options = asked_options(given).options;
   const bool asked = options.run.plans && !options.run.info.any();
   if (session.smallest(asked ? 1 : 0) == 0) {
     on_all_ranks(session, [&] {
@@ -199,7 +176,15 @@ std::vector<GivenFlag> plan_start(MpiSession& session, const std::vector<GivenFl
     });
     return {};
   }
-  const CurrentMachines here = current_machines(session, options);
+  options.ranks = session.ranks();
+  options.run.save.clear();
+  on_all_ranks(session, [&] {
+    DeviceOptions& device = options.device;
+    if (device.device == DeviceFlag::cuda)
+      device.memory_bytes = device_budget(session, device.gpu, device.memory_bytes);
+  });
+  const JobCapacity capacity = capacity_of(session, options, {});
+  const CurrentRanks here{session.nodes(), session.cores()};
   json::object chosen;
   on_rank_0(session, [&] {
     const PlanTools tools{.find_profile = [places = profile_search_path()](const ProfileSubject& subject) {
@@ -211,7 +196,7 @@ std::vector<GivenFlag> plan_start(MpiSession& session, const std::vector<GivenFl
     if (const auto recorded = defaults.recorded.find("batch-size");
         recorded != defaults.recorded.end() && value_of(given, "batch-size") == nullptr)
       to_plan.push_back({"batch-size", recorded->second});
-    const StartPlan plan = plan_start(to_plan, here, tools, build);
+    const StartPlan plan = plan_start(to_plan, here, capacity, tools, build);
     for (const GivenFlag& flag : plan.flags) chosen[flag.name] = flag.value;
     fmt::print("{}\n", plan.text);
     std::fflush(stdout);

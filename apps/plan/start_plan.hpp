@@ -3,25 +3,15 @@
 #pragma once
 
 #include "apps/job/job.hpp"
+#include "apps/memory/fit.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/plan/plan_run.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 
-#include <cstddef>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace ranvier::apps {
-
-/// Resources of a job's ranks: minima over the machines.
-struct CurrentMachines {
-  std::vector<int> nodes;                        ///< node of every rank
-  int threads = 1;                               ///< threads per rank, as in CurrentRanks
-  std::optional<std::size_t> device_bytes = {};  ///< device memory that a rank may plan; none: the profile's
-  std::size_t host_bytes = 0;                    ///< host memory per node
-  std::size_t disk_bytes = 0;                    ///< free bytes per node in the directories of --nvme
-};
 
 struct StartPlan {
   Candidate candidate;
@@ -32,13 +22,16 @@ struct StartPlan {
 
 /// Plans the flags that were not given. With --world, the profile supplies the machines. Throws ErrorCode::usage if
 /// flags, profile and job contradict each other, and ErrorCode::memory if nothing fits.
-[[nodiscard]] StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines& here,
-                                   const PlanTools& tools, const JobBuilder& build);
+[[nodiscard]] StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentRanks& here,
+                                   const JobCapacity& capacity, const PlanTools& tools, const JobBuilder& build);
 
 /// Flags of the plan that rank 0 chose and printed; none without --plan auto. `given`: flags of this rank and its config
 /// file; `defaults`: values of others. Collective; throws FailedTogether on all ranks.
 [[nodiscard]] std::vector<GivenFlag> plan_start(runtime::MpiSession& session, const std::vector<GivenFlag>& given,
                                                 const RunDefaults& defaults, const JobBuilder& build);
+
+/// Replaces the profile's memory and disk by the available ones, which another job may share; 0: unknown.
+void fit_to(runtime::MachineProfile& profile, const JobCapacity& capacity);
 
 /// The fewest changed flags with which a job of these ranks fits, each line planned; if there are none, the closest
 /// candidate and the memory that it lacks. Changes sharding, offload, microbatch size and recomputation, also if they

@@ -6,7 +6,6 @@
 
 using namespace ranvier;
 using namespace ranvier::tests;
-using apps::CurrentMachines;
 using apps::GivenFlag;
 using apps::plan_start;
 using apps::PlanTools;
@@ -16,9 +15,12 @@ namespace {
 
 constexpr std::size_t plenty = std::size_t{1} << 36;
 
-CurrentMachines here_of(std::vector<int> nodes) {
-  return {.nodes = std::move(nodes), .threads = 1, .device_bytes = {}, .host_bytes = plenty, .disk_bytes = plenty};
-}
+struct Here {
+  apps::CurrentRanks ranks;
+  apps::JobCapacity capacity{.device_bytes = {}, .host_bytes = plenty, .disk_bytes = plenty, .save_bytes = {}};
+};
+
+Here here_of(std::vector<int> nodes) { return {{std::move(nodes), 1}}; }
 
 std::vector<GivenFlag> job_with(const Flags& more) {
   std::vector<GivenFlag> flags = given_flags(
@@ -35,9 +37,9 @@ PlanTools tools_of(const runtime::MachineProfile& profile) {
   return {.read_profile = [profile](const std::string&) { return profile; }};
 }
 
-StartPlan plan(const std::vector<GivenFlag>& given, const CurrentMachines& here,
+StartPlan plan(const std::vector<GivenFlag>& given, const Here& here,
                const runtime::MachineProfile& profile = plan_profile(false)) {
-  return plan_start(given, here, tools_of(profile), {});
+  return plan_start(given, here.ranks, here.capacity, tools_of(profile), {});
 }
 
 /// Options of the job's ranks: the given flags, and the plan unless it is null.
@@ -121,13 +123,13 @@ TEST_CASE("a run that plans itself fits the available memory, or reports what is
     return apps::memory_needs(stages, trainer, true);
   };
   const apps::MemoryNeeds usual = needs(plan(given, here_of({0, 0, 0, 0})));
-  CurrentMachines little = here_of({0, 0, 0, 0});
-  little.device_bytes = usual.device - 1;
+  Here little = here_of({0, 0, 0, 0});
+  little.capacity.device_bytes = usual.device - 1;
   CHECK(needs(plan(given, little)).device < usual.device);
-  little.device_bytes = {};
-  little.host_bytes = usual.host - 1;
+  little.capacity.device_bytes = {};
+  little.capacity.host_bytes = usual.host - 1;
   CHECK(needs(plan(given, little)).host < usual.host);
-  little.host_bytes = 1 << 20;
+  little.capacity.host_bytes = 1 << 20;
   const auto none = printed_error_of([&] { static_cast<void>(plan(given, little)); });
   CHECK(none.code() == ErrorCode::memory);
   check_has(none.what(), {"nothing fits 4 ranks: a node's memory", "use more ranks, --precision bf16, "});
@@ -167,15 +169,15 @@ TEST_CASE("without --profile a run plans itself by the measurement for ranks lik
   auto given = job_with("--microbatch-size 2 --policy 1f1b --offload none --recompute off");
   const StartPlan named = plan(given, here_of({0, 0}));
   std::erase_if(given, [](const GivenFlag& flag) { return flag.name == "profile"; });
-  CurrentMachines here = here_of({0, 0});
-  here.threads = 3;
-  const StartPlan found = plan_start(given, here, tools, {});
+  Here here = here_of({0, 0});
+  here.ranks.threads = 3;
+  const StartPlan found = plan_start(given, here.ranks, here.capacity, tools, {});
   CHECK(asked.threads == 3);
   CHECK_FALSE(asked.gpu);
   check_has(found.text, {"\nprofile: " + file});
   check_lacks(named.text, {"\nprofile: "});
   given.push_back({"threads", "1"});
-  static_cast<void>(plan_start(given, here, tools, {}));
+  static_cast<void>(plan_start(given, here.ranks, here.capacity, tools, {}));
   CHECK(asked.threads == 1);
 }
 
