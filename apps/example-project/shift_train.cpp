@@ -55,7 +55,7 @@ class ShiftBlock : public models::Layer {
     std::byte *const h = call.saved + at.h, *const work = call.workspace + at.scratch;
     put_before(call, work, x);
     product(call, {.m = at.rows, .n = width_, .k = channels_}, h, x, parameter(call, now), parameter(call, bias));
-    add_product(call, {.m = at.rows, .n = width_, .k = channels_}, h, work, parameter(call, previous));
+    product(call, {.m = at.rows, .n = width_, .k = channels_}, h, work, parameter(call, previous), nullptr, true);
     models::gelu_forward(call.stream, precision_.compute, work, h, at.rows * width_);
     product(call, {.m = at.rows, .n = channels_, .k = width_}, y, work, parameter(call, out));
     runtime::add(call.stream, y, x, precision_.compute, at.rows * channels_);
@@ -116,15 +116,11 @@ class ShiftBlock : public models::Layer {
   }
 
   void product(const LayerCall& call, const models::MatmulShape& shape, std::byte* c, const std::byte* a,
-               const std::byte* b, const std::byte* added = nullptr) const {
+               const std::byte* b, const std::byte* added = nullptr, bool accumulate = false) const {
     const runtime::DType dtype = precision_.compute;
-    models::matmul(call.stream, shape, {.c = c, .c_dtype = dtype, .a = a, .b = b, .dtype = dtype, .bias = added});
-  }
-  void add_product(const LayerCall& call, const models::MatmulShape& shape, std::byte* c, const std::byte* a,
-                   const std::byte* b) const {
-    const runtime::DType dtype = precision_.compute;
-    models::matmul(call.stream, shape,
-                   {.c = c, .c_dtype = dtype, .a = a, .b = b, .dtype = dtype, .accumulate = true});
+    models::matmul(
+        call.stream, shape,
+        {.c = c, .c_dtype = dtype, .a = a, .b = b, .dtype = dtype, .bias = added, .accumulate = accumulate});
   }
   void weight_gradient(const LayerCall& call, const models::MatmulShape& shape, Parameter p, const std::byte* a,
                        const std::byte* b) const {

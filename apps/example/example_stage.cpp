@@ -149,13 +149,15 @@ class SquaredError : public models::Layer {
 
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
     const std::size_t bytes = static_cast<std::size_t>(call.shape.samples) * 2 * sizeof(float);
-    call.stream.launch(runtime::elementwise_cost(bytes),
-                       [call, prediction = values(input, call), target = targets(call)](runtime::ComputePool&) {
-                         double sum = 0;
-                         for (int b = 0; b < call.shape.samples; ++b)
-                           sum += std::pow(double{prediction(b)} - target[b], 2);
-                         *call.loss = sum * call.loss_factor;
-                       });
+    runtime::with_float_type(precision_.compute, [&](auto type) {
+      call.stream.launch(runtime::elementwise_cost(bytes),
+                         [call, x = reinterpret_cast<const decltype(type)*>(input)](runtime::ComputePool&) {
+                           double sum = 0;
+                           for (int b = 0; b < call.shape.samples; ++b)
+                             sum += std::pow(double{runtime::to_float(x[b])} - targets(call)[b], 2);
+                           *call.loss = sum * call.loss_factor;
+                         });
+    });
   }
 
   void backward_input(const LayerCall& call, const std::byte* input, const std::byte*,
@@ -163,10 +165,11 @@ class SquaredError : public models::Layer {
     runtime::with_float_type(precision_.compute, [&](auto type) {
       using T = decltype(type);
       const auto factor = static_cast<float>(2 * call.loss_factor * double{call.loss_scale});
-      for_each(
-          call.stream, precision_.compute, static_cast<std::size_t>(call.shape.samples),
-          [prediction = values(input, call), target = targets(call), factor, out = reinterpret_cast<T*>(gradient)](
-              auto i) { out[i] = runtime::from_float<T>(factor * (prediction(static_cast<int>(i)) - target[i])); });
+      for_each(call.stream, precision_.compute, static_cast<std::size_t>(call.shape.samples),
+               [x = reinterpret_cast<const T*>(input), target = targets(call), factor,
+                out = reinterpret_cast<T*>(gradient)](auto i) {
+                 out[i] = runtime::from_float<T>(factor * (runtime::to_float(x[i]) - target[i]));
+               });
     });
   }
 
@@ -174,11 +177,6 @@ class SquaredError : public models::Layer {
 
  private:
   static const float* targets(const LayerCall& call) { return reinterpret_cast<const float*>(call.targets); }
-  std::function<float(int)> values(const std::byte* input, const LayerCall&) const {
-    return runtime::with_float_type(precision_.compute, [&](auto type) -> std::function<float(int)> {
-      return [x = reinterpret_cast<const decltype(type)*>(input)](int i) { return runtime::to_float(x[i]); };
-    });
-  }
 
   std::string name_ = "squared error";
   models::Precision precision_;
