@@ -24,13 +24,6 @@ bool needs_staging(const runtime::Device& device) {
 
 }  // namespace
 
-std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& session, DeviceFlag device,
-                                                   std::optional<int> gpu, int threads) {
-  const bool on_gpu = device == DeviceFlag::cuda;
-  return make_device(device, on_gpu ? gpu_of_rank(session, gpu) : runtime::CudaDeviceOptions(),
-                     {.threads = threads});
-}
-
 BenchRank::BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Device> device, End end)
     : session_(session),
       end_(std::move(end)),

@@ -18,11 +18,6 @@
 
 namespace ranvier::apps {
 
-/// Creates the measured device; `threads` applies to CPUs. Throws like make_cuda_device().
-[[nodiscard]] std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& session,
-                                                                 DeviceFlag device, std::optional<int> gpu,
-                                                                 int threads = 1);
-
 class BenchRank {
  public:
   /// Prints the error and ends the job; does not return.

@@ -177,7 +177,10 @@ int main(int argc, char** argv) {
     apps::on_all_ranks(*session, [&] { check(*session, options, node_of); });
     std::unique_ptr<runtime::Device> device;
     apps::on_all_ranks(*session, [&] {
-      device = apps::make_bench_device(*session, options.device, options.gpu, device_threads(*session, options));
+      const bool on_gpu = options.device == apps::DeviceFlag::cuda;
+      device = apps::make_device(options.device,
+                                 on_gpu ? apps::gpu_of_rank(*session, options.gpu) : runtime::CudaDeviceOptions(),
+                                 {.threads = device_threads(*session, options)});
     });
     rank.emplace(*session, std::move(device), [&](const std::exception& error) { end_all(*session, error); });
     measure(*rank, options, node_of);

@@ -53,8 +53,6 @@ Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, Nc
                 actors::Rank::Samples{*run.job.source, run.job.validation.get()}, std::move(mine));
 }
 
-Training::~Training() = default;
-
 std::optional<Error> Training::load() {
   offload::CheckpointReader* const reader = resume_point_.reader();
   if (reader != nullptr) source_.emplace(*reader, run_.job.architecture);

@@ -36,7 +36,6 @@ class Training {
  public:
   /// Allocates this rank's planned memory. All arguments outlive it.
   Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclSession& nccl, ResumePoint& resume_point);
-  ~Training();
 
   /// Loads this rank's states from the checkpoint or the initial weights; blocks. Returns the error of a damaged
   /// checkpoint if another one may be loaded instead.
