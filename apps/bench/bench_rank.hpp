@@ -2,7 +2,6 @@
 // thread only.
 #pragma once
 
-#include "apps/program/device_flag.hpp"
 #include "collectives/communicators/executor.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/loop/asio_loop.hpp"

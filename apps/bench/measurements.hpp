@@ -8,7 +8,6 @@
 #include "runtime/device/cuda_build.hpp"
 #include "runtime/machine/machine_profile.hpp"
 
-#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <span>

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>

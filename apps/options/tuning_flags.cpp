@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

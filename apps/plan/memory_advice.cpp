@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>

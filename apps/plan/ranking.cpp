@@ -13,7 +13,6 @@
 #include <mutex>
 #include <set>
 #include <span>
-#include <tuple>
 #include <utility>
 
 namespace ranvier::apps {

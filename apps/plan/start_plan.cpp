@@ -18,7 +18,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <string_view>
 #include <utility>
 
 namespace ranvier::apps {
