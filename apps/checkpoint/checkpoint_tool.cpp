@@ -11,6 +11,8 @@
 
 namespace ranvier::apps {
 
+namespace {
+
 /// A command, with its line in the manual.
 struct CheckpointCommand {
   std::string_view name;
@@ -19,8 +21,6 @@ struct CheckpointCommand {
   std::size_t paths;
   CheckpointToolResult (*run)(const CheckpointToolOptions& options);
 };
-
-namespace {
 
 const std::array commands = {
     CheckpointCommand{"list", "DIR", "all checkpoints: step, size, loss, grid, time, reason if incomplete", 1,
@@ -80,7 +80,7 @@ CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv
   options.paths.erase(options.paths.begin());
   const auto form = std::ranges::find(commands, command, &CheckpointCommand::name);
   if (form == commands.end()) reject("unknown command: '{}'; use one of {}", command, names_of_commands());
-  options.command = &*form;
+  options.run = form->run;
   if (options.paths.size() != form->paths)
     reject("{} needs {}, not {}; see ranvier-checkpoint --help", command,
            form->paths == 1 ? "one path" : "two paths", options.paths.size());
@@ -113,10 +113,6 @@ Manual checkpoint_manual() {
     manual.commands.emplace_back(command.name);
   }
   return manual;
-}
-
-CheckpointToolResult run_checkpoint_tool(const CheckpointToolOptions& options) {
-  return options.command->run(options);
 }
 
 }  // namespace ranvier::apps

@@ -10,10 +10,16 @@
 
 namespace ranvier::apps {
 
-struct CheckpointCommand;
+struct CheckpointToolOptions;
+
+struct CheckpointToolResult {
+  std::string text;
+  int status = 0;  ///< exit status: 1 if diff found differences, 65 if verify found damage
+};
 
 struct CheckpointToolOptions {
-  const CheckpointCommand* command = nullptr;  ///< null only with a request for information
+  /// Runs the command; null only with a request for information.
+  CheckpointToolResult (*run)(const CheckpointToolOptions& options) = nullptr;
   std::vector<std::string> paths;
   std::string output;
   std::size_t file_bytes = models::WeightLayout::default_file_bytes;
@@ -30,14 +36,6 @@ struct CheckpointToolOptions {
 [[nodiscard]] CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv);
 
 [[nodiscard]] Manual checkpoint_manual();
-
-struct CheckpointToolResult {
-  std::string text;
-  int status = 0;  ///< exit status: 1 if diff found differences, 65 if verify found damage
-};
-
-/// Throws like the command's function.
-[[nodiscard]] CheckpointToolResult run_checkpoint_tool(const CheckpointToolOptions& options);
 
 // Commands, named after their first word. They throw ErrorCode::data if the path is missing or damaged.
 

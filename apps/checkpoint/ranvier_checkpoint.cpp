@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
   using namespace ranvier::apps;
   return run_program("ranvier-checkpoint", argc, argv, parse_checkpoint_options, checkpoint_manual,
                      [](const CheckpointToolOptions& options) {
-                       const CheckpointToolResult result = run_checkpoint_tool(options);
+                       const CheckpointToolResult result = options.run(options);
                        fmt::print("{}", result.text);
                        return result.status;
                      });

@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 namespace {
 
 apps::CheckpointToolResult run_tool(const std::vector<std::string>& arguments) {
-  return apps::run_checkpoint_tool(parse_flags("ranvier-checkpoint", arguments, apps::parse_checkpoint_options));
+  const auto options = parse_flags("ranvier-checkpoint", arguments, apps::parse_checkpoint_options);
+  return options.run(options);
 }
 
 struct Fixture {
