@@ -1,7 +1,6 @@
 #include "apps/bench/bench_rank.hpp"
 
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/device/cuda_build.hpp"
 
 #include <cstring>
 #include <numeric>

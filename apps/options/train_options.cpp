@@ -6,7 +6,6 @@
 #include "apps/options/initial_weights.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "runtime/base/arithmetic.hpp"
-#include "runtime/device/cuda_build.hpp"
 
 #include <fmt/ranges.h>
 
