@@ -192,8 +192,8 @@ struct RunDefaults {
 void resolve(AskedOptions& asked, int ranks, const RunDefaults& defaults = {});
 
 /// Parses, resolves and checks all options for a job of `ranks` ranks. Throws ErrorCode::usage, naming flag, value and
-/// remedy. With Request::info nothing else is resolved or checked. `chosen`: valid values as if given, in place of those
-/// in the arguments; an empty value removes the flag.
+/// remedy. With Request::info nothing else is resolved or checked. `chosen`: valid values as if given, in place of
+/// those in the arguments; an empty value removes the flag.
 [[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks,
                                                const RunDefaults& defaults = {},
                                                const std::vector<GivenFlag>& chosen = {});

@@ -25,8 +25,8 @@ struct StartPlan {
 [[nodiscard]] StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentRanks& here,
                                    const JobCapacity& capacity, const PlanTools& tools, const JobBuilder& build);
 
-/// Flags of the plan that rank 0 chose and printed; none without --plan auto. `given`: flags of this rank and its config
-/// file; `defaults`: values of others. Collective; throws FailedTogether on all ranks.
+/// Flags of the plan that rank 0 chose and printed; none without --plan auto. `given`: flags of this rank and its
+/// config file; `defaults`: values of others. Collective; throws FailedTogether on all ranks.
 [[nodiscard]] std::vector<GivenFlag> plan_start(runtime::MpiSession& session, const std::vector<GivenFlag>& given,
                                                 const RunDefaults& defaults, const JobBuilder& build);
 
