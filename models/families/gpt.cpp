@@ -1,7 +1,6 @@
 #include "models/families/gpt.hpp"
 
 #include "models/families/family_config.hpp"
-#include "models/modules/block_dropout.hpp"
 #include "models/modules/language_model.hpp"
 #include "models/weights/safetensors.hpp"
 

@@ -1,6 +1,5 @@
 #include "models/modules/transformer_block.hpp"
 
-#include "models/modules/block_dropout.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/tiles.hpp"
 #include "models/ops/memory_layout.hpp"
@@ -31,7 +30,8 @@ class TransformerBlock final : public DecodingLayer {
       : name_(options.name),
         dtype_(options.norm.precision.compute),
         channels_(options.norm.channels),
-        dropout_(options.dropout, options.index, channels_, dtype_),
+        dropout_(options.dropout),
+        index_(options.index),
         unit_(builder.add_unit(name_)),
         first_norm_(norm_if(!options.post_norm, builder, unit_, options.norm_1, options.norm)),
         qkv_(builder, unit_, options.qkv),
@@ -55,7 +55,7 @@ class TransformerBlock final : public DecodingLayer {
   }
 
   bool repeats(bool training) const noexcept override {
-    return !training || (!dropout_.drops() && !qkv_.drops() && !out_.drops() && !mlp_.drops());
+    return !training || (!drops() && !qkv_.drops() && !out_.drops() && !mlp_.drops());
   }
 
   LayerPhases parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
@@ -74,26 +74,26 @@ class TransformerBlock final : public DecodingLayer {
     });
     walk.each(qkv_.tiles(),
               [&](std::size_t tile) { qkv_.forward(call, saved + at.attention.qkv, attended, at.qkv, tile); });
-    walk.once([&] {
-      attention_.forward(call, at.attention, work + at.scratch, dropout_.rule(call, DropoutSite::attention));
-    });
+    walk.once(
+        [&] { attention_.forward(call, at.attention, work + at.scratch, rule(call, DropoutSite::attention)); });
     walk.each(out_.tiles(),
               [&](std::size_t tile) { out_.forward(call, output, saved + at.attention.out, at.out, tile); });
     walk.once([&] {
-      dropout_.drop(call, output, DropoutSite::attention_branch);
+      drop(call, output, DropoutSite::attention_branch);
       middle_norm_.forward(call, at.middle_norm, middle, input, output, saved + at.sum);
     });
     // Dropout and a last norm act on the MLP's branch before or while the residual is added.
-    const bool drops = dropout_.drops(call);
+    const bool drops = call.training && this->drops();
     std::byte* const branch = last_norm_ ? saved + at.last_sum : output;
     const std::byte* const addend = last_norm_ || drops ? nullptr : saved + at.sum;
     walk.each(mlp_.tiles(), [&](std::size_t tile) { mlp_.forward(call, at.mlp, branch, middle, addend, tile); });
     walk.once([&] {
       if (last_norm_) {
-        dropout_.drop(call, branch, DropoutSite::mlp_branch);
+        drop(call, branch, DropoutSite::mlp_branch);
         last_norm_->forward(call, at.last_norm, output, middle, branch, branch);
       } else if (drops) {
-        dropout_.drop_and_add(call, output, DropoutSite::mlp_branch, saved + at.sum);
+        drop(call, output, DropoutSite::mlp_branch);
+        runtime::add(call.stream, output, saved + at.sum, dtype_, rows(call) * channels_);
       }
     });
   }
@@ -102,7 +102,7 @@ class TransformerBlock final : public DecodingLayer {
                       std::byte* input_gradient) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
-    const bool drops = dropout_.drops();
+    const bool drops = this->drops();
     // Without dropout, a branch and its sum have the same gradient.
     std::byte* const d_last_sum = drops ? work + at.d_sum : kept + at.d_mlp;
     std::byte* const d_sum = drops ? work + at.d_sum : kept + at.d_out;
@@ -115,9 +115,9 @@ class TransformerBlock final : public DecodingLayer {
         last_norm_->keep(call, at.last_norm);
         last_norm_->backward(call, at.last_norm, d_last_sum, output_gradient, saved + at.last_sum, nullptr,
                              work + at.scratch);
-        dropout_.branch_gradient(call, kept + at.d_mlp, d_last_sum, DropoutSite::mlp_branch);
+        branch_gradient(call, kept + at.d_mlp, d_last_sum, DropoutSite::mlp_branch);
       } else if (drops) {
-        dropout_.branch_gradient(call, kept + at.d_mlp, output_gradient, DropoutSite::mlp_branch);
+        branch_gradient(call, kept + at.d_mlp, output_gradient, DropoutSite::mlp_branch);
       }
     });
     walk.each(mlp_.tiles(),
@@ -126,14 +126,14 @@ class TransformerBlock final : public DecodingLayer {
       if (last_norm_) runtime::add(call.stream, work + at.narrow, d_last_sum, dtype_, rows(call) * channels_);
       middle_norm_.backward(call, at.middle_norm, d_sum, work + at.narrow, saved + at.sum,
                             last_norm_ ? nullptr : output_gradient, work + at.scratch);
-      dropout_.branch_gradient(call, kept + at.d_out, d_sum, DropoutSite::attention_branch);
+      branch_gradient(call, kept + at.d_out, d_sum, DropoutSite::attention_branch);
     });
     walk.each(out_.tiles(), [&](std::size_t tile) {
       out_.backward_input(call, work + at.narrow, kept + at.d_out, at.out, tile);
     });
     walk.once([&] {
       attention_.backward(call, at.attention, work + at.narrow, work + at.scratch,
-                          dropout_.rule(call, DropoutSite::attention));
+                          rule(call, DropoutSite::attention));
     });
     std::byte* const d_attended = first_norm_ ? work + at.narrow : input_gradient;
     walk.each(qkv_.tiles(), [&](std::size_t tile) {
@@ -236,7 +236,7 @@ class TransformerBlock final : public DecodingLayer {
       d_out = deferred.add(N * C, element);
       d_mlp = deferred.add(block.keeps_d_mlp() ? N * C : 0, element);
       narrow = workspace.add(N * std::max(C, block.out_.in()), element);
-      const std::size_t of_sum = block.dropout_.drops() ? N * C * element : 0;
+      const std::size_t of_sum = block.drops() ? N * C * element : 0;
       const bool shares = !block.last_norm_ && of_sum <= mlp.workspace_bytes;
       d_sum = shares ? mlp.workspace : workspace.add(1, of_sum);
     }
@@ -256,9 +256,27 @@ class TransformerBlock final : public DecodingLayer {
   };
 
   /// Whether the gradient of the MLP's branch differs from the output gradient.
-  bool keeps_d_mlp() const { return last_norm_ || dropout_.drops(); }
+  bool keeps_d_mlp() const { return last_norm_ || drops(); }
   const std::byte* d_mlp(const LayerCall& call, const Arrays& at, const std::byte* output_gradient) const {
     return keeps_d_mlp() ? call.deferred + at.d_mlp : output_gradient;
+  }
+
+  /// Whether training drops something.
+  bool drops() const noexcept { return dropout_ > 0; }
+  Dropout rule(const LayerCall& call, DropoutSite place) const {
+    return dropout_at(call, call.training ? dropout_ : 0.0f, dropout_site(index_, place));
+  }
+  /// branch[N, C] = dropped branch
+  void drop(const LayerCall& call, std::byte* branch, DropoutSite place) const {
+    dropout(call.stream, branch, dtype_, call.shape.samples, output_elements(call.shape.positions),
+            rule(call, place));
+  }
+  /// to[N, C] = gradient of a branch, from `d_sum`, the gradient of the residual sum. Both may be the same array if
+  /// nothing is dropped.
+  void branch_gradient(const LayerCall& call, std::byte* to, const std::byte* d_sum, DropoutSite place) const {
+    if (to == d_sum) return;
+    runtime::copy(call.stream, to, d_sum, rows(call) * channels_ * size_of(dtype_));
+    drop(call, to, place);
   }
 
   Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
@@ -266,7 +284,8 @@ class TransformerBlock final : public DecodingLayer {
   std::string name_;
   runtime::DType dtype_;
   std::size_t channels_;
-  BlockDropout dropout_;
+  float dropout_;  ///< TransformerBlockOptions::dropout
+  int index_;
   std::size_t unit_;
   // In the order of the parameters.
   std::optional<Norm> first_norm_;

@@ -16,10 +16,20 @@
 #include "models/modules/unit_builder.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
 namespace ranvier::models {
+
+/// Dropout in a block: attention weights, and the outputs of both branches before the residual addition.
+enum class DropoutSite : std::uint32_t { attention, attention_branch, mlp_branch };
+
+/// Site numbers for make_dropout, distinct within a model.
+inline constexpr std::uint32_t embedding_dropout_site = 0;
+[[nodiscard]] constexpr std::uint32_t dropout_site(int block, DropoutSite place) {
+  return 1 + 3 * static_cast<std::uint32_t>(block) + static_cast<std::uint32_t>(place);
+}
 
 struct TransformerBlockOptions {
   std::string name;            ///< name of the layer, and of its unit without tiles

@@ -1,6 +1,6 @@
 #include "tests/models/reference_model.hpp"
 
-#include "models/modules/block_dropout.hpp"
+#include "models/modules/transformer_block.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "tests/models/reference_dropout.hpp"
 
