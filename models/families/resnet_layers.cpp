@@ -1,7 +1,7 @@
-// The three kinds of layers of a wide residual network: stem, bottleneck block, head.
+// Layers of a wide residual network: stem and bottleneck block; the head is modules/classification_head.hpp.
 #include "models/families/resnet.hpp"
+#include "models/modules/classification_head.hpp"
 #include "models/modules/layer_call.hpp"
-#include "models/modules/linear.hpp"
 #include "models/modules/normed_convolution.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "models/ops/patches.hpp"
@@ -305,86 +305,6 @@ class ResnetBlock final : public Layer {
   std::vector<UnitSpec> units_;
 };
 
-/// Average pooling, linear layer and cross entropy.
-class ResnetHead final : public Layer {
- public:
-  ResnetHead(const ResnetOptions& options, std::size_t in, std::size_t size, UnitBuilder builder)
-      : dtype_(options.precision.compute),
-        pixels_(size * size),
-        product_(builder, builder.add_unit("fc"),
-                 {.tensors = {{"fc", static_cast<std::size_t>(options.classes)}},
-                  .in = in,
-                  .bias = true,
-                  .initializer = {Initializer::Kind::uniform, 1 / std::sqrt(static_cast<float>(in))},
-                  .precision = options.precision}),
-        units_(std::move(builder).units()) {}
-
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const UnitSpec> units() const noexcept override { return units_; }
-  double flops_per_sample(int) const override {
-    return 6.0 * static_cast<double>((product_.in() + 1) * product_.out());
-  }
-  std::size_t output_elements(int) const override { return 0; }
-  bool counts_correct() const noexcept override { return true; }
-
-  LayerMemory memory(MicrobatchShape shape) const override { return Arrays(*this, shape).bytes(); }
-
-  void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
-    const Arrays at = arrays(call);
-    mean_pool_forward(call.stream, pool(call), dtype_, call.saved + at.mean, input);
-    product_.forward(call, call.saved + at.logits, call.saved + at.mean);
-    compute_losses(call, {at.rows, product_.out(), product_.out()}, dtype_, call.saved + at.logits, at.row_losses,
-                   at.exponentials);
-  }
-
-  void backward_input(const LayerCall& call, const std::byte*, const std::byte*,
-                      std::byte* input_gradient) override {
-    const Arrays at = arrays(call);
-    product_.backward_input(call, call.workspace + at.d_mean, call.saved + at.logits);
-    mean_pool_backward(call.stream, pool(call), dtype_, input_gradient, call.workspace + at.d_mean);
-  }
-
-  void backward_weight(const LayerCall& call, const std::byte*) override {
-    const Arrays at = arrays(call);
-    product_.backward_weight(call, call.saved + at.mean, call.saved + at.logits, call.workspace + at.scratch);
-  }
-
- private:
-  /// Offsets of a call's arrays. Letters: B samples, C channels, V classes.
-  struct Arrays : CallMemory {
-    Arrays(const ResnetHead& head, const MicrobatchShape& shape) {
-      const std::size_t element = size_of(head.dtype_), C = head.product_.in(), V = head.product_.out();
-      const std::size_t B = rows = static_cast<std::size_t>(shape.samples);
-      mean = saved.add(B * C, element);
-      logits = saved.add(B * V, element);
-      d_mean = workspace.add(B * C, element);
-      row_losses = workspace.add(B, sizeof(double));
-      exponentials = workspace.add(static_cast<std::size_t>(shape.threads) * V, sizeof(float));
-      scratch = workspace.add(1, head.product_.scratch_bytes(B));
-    }
-
-    std::size_t rows;        ///< B
-    std::size_t mean;        ///< saved [B, C]
-    std::size_t logits;      ///< saved [B, V]; after forward in training, their gradients
-    std::size_t d_mean;      ///< workspace [B, C]
-    std::size_t row_losses;  ///< workspace [B] double
-    std::size_t exponentials;
-    std::size_t scratch;
-  };
-
-  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
-
-  MeanPoolShape pool(const LayerCall& call) const {
-    return {.samples = static_cast<std::size_t>(call.shape.samples), .pixels = pixels_, .channels = product_.in()};
-  }
-
-  std::string name_ = "head";
-  runtime::DType dtype_;
-  std::size_t pixels_;
-  Linear product_;
-  std::vector<UnitSpec> units_;
-};
-
 }  // namespace
 
 Architecture ResnetOptions::make(const Tuning& tuning) const {
@@ -411,7 +331,16 @@ Architecture ResnetOptions::make(const Tuning& tuning) const {
       size = runtime::ceil_divide(size, stride);
     }
   }
-  model.layers.push_back(std::make_unique<ResnetHead>(*this, in, size, UnitBuilder(tuning)));
+  model.layers.push_back(
+      make_classification_head({.unit = "fc",
+                                .dense = {},
+                                .out = "fc",
+                                .channels = in,
+                                .classes = static_cast<std::size_t>(classes),
+                                .pixels = size * size,
+                                .initializer = {Initializer::Kind::uniform, 1 / std::sqrt(static_cast<float>(in))},
+                                .precision = precision},
+                               tuning));
   return model;
 }
 

@@ -5,9 +5,11 @@
 #include "models/modules/unit_builder.hpp"
 #include "models/ops/activation.hpp"
 #include "models/ops/memory_layout.hpp"
+#include "models/ops/pooling.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,7 +22,9 @@ class ClassificationHead final : public Layer {
       : options_(options),
         dtype_(options.precision.compute),
         unit_(builder.add_unit(options.unit)),
-        dense_(builder, unit_, linear(options, options.dense, options.channels)),
+        dense_(options.dense.empty() ? std::nullopt
+                                     : std::optional<Linear>(std::in_place, builder, unit_,
+                                                             linear(options, options.dense, options.channels))),
         out_(builder, unit_, linear(options, options.out, options.classes)),
         units_(std::move(builder).units()) {}
 
@@ -29,7 +33,8 @@ class ClassificationHead final : public Layer {
 
   /// The head computes one position per sample.
   double flops_per_sample(int) const override {
-    return 6.0 * static_cast<double>((dense_.in() + 1) * dense_.out() + (out_.in() + 1) * out_.out());
+    const std::size_t dense = dense_ ? (dense_->in() + 1) * dense_->out() : 0;
+    return 6.0 * static_cast<double>(dense + (out_.in() + 1) * out_.out());
   }
 
   std::size_t output_elements(int) const override { return 0; }
@@ -41,10 +46,16 @@ class ClassificationHead final : public Layer {
     const Arrays at = arrays(call);
     const LayerCall rows = with_rows(call);
     std::byte *const saved = call.saved, *const first = saved + at.first, *const active = saved + at.active;
-    runtime::copy_runs(call.stream, first, row_bytes(), input, sample_bytes(call), row_bytes(), at.rows);
+    if (options_.pixels > 0) {
+      mean_pool_forward(call.stream, pool(at), dtype_, first, input);
+    } else {
+      runtime::copy_runs(call.stream, first, row_bytes(), input, sample_bytes(call), row_bytes(), at.rows);
+    }
     if (options_.drops_input) drop(call, first, 0);
-    dense_.forward(rows, active, first);
-    tanh_forward(call.stream, dtype_, active, active, at.rows * options_.channels);
+    if (dense_) {
+      dense_->forward(rows, active, first);
+      tanh_forward(call.stream, dtype_, active, active, at.rows * options_.channels);
+    }
     std::byte* const kept = saved + at.kept;
     if (kept != active) runtime::copy(call.stream, kept, active, at.rows * row_bytes());
     drop(call, kept, 1);
@@ -57,13 +68,15 @@ class ClassificationHead final : public Layer {
                       std::byte* input_gradient) override {
     const Arrays at = arrays(call);
     const LayerCall rows = with_rows(call);
-    std::byte *const d_dense = call.deferred + at.d_dense, *const d_first = call.workspace + at.d_first;
-    out_.backward_input(rows, d_dense, call.saved + at.logits);
-    drop(call, d_dense, 1);
-    tanh_backward(call.stream, dtype_, d_dense, call.saved + at.active, at.rows * options_.channels);
+    std::byte* const d_first = call.workspace + at.d_first;
+    std::byte* const d_active = dense_ ? call.deferred + at.d_dense : d_first;
+    out_.backward_input(rows, d_active, call.saved + at.logits);
+    drop(call, d_active, 1);
+    if (dense_) tanh_backward(call.stream, dtype_, d_active, call.saved + at.active, at.rows * options_.channels);
     if (input_gradient == nullptr) return;
-    dense_.backward_input(rows, d_first, d_dense);
+    if (dense_) dense_->backward_input(rows, d_first, d_active);
     if (options_.drops_input) drop(call, d_first, 0);
+    if (options_.pixels > 0) return mean_pool_backward(call.stream, pool(at), dtype_, input_gradient, d_first);
     runtime::fill_zero(call.stream, input_gradient, at.rows * sample_bytes(call));
     runtime::copy_runs(call.stream, input_gradient, sample_bytes(call), d_first, row_bytes(), row_bytes(), at.rows);
   }
@@ -72,7 +85,8 @@ class ClassificationHead final : public Layer {
     const Arrays at = arrays(call);
     const LayerCall rows = with_rows(call);
     out_.backward_weight(rows, call.saved + at.kept, call.saved + at.logits, call.workspace + at.scratch);
-    dense_.backward_weight(rows, call.saved + at.first, call.deferred + at.d_dense, call.workspace + at.scratch);
+    if (dense_)
+      dense_->backward_weight(rows, call.saved + at.first, call.deferred + at.d_dense, call.workspace + at.scratch);
   }
 
  private:
@@ -82,23 +96,24 @@ class ClassificationHead final : public Layer {
       const std::size_t element = size_of(head.dtype_), C = head.options_.channels, K = head.options_.classes;
       const std::size_t B = rows = static_cast<std::size_t>(shape.samples);
       first = saved.add(B * C, element);
-      active = saved.add(B * C, element);
+      active = head.dense_ ? saved.add(B * C, element) : first;
       kept = head.options_.dropout > 0 ? saved.add(B * C, element) : active;
       logits = saved.add(B * K, element);
-      d_dense = deferred.add(B * C, element);
+      d_dense = deferred.add(head.dense_ ? B * C : 0, element);
       d_first = workspace.add(B * C, element);
       row_losses = workspace.add(B, sizeof(double));
       exponentials = workspace.add(static_cast<std::size_t>(shape.threads) * K, sizeof(float));
-      scratch = workspace.add(1, std::max(head.dense_.scratch_bytes(B), head.out_.scratch_bytes(B)));
+      scratch =
+          workspace.add(1, std::max(head.dense_ ? head.dense_->scratch_bytes(B) : 0, head.out_.scratch_bytes(B)));
     }
 
     std::size_t rows;     ///< B
-    std::size_t first;    ///< saved [B, C]: first position of each sample, the first linear map's input
-    std::size_t active;   ///< saved [B, C]: output of tanh
+    std::size_t first;    ///< saved [B, C]: first position or mean of each sample, the first linear map's input
+    std::size_t active;   ///< saved [B, C]: output of tanh; `first` with one linear map
     std::size_t kept;     ///< saved [B, C]: the same after dropout
     std::size_t logits;   ///< saved [B, K]; after forward in training, their gradients
-    std::size_t d_dense;  ///< deferred [B, C]: gradient of the first linear map's output
-    std::size_t d_first;  ///< workspace [B, C]
+    std::size_t d_dense;  ///< deferred [B, C], with two linear maps: gradient of the first one's output
+    std::size_t d_first;  ///< workspace [B, C]: gradient of `first`
     std::size_t row_losses, exponentials, scratch;
   };
 
@@ -121,6 +136,9 @@ class ClassificationHead final : public Layer {
     return rows;
   }
 
+  MeanPoolShape pool(const Arrays& at) const {
+    return {.samples = at.rows, .pixels = options_.pixels, .channels = options_.channels};
+  }
   std::size_t row_bytes() const { return options_.channels * size_of(dtype_); }
   std::size_t sample_bytes(const LayerCall& call) const {
     return static_cast<std::size_t>(call.shape.positions) * row_bytes();
@@ -137,7 +155,8 @@ class ClassificationHead final : public Layer {
   ClassificationHeadOptions options_;
   runtime::DType dtype_;
   std::size_t unit_;
-  Linear dense_, out_;
+  std::optional<Linear> dense_;
+  Linear out_;
   std::vector<UnitSpec> units_;
 };
 

@@ -1,6 +1,6 @@
-// Last layer of a text classifier with K classes, such as BERT's and RoBERTa's. The first position of each sample goes
-// through a linear map, tanh and a second linear map to logits, with cross entropy against targets (int32 [B]). One
-// unit.
+// Last layer of a classifier with K classes: a row per sample, linear maps to logits, cross entropy against targets
+// (int32 [B]). Text (BERT, RoBERTa): a sample's first position, a linear map, tanh and a second linear map. Images: the
+// mean over the pixels and one linear map. One unit.
 #pragma once
 
 #include "models/core/layer.hpp"
@@ -15,9 +15,10 @@ namespace ranvier::models {
 
 struct ClassificationHeadOptions {
   std::string unit;
-  std::string dense, out;          ///< names of the two linear maps' weights and biases
+  std::string dense, out;          ///< names of the two linear maps' weights and biases; empty `dense`: one map
   std::size_t channels = 0;        ///< C
   std::size_t classes = 0;         ///< K
+  std::size_t pixels = 0;          ///< pixels of an image; 0: a sample is a text
   float dropout = 0;               ///< dropout rate of the second linear map's input
   bool drops_input = false;        ///< whether the first linear map's input is dropped too
   std::uint32_t dropout_site = 0;  ///< site number for make_dropout; the next one is used too
