@@ -19,8 +19,6 @@
 
 namespace ranvier::models {
 
-struct DecoderModel;
-
 /// Sizes of a model, and with them its family.
 using ModelSizes = std::variant<GptOptions, LlamaOptions, BertOptions, ResnetOptions>;
 
@@ -98,10 +96,9 @@ void derive_sizes(ModelSizes& sizes, bool heads_given, bool ffn_size_given);
 /// adapters of modules that the model does not have.
 [[nodiscard]] Architecture make_model(const ModelSizes& sizes, const Tuning& tuning = {});
 
-/// The same model for Decoder (generation/decoder.hpp), without dropout and tiles. The sequence length becomes the
-/// context. Throws ErrorCode::usage for invalid sizes, ErrorCode::internal for a masked language model, a text
-/// classifier or an image model.
-[[nodiscard]] DecoderModel decoder_model(const ModelSizes& sizes);
+/// The same model for Decoder (generation/decoder.hpp), without dropout and tiles. Throws ErrorCode::usage for invalid
+/// sizes, ErrorCode::internal for a masked language model, a text classifier or an image model.
+[[nodiscard]] LanguageModel decoder_model(const ModelSizes& sizes);
 
 // config.json
 

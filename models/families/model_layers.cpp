@@ -1,7 +1,6 @@
-// Layers of a model of any family, and its decoder. Programs that only read files need neither.
+// Layers of a model of any family. Programs that only read files do not need them.
 #include "models/core/lora.hpp"
 #include "models/families/model.hpp"
-#include "models/generation/decoder.hpp"
 #include "models/modules/language_model.hpp"
 
 namespace ranvier::models {
@@ -53,9 +52,9 @@ Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
   return model;
 }
 
-DecoderModel decoder_model(const ModelSizes& sizes) {
+LanguageModel decoder_model(const ModelSizes& sizes) {
   expect(task_of(sizes) == Task::next_token, "a model that writes no text has no decoder");
-  const LanguageModel model = std::visit(
+  return std::visit(
       [](const auto& options) -> LanguageModel {
         if constexpr (requires { options.language_model(); })
           return model_for_text(options);
@@ -63,25 +62,6 @@ DecoderModel decoder_model(const ModelSizes& sizes) {
           fail(ErrorCode::internal, "{} is not a language model", options.family());
       },
       sizes);
-  const TokenEmbeddingOptions& embedding = model.embedding;
-  const auto& head = std::get<LanguageHeadOptions>(model.head);
-  expect(!embedding.types && embedding.norm_name.empty() && embedding.first_position == 0,
-         "{}: a decoder adds only tokens and positions", model.name);
-  DecoderModel decoder{.context = model.positions,
-                       .vocabulary = embedding.table.tokens,
-                       .units = make_language_model(model).units(),
-                       .norm = head.norm,
-                       .words = embedding.table.units.front().name,
-                       .positions = {},
-                       .last_norm = head.norm_name,
-                       .head = head.table.units.front().name};
-  if (embedding.positions)
-    decoder.positions = embedding.positions->name.substr(0, embedding.positions->name.rfind('.'));
-  for (int i = 0; i < model.blocks; ++i) {
-    UnitBuilder builder;
-    decoder.blocks.push_back(model.block(i, builder));
-  }
-  return decoder;
 }
 
 }  // namespace ranvier::models

@@ -39,17 +39,21 @@ TransformerBlockOptions stored_out_in(TransformerBlockOptions block, std::set<st
 
 }  // namespace
 
-Decoder::Decoder(runtime::Device& device, const DecoderModel& model, const UnitSource& weights)
-    : dtype_(model.norm.precision.compute),
-      context_(model.context),
-      vocabulary_(model.vocabulary),
-      channels_(model.norm.channels),
+Decoder::Decoder(runtime::Device& device, const LanguageModel& model, const UnitSource& weights)
+    : dtype_(model.embedding.precision.compute),
+      context_(model.positions),
+      vocabulary_(model.embedding.table.tokens),
+      channels_(model.embedding.table.channels),
       stream_(device.make_stream("decoder", runtime::StreamWidth::whole)) {
   load(model, weights);
   plan();
 }
 
-void Decoder::load(const DecoderModel& model, const UnitSource& weights) {
+void Decoder::load(const LanguageModel& model, const UnitSource& weights) {
+  const TokenEmbeddingOptions& embedding = model.embedding;
+  const auto& last = std::get<LanguageHeadOptions>(model.head);
+  expect(!embedding.types && embedding.norm_name.empty() && embedding.first_position == 0,
+         "{}: a decoder adds only tokens and positions", model.name);
   const std::size_t element = size_of(dtype_);
   MemoryLayout layout;
   std::map<std::string, std::size_t> places;  // by name of the parameter
@@ -59,17 +63,20 @@ void Decoder::load(const DecoderModel& model, const UnitSource& weights) {
       places.emplace(unit.parameters[p].name, begin + unit.offset(p) * element);
   };
   std::set<std::string> transposed;
-  for (const TransformerBlockOptions& block : model.blocks) {
-    blocks_.push_back({make_transformer_block(stored_out_in(block, transposed), UnitBuilder()), {}});
+  UnitBuilder builder;
+  for (int i = 0; i < model.blocks; ++i) {
+    const TransformerBlockOptions block = stored_out_in(model.block(i, builder), transposed);
+    blocks_.push_back({make_transformer_block(block, UnitBuilder()), {}});
     for (const UnitSpec& unit : blocks_.back().layer->units()) add_unit(unit);
   }
-  UnitBuilder builder;
-  last_norm_.emplace(builder, builder.add_unit(model.last_norm), model.last_norm, model.norm);
+  last_norm_.emplace(builder, builder.add_unit(last.norm_name), last.norm_name, last.norm);
   const std::vector<UnitSpec> last_units = std::move(builder).units();
   for (const UnitSpec& unit : last_units) add_unit(unit);
-  const std::string words = model.words + ".weight", positions = model.positions + ".weight",
-                    head = model.head + ".weight";
-  for (const UnitSpec& unit : model.units)
+  const auto name_of = [](const TokenTable& table) { return table.units.front().parameters.front().name; };
+  const std::string words = name_of(embedding.table), head = name_of(last.table);
+  const std::string positions = embedding.positions ? embedding.positions->name : std::string();
+  const std::vector<UnitSpec> units = make_language_model(model).units();
+  for (const UnitSpec& unit : units)
     for (const ParameterSpec& parameter : unit.parameters)
       if (parameter.name == words || parameter.name == positions || parameter.name == head)
         places.emplace(parameter.name, layout.add(parameter.elements(), element));
@@ -80,7 +87,7 @@ void Decoder::load(const DecoderModel& model, const UnitSource& weights) {
     expect(place != places.end(), "a decoder has no place for {}", parameter);
     return weights_.data() + place->second;
   };
-  for (const UnitSpec& unit : model.units) {
+  for (const UnitSpec& unit : units) {
     for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
       const std::string& name = unit.parameters[p].name;
       load_parameter(unit, p, transposed.contains(name), place_of(name), weights);
@@ -92,16 +99,16 @@ void Decoder::load(const DecoderModel& model, const UnitSource& weights) {
   narrow_ = {};
   whole_ = {};
 
-  const auto units_at = [&](std::span<const UnitSpec> units) {
+  const auto units_at = [&](std::span<const UnitSpec> some) {
     std::vector<const std::byte*> at;
-    for (const UnitSpec& unit : units) at.push_back(place_of(unit.parameters.front().name));
+    for (const UnitSpec& unit : some) at.push_back(place_of(unit.parameters.front().name));
     return at;
   };
   for (Block& block : blocks_) block.units = units_at(block.layer->units());
   last_norm_units_ = units_at(last_units);
   words_ = place_of(words);
   head_ = place_of(head);
-  if (!model.positions.empty()) position_rows_ = place_of(positions);
+  if (embedding.positions) position_rows_ = place_of(positions);
 }
 
 void Decoder::load_parameter(const UnitSpec& unit, std::size_t parameter, bool transposed, std::byte* to,

@@ -7,8 +7,7 @@
 #pragma once
 
 #include "models/core/unit.hpp"
-#include "models/modules/norm.hpp"
-#include "models/modules/transformer_block.hpp"
+#include "models/modules/language_model.hpp"
 #include "runtime/device/device.hpp"
 
 #include <cstddef>
@@ -21,25 +20,12 @@
 
 namespace ranvier::models {
 
-/// Description of a model: token table, optional position table, blocks, final norm, head (a table of rows).
-struct DecoderModel {
-  int context = 1;                              ///< T
-  std::size_t vocabulary = 0;                   ///< V
-  std::vector<UnitSpec> units;                  ///< units of the model, as requested from the UnitSource
-  std::vector<TransformerBlockOptions> blocks;  ///< not tiled, in the precision of the weights in memory
-  NormOptions norm;                             ///< final norm
-  // Names of tables and norm, without ".weight".
-  std::string words;
-  std::string positions;  ///< empty: no position table
-  std::string last_norm;
-  std::string head;
-};
-
 class Decoder {
  public:
-  /// Weights, cache and activations have the type `model.norm.precision.compute`. The device must outlive the decoder.
-  /// Throws ErrorCode::memory if they do not fit, and the errors of `weights`.
-  Decoder(runtime::Device& device, const DecoderModel& model, const UnitSource& weights);
+  /// `model`: a causal language model without tiles. Its sequence length becomes the context. Weights, cache and
+  /// activations have the type `model.embedding.precision.compute`. The device must outlive the decoder. Throws
+  /// ErrorCode::memory if they do not fit, and the errors of `weights`.
+  Decoder(runtime::Device& device, const LanguageModel& model, const UnitSource& weights);
 
   /// Reads tokens at the next positions. Returns the logits [V] of the token after the last one, valid until the next
   /// call. The order of sums does not depend on the number of threads. Throws ErrorCode::data for a token outside the
@@ -68,7 +54,7 @@ class Decoder {
     std::vector<const std::byte*> units;  ///< weights
   };
 
-  void load(const DecoderModel& model, const UnitSource& weights);
+  void load(const LanguageModel& model, const UnitSource& weights);
   /// Writes one parameter to the device, as it is or transposed.
   void load_parameter(const UnitSpec& unit, std::size_t parameter, bool transposed, std::byte* to,
                       const UnitSource& weights);
