@@ -144,7 +144,7 @@ ProfiledWork embedding(DType dtype, const KernelSize& size, const KernelTokens& 
   const std::size_t table_gradient = layout.floats(table_elements), positions_gradient = layout.floats(n);
   const std::size_t order = layout.take(size.rows * sizeof(std::int32_t));
   return {layout.bytes(), [=](StreamView stream, std::byte* at) {
-            models::embedding_forward(stream, shape, dtype, at + out, tokens.data, at + table, at + positions);
+            models::embedding_forward(stream, shape, dtype, {at + out, tokens.data, at + table, at + positions});
             models::embedding_backward(stream, shape, dtype,
                                        {.tokens_gradient = at + table_gradient,
                                         .token_rows = shape.vocab_size,

@@ -199,11 +199,10 @@ std::span<const float> Decoder::read(std::span<const std::int32_t> tokens) {
 }
 
 void Decoder::embed(const std::int32_t* tokens, std::size_t rows, int past) {
-  if (position_rows_ == nullptr)
-    return embedding_tokens_forward(*stream_, {1, rows, channels_, vocabulary_}, dtype_, arrays_.x, tokens, words_,
-                                    0, vocabulary_);
-  embedding_forward(*stream_, {1, rows, channels_, vocabulary_}, dtype_, arrays_.x, tokens, words_,
-                    position_rows_ + static_cast<std::size_t>(past) * channels_ * size_of(dtype_));
+  const std::byte* places = position_rows_;
+  if (places != nullptr) places += static_cast<std::size_t>(past) * channels_ * size_of(dtype_);
+  embedding_forward(*stream_, {1, rows, channels_, vocabulary_}, dtype_,
+                    {.out = arrays_.x, .tokens = tokens, .tokens_table = words_, .positions_table = places});
 }
 
 void Decoder::compute(std::size_t rows, Decoding text) {

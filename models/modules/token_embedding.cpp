@@ -63,22 +63,25 @@ class TokenEmbedding final : public Layer {
     expect(!positions_ || static_cast<std::size_t>(call.shape.positions) <= usable_positions_,
            "too many positions: {}, but {} has {}", call.shape.positions, units_.back().name, usable_positions_);
     const EmbeddingShape shape = embedding_shape(call.shape);
-    const auto* const tokens = reinterpret_cast<const std::int32_t*>(input);
     std::byte* const sum = norm_ ? call.saved + at.sum : output;
-    if (options_.table.tiles() == 1 && positions_) {
-      embedding_forward(call.stream, shape, dtype_, sum, tokens, call.parameters[0],
-                        parameter(call, first_position(), dtype_), call.positions);
-    } else {
-      embedding_tokens_forward(call.stream, shape, dtype_, sum, tokens, call.parameters[call.part],
-                               call.part * options_.table.tile_rows, options_.table.tile_rows);
-      if (!last_tile(call)) return;
-      if (positions_)
-        embedding_positions_forward(call.stream, shape, dtype_, sum, parameter(call, first_position(), dtype_),
-                                    call.positions);
-    }
+    const bool is_whole = options_.table.tiles() == 1;
+    const std::byte* const places =
+        positions_ && last_tile(call) ? parameter(call, first_position(), dtype_) : nullptr;
+    embedding_forward(call.stream, shape, dtype_,
+                      {.out = sum,
+                       .tokens = reinterpret_cast<const std::int32_t*>(input),
+                       .tokens_table = call.parameters[call.part],
+                       .positions_table = is_whole ? places : nullptr,
+                       .positions = call.positions,
+                       .first_row = call.part * options_.table.tile_rows,
+                       .token_rows = options_.table.tile_rows});
+    if (!last_tile(call)) return;
+    if (!is_whole && positions_)
+      embedding_forward(call.stream, shape, dtype_,
+                        {.out = sum, .positions_table = places, .positions = call.positions});
     if (types_)  // one position each for N samples
-      embedding_positions_forward(call.stream, {rows(call), 1, options_.table.channels, options_.table.tokens},
-                                  dtype_, sum, parameter(call, *types_, dtype_));
+      embedding_forward(call.stream, {rows(call), 1, options_.table.channels, options_.table.tokens}, dtype_,
+                        {.out = sum, .positions_table = parameter(call, *types_, dtype_)});
     if (norm_) norm_->forward(call, at.norm, output, sum);
     if (call.training) drop(call, output);
   }

@@ -18,20 +18,21 @@ struct EmbeddingShape {
   std::size_t vocab_size = 0;  ///< V
 };
 
-/// out[B, T, C] = tokens_table[tokens[B, T]] + positions_table[positions[B, T]]. If `positions` is null, each sample
-/// has positions 0 … T-1. The stream fails with ErrorCode::data on a token outside [0, V).
-void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype, void* out,
-                       const std::int32_t* tokens, const void* tokens_table, const void* positions_table,
-                       const std::int32_t* positions = nullptr);
+struct EmbeddingForward {
+  void* out = nullptr;  ///< [B, T, C]
+  const std::int32_t* tokens = nullptr;
+  const void* tokens_table = nullptr;       ///< null: `out` already has the tokens' rows
+  const void* positions_table = nullptr;    ///< null: positions have no rows
+  const std::int32_t* positions = nullptr;  ///< [B, T]; null: each sample has positions 0 … T-1
+  // For tiled tables:
+  std::size_t first_row = 0;   ///< the first row in tokens_table
+  std::size_t token_rows = 0;  ///< number of rows in tokens_table; 0: V
+};
 
-/// The same in two steps, for tiled tables. First: out[i] = table[tokens[i] - first_row] for each token in [first_row,
-/// first_row + rows). Rows of other tokens are not modified.
-void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
-                              void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
-                              std::size_t rows);
-/// Second: out[B, T, C] += positions_table[positions[B, T]], or rows 0 … T-1.
-void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
-                                 void* out, const void* positions_table, const std::int32_t* positions = nullptr);
+/// out[B, T, C] = tokens_table[tokens[B, T] - first_row] + positions_table[positions[B, T]]. Rows of tokens that are not
+/// in the table are not modified. The stream fails with ErrorCode::data on a token outside [0, V).
+void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                       const EmbeddingForward& arrays);
 
 struct EmbeddingBackward {
   void* tokens_gradient = nullptr;  ///< gradient of rows first_row, … (token_rows of them); null: none
@@ -54,8 +55,6 @@ void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape,
 
 // GPU kernels.
 decltype(embedding_forward) embedding_forward_cuda;
-decltype(embedding_tokens_forward) embedding_tokens_forward_cuda;
-decltype(embedding_positions_forward) embedding_positions_forward_cuda;
 decltype(embedding_backward) embedding_backward_cuda;
 
 }  // namespace ranvier::models

@@ -104,6 +104,22 @@ runtime::WorkCost cost_of(const EmbeddingShape& shape, runtime::DType dtype, std
                      bytes_of(rows * shape.channels, dtype) + positions * sizeof(std::int32_t) + more);
 }
 
+/// Cost of reading rows of both tables, or `out` instead of tokens' rows, and writing `out`.
+runtime::WorkCost forward_cost(const EmbeddingShape& shape, runtime::DType dtype, const EmbeddingForward& arrays) {
+  const std::size_t N = shape.samples * shape.positions;
+  std::size_t rows = 2 * N, numbers = 0;
+  if (arrays.tokens_table != nullptr) {
+    const std::size_t found = positions_within(shape, arrays.token_rows);
+    rows = found + std::min({found, arrays.token_rows, shape.vocab_size});
+    numbers = N;
+  }
+  if (arrays.positions_table != nullptr) {
+    rows += shape.positions;
+    if (arrays.positions != nullptr) numbers += N;
+  }
+  return cost_of(shape, dtype, rows, numbers);
+}
+
 /// Cost of both gradients: rows with a gradient are read and written, or the complete table is written.
 runtime::WorkCost backward_cost(const EmbeddingShape& shape, runtime::DType dtype,
                                 const EmbeddingBackward& arrays) {
@@ -123,61 +139,30 @@ runtime::WorkCost backward_cost(const EmbeddingShape& shape, runtime::DType dtyp
 
 }  // namespace
 
-void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype, void* out,
-                       const std::int32_t* tokens, const void* tokens_table, const void* positions_table,
-                       const std::int32_t* positions) {
+void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                       const EmbeddingForward& given) {
   expect_kernel(dtype, "embedding");
-  const std::size_t N = shape.samples * shape.positions;
-  const std::size_t tables = std::min(N, shape.vocab_size) + shape.positions;
-  if (ran_on_gpu<embedding_forward_cuda>(stream, shape, dtype, out, tokens, tokens_table, positions_table,
-                                         positions))
-    return;
-  const runtime::WorkCost cost = cost_of(shape, dtype, N + tables, positions == nullptr ? N : 2 * N);
-  launch_typed(stream, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T) {
+  EmbeddingForward arrays = given;
+  if (arrays.token_rows == 0) arrays.token_rows = shape.vocab_size;
+  if (ran_on_gpu<embedding_forward_cuda>(stream, shape, dtype, arrays)) return;
+  launch_typed(stream, dtype, forward_cost(shape, dtype, arrays), [=]<typename T>(runtime::ComputePool& pool, T) {
     const std::size_t C = shape.channels;
     for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
-      const T* word = static_cast<const T*>(tokens_table) + row_of(shape, tokens, i) * C;
-      const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
-      T* to = static_cast<T*>(out) + i * C;
+      T* const to = static_cast<T*>(arrays.out) + i * C;
+      const T* word = to;
+      if (arrays.tokens_table != nullptr) {
+        const std::size_t row = row_of(shape, arrays.tokens, i);
+        if (row < arrays.first_row || row - arrays.first_row >= arrays.token_rows) return;
+        word = static_cast<const T*>(arrays.tokens_table) + (row - arrays.first_row) * C;
+      }
+      if (arrays.positions_table == nullptr) {
+        std::memcpy(static_cast<void*>(to), word, C * sizeof(T));
+        return;
+      }
+      const T* const place =
+          static_cast<const T*>(arrays.positions_table) + place_of(shape, arrays.positions, i) * C;
       simd::for_lanes(0, C, [&](std::size_t c, auto count) {
         simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
-      });
-    });
-  });
-}
-
-void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
-                              void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
-                              std::size_t rows) {
-  expect_kernel(dtype, "embedding");
-  const std::size_t found = positions_within(shape, rows);
-  if (ran_on_gpu<embedding_tokens_forward_cuda>(stream, shape, dtype, out, tokens, table, first_row, rows)) return;
-  const runtime::WorkCost cost =
-      cost_of(shape, dtype, found + std::min(found, rows), shape.samples * shape.positions);
-  stream.launch(cost, [=](runtime::ComputePool& pool) {
-    const std::size_t row_bytes = shape.channels * size_of(dtype);
-    for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
-      const std::size_t row = row_of(shape, tokens, i);
-      if (row < first_row || row - first_row >= rows) return;
-      std::memcpy(static_cast<std::byte*>(out) + i * row_bytes,
-                  static_cast<const std::byte*>(table) + (row - first_row) * row_bytes, row_bytes);
-    });
-  });
-}
-
-void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
-                                 void* out, const void* positions_table, const std::int32_t* positions) {
-  expect_kernel(dtype, "embedding");
-  const std::size_t N = shape.samples * shape.positions;
-  if (ran_on_gpu<embedding_positions_forward_cuda>(stream, shape, dtype, out, positions_table, positions)) return;
-  const runtime::WorkCost cost = cost_of(shape, dtype, 2 * N + shape.positions, positions == nullptr ? 0 : N);
-  launch_typed(stream, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T) {
-    const std::size_t C = shape.channels;
-    for_each_row(pool, shape.samples * shape.positions, [&](std::size_t i) {
-      const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
-      T* to = static_cast<T*>(out) + i * C;
-      simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-        simd::store(to + c, simd::load(to + c, count) + simd::load(place + c, count), count);
       });
     });
   });

@@ -24,55 +24,33 @@ __device__ std::size_t row_of(std::int32_t token, std::size_t index, std::size_t
   return 0;
 }
 
-/// Table row of a position.
-__device__ std::size_t place_of(const std::int32_t* positions, std::size_t index, std::size_t T) {
-  return positions != nullptr ? static_cast<std::size_t>(positions[index]) : index % T;
-}
-
 template <int width, typename T>
 __global__ void __launch_bounds__(threads)
-    forward_kernel(T* out, const std::int32_t* tokens, const T* words, const T* places,
-                   const std::int32_t* positions, EmbeddingShape shape, volatile unsigned long long* bad_place) {
+    forward_kernel(EmbeddingShape shape, EmbeddingForward arrays, volatile unsigned long long* bad_place) {
   const std::size_t packs = shape.channels / width;
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
   const std::size_t i = at / packs, c = at % packs * width;
   if (i >= shape.samples * shape.positions) return;
-  float word[width], place[width];
-  cuda::load(word, words + row_of(tokens[i], i, shape.vocab_size, bad_place) * shape.channels + c);
-  cuda::load(place, places + place_of(positions, i, shape.positions) * shape.channels + c);
-#pragma unroll
-  for (int e = 0; e < width; ++e) word[e] += place[e];
-  cuda::store(out + i * shape.channels + c, word);
-}
-
-template <int width, typename T>
-__global__ void __launch_bounds__(threads)
-    tokens_kernel(T* out, const std::int32_t* tokens, const T* table, EmbeddingShape shape, std::size_t first_row,
-                  std::size_t rows, volatile unsigned long long* bad_place) {
-  const std::size_t packs = shape.channels / width;
-  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
-  const std::size_t i = at / packs, c = at % packs * width;
-  if (i >= shape.samples * shape.positions) return;
-  const std::size_t row = row_of(tokens[i], i, shape.vocab_size, bad_place);
-  if (row < first_row || row - first_row >= rows) return;
-  using Words = cuda::Pack<T, width>;
-  *reinterpret_cast<Words*>(out + i * shape.channels + c) =
-      *reinterpret_cast<const Words*>(table + (row - first_row) * shape.channels + c);
-}
-
-template <int width, typename T>
-__global__ void __launch_bounds__(threads)
-    positions_kernel(T* out, const T* places, const std::int32_t* positions, EmbeddingShape shape) {
-  const std::size_t packs = shape.channels / width;
-  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
-  const std::size_t i = at / packs, c = at % packs * width;
-  if (i >= shape.samples * shape.positions) return;
+  T* const to = static_cast<T*>(arrays.out) + i * shape.channels + c;
+  const T* word = to;
+  if (arrays.tokens_table != nullptr) {
+    const std::size_t row = row_of(arrays.tokens[i], i, shape.vocab_size, bad_place);
+    if (row < arrays.first_row || row - arrays.first_row >= arrays.token_rows) return;
+    word = static_cast<const T*>(arrays.tokens_table) + (row - arrays.first_row) * shape.channels + c;
+  }
+  if (arrays.positions_table == nullptr) {
+    using Words = cuda::Pack<T, width>;
+    *reinterpret_cast<Words*>(to) = *reinterpret_cast<const Words*>(word);
+    return;
+  }
+  const std::size_t position =
+      arrays.positions != nullptr ? static_cast<std::size_t>(arrays.positions[i]) : i % shape.positions;
   float value[width], place[width];
-  cuda::load(value, out + i * shape.channels + c);
-  cuda::load(place, places + place_of(positions, i, shape.positions) * shape.channels + c);
+  cuda::load(value, word);
+  cuda::load(place, static_cast<const T*>(arrays.positions_table) + position * shape.channels + c);
 #pragma unroll
   for (int e = 0; e < width; ++e) value[e] += place[e];
-  cuda::store(out + i * shape.channels + c, value);
+  cuda::store(to, value);
 }
 
 /// order[number of positions that come before i] = i; sorted by token, then by position.
@@ -164,47 +142,21 @@ __global__ void __launch_bounds__(threads)
   put(static_cast<G*>(arrays.positions_gradient) + t * shape.channels + c, total, arrays.accumulate);
 }
 
-void expect_good_tokens(runtime::StreamView stream, const EmbeddingShape& shape) {
-  cuda::expect_no_bad_token(stream, cuda::TokenUse::input, [shape](std::int32_t token, std::size_t index) {
-    fail_bad_token(token, index, shape);
-  });
-}
-
 }  // namespace
 
 void embedding_forward_cuda(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
-                            void* out, const std::int32_t* tokens, const void* tokens_table,
-                            const void* positions_table, const std::int32_t* positions) {
+                            const EmbeddingForward& arrays) {
   const std::size_t rows = shape.samples * shape.positions;
   if (rows == 0 || shape.channels == 0) return;
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
-  cuda::with_rows(dtype, shape.channels, {out, tokens_table, positions_table}, [&]<typename T>(T, auto width) {
-    cuda::launch_each<threads>("embedding_forward", stream, rows * shape.channels / width(),
-                               forward_kernel<width(), T>, out, tokens, tokens_table, positions_table, positions,
-                               shape, bad_place);
-  });
-  expect_good_tokens(stream, shape);
-}
-
-void embedding_tokens_forward_cuda(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
-                                   void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
-                                   std::size_t rows) {
-  const std::size_t out_rows = shape.samples * shape.positions;
-  if (out_rows == 0 || shape.channels == 0) return;
-  auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
-  cuda::with_rows(dtype, shape.channels, {out, table}, [&]<typename T>(T, auto width) {
-    cuda::launch_each<threads>("embedding_tokens_forward", stream, out_rows * shape.channels / width(),
-                               tokens_kernel<width(), T>, out, tokens, table, shape, first_row, rows, bad_place);
-  });
-  expect_good_tokens(stream, shape);
-}
-
-void embedding_positions_forward_cuda(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
-                                      void* out, const void* positions_table, const std::int32_t* positions) {
-  const std::size_t rows = shape.samples * shape.positions;
-  cuda::with_rows(dtype, shape.channels, {out, positions_table}, [&]<typename T>(T, auto width) {
-    cuda::launch_each<threads>("embedding_positions_forward", stream, rows * shape.channels / width(),
-                               positions_kernel<width(), T>, out, positions_table, positions, shape);
+  cuda::with_rows(dtype, shape.channels, {arrays.out, arrays.tokens_table, arrays.positions_table},
+                  [&]<typename T>(T, auto width) {
+                    cuda::launch_each<threads>("embedding_forward", stream, rows * shape.channels / width(),
+                                               forward_kernel<width(), T>, shape, arrays, bad_place);
+                  });
+  if (arrays.tokens_table == nullptr) return;
+  cuda::expect_no_bad_token(stream, cuda::TokenUse::input, [shape](std::int32_t token, std::size_t index) {
+    fail_bad_token(token, index, shape);
   });
 }
 

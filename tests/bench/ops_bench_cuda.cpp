@@ -184,7 +184,7 @@ class Bench {
     const Buffer table = values(V * C, dtype_), gradient = values(V * C, DType::f32);
     const Buffer order = device_->allocate(N * sizeof(std::int32_t), runtime::MemorySpace::device);
     bytes_case(model, "embedding_forward", 2 * NC,
-               [&] { embedding_forward(*stream_, embedding, dtype_, y.data(), named, table.data(), z.data()); });
+               [&] { embedding_forward(*stream_, embedding, dtype_, {y.data(), named, table.data(), z.data()}); });
     bytes_case(model, "embedding_backward", NC + 8.0 * static_cast<double>(std::min(N, V) * C), [&] {
       embedding_backward(*stream_, embedding, dtype_,
                          {.tokens_gradient = gradient.data(),

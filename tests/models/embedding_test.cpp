@@ -35,8 +35,9 @@ TEST_CASE("an embedding is the sum of its token's and its position's rows") {
         TypedArray out(dtype, B * T * C), apart(dtype, B * T * C), expected(dtype, B * T * C);
         DeviceCopies at(stream);
         const std::int32_t* const places_of = given ? at(std::as_const(positions)) : nullptr;
-        embedding_forward(stream, shape, dtype, at(out), at(tokens), at(words), at(places), places_of);
-        embedding_positions_forward(stream, shape, dtype, at(apart), at(places), places_of);
+        embedding_forward(stream, shape, dtype, {at(out), at(tokens), at(words), at(places), places_of});
+        embedding_forward(stream, shape, dtype,
+                          {.out = at(apart), .positions_table = at(places), .positions = places_of});
         at.fetch();
         for (std::size_t i = 0; i < B * T; ++i)
           for (std::size_t c = 0; c < C; ++c) {
@@ -106,10 +107,15 @@ TEST_CASE("a table in tiles gives the embedding and the gradients of the undivid
     on_every_device([&](runtime::StreamView stream) {
       TypedArray whole(dtype, B * T * C), out(dtype, B * T * C, 7);
       DeviceCopies at(stream);
-      embedding_forward(stream, shape, dtype, at(whole), at(tokens), at(words), at(places));
+      embedding_forward(stream, shape, dtype, {at(whole), at(tokens), at(words), at(places)});
       for (std::size_t row = 0; row < token_rows; row += tile_rows)
-        embedding_tokens_forward(stream, shape, dtype, at(out), at(tokens), at(words, row * C), row, tile_rows);
-      embedding_positions_forward(stream, shape, dtype, at(out), at(places));
+        embedding_forward(stream, shape, dtype,
+                          {.out = at(out),
+                           .tokens = at(tokens),
+                           .tokens_table = at(words, row * C),
+                           .first_row = row,
+                           .token_rows = tile_rows});
+      embedding_forward(stream, shape, dtype, {.out = at(out), .positions_table = at(places)});
       at.fetch();
       CHECK(same_bits(out, whole));
 
@@ -156,7 +162,7 @@ TEST_CASE("a token outside the vocabulary fails the stream and is named") {
       TypedArray out(DType::f32, B * T * C);
       DeviceCopies at(stream);
       const Error error = tests::error_of([&] {
-        embedding_forward(stream, shape, DType::f32, at(out), at(tokens), at(words), at(places));
+        embedding_forward(stream, shape, DType::f32, {at(out), at(tokens), at(words), at(places)});
         stream.synchronize();
       });
       CHECK(tests::says(error, ErrorCode::data, "token " + std::to_string(bad), "vocabulary of 20",

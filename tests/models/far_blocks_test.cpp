@@ -196,7 +196,7 @@ TEST_CASE("the last of more than 2^32 elements of embeddings read tables of that
     std::vector<std::int32_t> near_tokens(T);
     near_tokens[T - 1] = 1;
     TypedArray near(half, T * C);
-    embedding_forward(stream, small, half, near.data(), near_tokens.data(), words.data(), places.data());
+    embedding_forward(stream, small, half, {near.data(), near_tokens.data(), words.data(), places.data()});
 
     const SparseArray out(half, rows * C), table(half, V * C), tokens(DType::i32, rows), order(DType::i32, rows);
     table.put_last(words);
@@ -206,7 +206,7 @@ TEST_CASE("the last of more than 2^32 elements of embeddings read tables of that
     TypedArray expected(DType::f32, 2 * C);
     runtime::cast(stream, expected.data(), DType::f32, gradient.data(), half, 2 * C);
     const OnlyLastBlocks last(1);
-    embedding_forward(stream, shape, half, out.data(), tokens.integers(), table.data(), places.data());
+    embedding_forward(stream, shape, half, {out.data(), tokens.integers(), table.data(), places.data()});
     CHECK(out.ends_like(near, 2 * C));
 
     out.put_last(gradient);

@@ -111,7 +111,7 @@ TEST_CASE("the last row of a table of more than 2^32 elements is found, and gets
   TypedArray out(DType::bf16, C), expected(DType::f32, C);
   std::int32_t order = 0;
   on_one_device([&](runtime::StreamView stream) {
-    embedding_forward(stream, {1, 1, C, V}, DType::bf16, out.data(), &token, table.data(), place.data());
+    embedding_forward(stream, {1, 1, C, V}, DType::bf16, {out.data(), &token, table.data(), place.data()});
     embedding_backward(stream, {1, 1, C, V}, DType::bf16,
                        {.tokens_gradient = gradient.data(),
                         .token_rows = V,

@@ -299,16 +299,24 @@ TEST_CASE("an embedding costs the rows that it looks up, or adds to") {
     for (const bool placed : {false, true}) {
       const auto positions = [&](CostedRun& run) { return placed ? run.reads_integers(N, T) : none; };
       check_cost(dtype, WorkKind::embedding, [&](StreamView stream, CostedRun& run) {
-        embedding_forward(stream, shape, dtype, run.writes(N * C), run.reads_integers(N, V, 3),
-                          run.reads_of(V * C, N * C), run.reads(T * C), positions(run));
+        embedding_forward(stream, shape, dtype,
+                          {.out = run.writes(N * C),
+                           .tokens = run.reads_integers(N, V, 3),
+                           .tokens_table = run.reads_of(V * C, N * C),
+                           .positions_table = run.reads(T * C),
+                           .positions = positions(run)});
       });
       check_cost(dtype, WorkKind::embedding, [&](StreamView stream, CostedRun& run) {
-        embedding_positions_forward(stream, shape, dtype, run.changes(N * C), run.reads(T * C), positions(run));
+        embedding_forward(
+            stream, shape, dtype,
+            {.out = run.changes(N * C), .positions_table = run.reads(T * C), .positions = positions(run)});
       });
     }
     check_cost(dtype, WorkKind::embedding, [&](StreamView stream, CostedRun& run) {
-      embedding_tokens_forward(stream, shape, dtype, run.writes(N * C), run.reads_integers(N, V, 2),
-                               run.reads_of(V * C, N * C), 0, V);
+      embedding_forward(stream, shape, dtype,
+                        {.out = run.writes(N * C),
+                         .tokens = run.reads_integers(N, V, 2),
+                         .tokens_table = run.reads_of(V * C, N * C)});
     });
   }
 }
@@ -351,7 +359,12 @@ TEST_CASE("a tile of an embedding's table costs its fraction of the tokens") {
   std::vector<std::int32_t> tokens(N), order(N);
   for (std::size_t i = 0; i < N; ++i) tokens[i] = static_cast<std::int32_t>(2 * i);
   std::vector<float> out(N * C), table(rows * C);
-  embedding_tokens_forward(*stream, shape, DType::f32, out.data(), tokens.data(), table.data(), 8, rows);
+  embedding_forward(*stream, shape, DType::f32,
+                    {.out = out.data(),
+                     .tokens = tokens.data(),
+                     .tokens_table = table.data(),
+                     .first_row = 8,
+                     .token_rows = rows});
   embedding_backward(*stream, shape, DType::f32,
                      {.tokens_gradient = table.data(),
                       .first_row = 8,
