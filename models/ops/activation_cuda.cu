@@ -49,40 +49,29 @@ __device__ float gelu_derivative(float x, float& value) {
   return s + x * slope * (s * rest);
 }
 
-/// Each thread computes `width` elements, the last one possibly fewer.
+/// Each thread computes a pack of `width` elements.
 template <int width, GeluForm form, typename T>
-__global__ void __launch_bounds__(threads) gelu_forward_kernel(T* y, const T* x, std::size_t n) {
-  const std::size_t i = (std::size_t{blockIdx.x} * threads + threadIdx.x) * width;
-  if (i + width <= n) {
-    float values[width];
-    cuda::load(values, x + i);
+__global__ void __launch_bounds__(threads) gelu_forward_kernel(T* y, const T* x, std::size_t packs) {
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (at >= packs) return;
+  float values[width];
+  cuda::load(values, x + at * width);
 #pragma unroll
-    for (float& value : values) value = gelu<form>(value);
-    cuda::store(y + i, values);
-  } else {
-    for (std::size_t at = i; at < n; ++at) y[at] = cuda::from_float<T>(gelu<form>(cuda::to_float(x[at])));
-  }
+  for (float& value : values) value = gelu<form>(value);
+  cuda::store(y + at * width, values);
 }
 
 template <int width, GeluForm form, typename T>
-__global__ void __launch_bounds__(threads, 6) gelu_backward_kernel(T* d, const T* x, T* y, std::size_t n) {
-  const std::size_t i = (std::size_t{blockIdx.x} * threads + threadIdx.x) * width;
-  if (i + width <= n) {
-    float values[width], gradients[width];
-    cuda::load(values, x + i);
-    cuda::load(gradients, d + i);
+__global__ void __launch_bounds__(threads, 6) gelu_backward_kernel(T* d, const T* x, T* y, std::size_t packs) {
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (at >= packs) return;
+  float values[width], gradients[width];
+  cuda::load(values, x + at * width);
+  cuda::load(gradients, d + at * width);
 #pragma unroll
-    for (int e = 0; e < width; ++e) gradients[e] *= gelu_derivative<form>(values[e], values[e]);
-    cuda::store(d + i, gradients);
-    if (y != nullptr) cuda::store(y + i, values);
-  } else {
-    for (std::size_t at = i; at < n; ++at) {
-      float value = 0;
-      const float slope = gelu_derivative<form>(cuda::to_float(x[at]), value);
-      d[at] = cuda::from_float<T>(cuda::to_float(d[at]) * slope);
-      if (y != nullptr) y[at] = cuda::from_float<T>(value);
-    }
-  }
+  for (int e = 0; e < width; ++e) gradients[e] *= gelu_derivative<form>(values[e], values[e]);
+  cuda::store(d + at * width, gradients);
+  if (y != nullptr) cuda::store(y + at * width, values);
 }
 
 /// Offsets of pack `at` of all rows: in y, and of its gates in gate_up.
@@ -149,27 +138,23 @@ __global__ void __launch_bounds__(threads) tanh_backward_kernel(T* d, const T* y
 
 void gelu_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n,
                        GeluForm form) {
-  if (n == 0) return;
-  cuda::with_type(dtype, [&]<typename T>(T) {
-    cuda::with_width<T>(cuda::aligned(y) && cuda::aligned(x), [&](auto width) {
-      cuda::launch("gelu_forward", stream, {cuda::blocks_of(n, threads * width()), threads},
-                   form == GeluForm::tanh ? gelu_forward_kernel<width(), GeluForm::tanh, T>
-                                          : gelu_forward_kernel<width(), GeluForm::erf, T>,
-                   y, x, n);
-    });
+  cuda::with_rows(dtype, n, {y, x}, [&]<typename T>(T, auto width) {
+    const std::size_t packs = n / width();
+    cuda::launch_each<threads>("gelu_forward", stream, packs,
+                               form == GeluForm::tanh ? gelu_forward_kernel<width(), GeluForm::tanh, T>
+                                                      : gelu_forward_kernel<width(), GeluForm::erf, T>,
+                               y, x, packs);
   });
 }
 
 void gelu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* d, const void* x, void* y,
                         std::size_t n, GeluForm form) {
-  if (n == 0) return;
-  cuda::with_type(dtype, [&]<typename T>(T) {
-    cuda::with_width<T>(cuda::aligned(d) && cuda::aligned(x) && cuda::aligned(y), [&](auto width) {
-      cuda::launch("gelu_backward", stream, {cuda::blocks_of(n, threads * width()), threads},
-                   form == GeluForm::tanh ? gelu_backward_kernel<width(), GeluForm::tanh, T>
-                                          : gelu_backward_kernel<width(), GeluForm::erf, T>,
-                   d, x, y, n);
-    });
+  cuda::with_rows(dtype, n, {d, x, y}, [&]<typename T>(T, auto width) {
+    const std::size_t packs = n / width();
+    cuda::launch_each<threads>("gelu_backward", stream, packs,
+                               form == GeluForm::tanh ? gelu_backward_kernel<width(), GeluForm::tanh, T>
+                                                      : gelu_backward_kernel<width(), GeluForm::erf, T>,
+                               d, x, y, packs);
   });
 }
 
