@@ -26,18 +26,15 @@ using models::LayerCall;
 class ShiftBlock : public models::Layer {
  public:
   ShiftBlock(int index, std::size_t channels, models::Precision precision)
-      : channels_(channels), width_(4 * channels), precision_(precision) {
-    const std::string name = fmt::format("shift.{}", index);
+      : Layer(fmt::format("shift.{}", index)), channels_(channels), width_(4 * channels), precision_(precision) {
     const models::Initializer normal{models::Initializer::Kind::normal, 0.02f};
-    unit_ = {name,
-             {{name + ".now", {channels_, width_}, normal, true},
-              {name + ".previous", {channels_, width_}, normal, true},
-              {name + ".bias", {width_}},
-              {name + ".out", {width_, channels_}, normal, true}}};
+    set_units({{name(),
+                {{name() + ".now", {channels_, width_}, normal, true},
+                 {name() + ".previous", {channels_, width_}, normal, true},
+                 {name() + ".bias", {width_}},
+                 {name() + ".out", {width_, channels_}, normal, true}}}});
   }
 
-  const std::string& name() const noexcept override { return unit_.name; }
-  std::span<const models::UnitSpec> units() const noexcept override { return {&unit_, 1}; }
   double flops_per_sample(int positions) const override {
     return 6.0 * 3 * static_cast<double>(channels_ * width_) * positions;
   }
@@ -109,10 +106,10 @@ class ShiftBlock : public models::Layer {
 
   std::size_t element() const { return runtime::size_of(precision_.compute); }
   const std::byte* parameter(const LayerCall& call, Parameter p) const {
-    return call.parameters[0] + unit_.offset(p) * element();
+    return call.parameters[0] + units()[0].offset(p) * element();
   }
   std::byte* gradient(const LayerCall& call, Parameter p) const {
-    return call.gradients[0] + unit_.offset(p) * runtime::size_of(precision_.gradient);
+    return call.gradients[0] + units()[0].offset(p) * runtime::size_of(precision_.gradient);
   }
 
   void product(const LayerCall& call, const models::MatmulShape& shape, std::byte* c, const std::byte* a,
@@ -153,7 +150,6 @@ class ShiftBlock : public models::Layer {
 
   std::size_t channels_, width_;
   models::Precision precision_;
-  models::UnitSpec unit_;
 };
 
 /// Builds the same job on every rank.

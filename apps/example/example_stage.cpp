@@ -42,18 +42,16 @@ void for_each(runtime::StreamView stream, DType dtype, std::size_t n, F f) {
 class Dense : public models::Layer {
  public:
   Dense(std::string name, std::size_t k, std::size_t n, bool activated, bool first, models::Precision precision)
-      : name_(std::move(name)), k_(k), n_(n), activated_(activated), first_(first), precision_(precision) {
+      : Layer(std::move(name)), k_(k), n_(n), activated_(activated), first_(first), precision_(precision) {
     const float scale = 1.0f / std::sqrt(static_cast<float>(k));
-    units_.push_back({.name = name_,
-                      .parameters = {{.name = name_ + ".weight",
-                                      .shape = {k, n},
-                                      .initializer = {models::Initializer::Kind::normal, scale},
-                                      .decays = true},
-                                     {.name = name_ + ".bias", .shape = {n}}}});
+    set_units({{.name = this->name(),
+                .parameters = {{.name = this->name() + ".weight",
+                                .shape = {k, n},
+                                .initializer = {models::Initializer::Kind::normal, scale},
+                                .decays = true},
+                               {.name = this->name() + ".bias", .shape = {n}}}}});
   }
 
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const models::UnitSpec> units() const noexcept override { return units_; }
   double flops_per_sample(int) const override { return 6.0 * static_cast<double>(k_ * n_); }
   std::size_t output_elements(int) const override { return n_; }
 
@@ -116,7 +114,7 @@ class Dense : public models::Layer {
                     .dtype = precision_.compute,
                     .accumulate = call.accumulate});
     models::column_sums(
-        call.stream, call.gradients[0] + units_[0].offset(1) * runtime::size_of(precision_.gradient),
+        call.stream, call.gradients[0] + units()[0].offset(1) * runtime::size_of(precision_.gradient),
         precision_.gradient, call.deferred, precision_.compute, rows(call.shape), n_, call.accumulate);
   }
 
@@ -126,23 +124,19 @@ class Dense : public models::Layer {
   std::byte* saved_input(const LayerCall& call) const { return call.saved + rows(call.shape) * n_ * element(); }
   const std::byte* weight(const LayerCall& call) const { return call.parameters[0]; }
   const std::byte* bias(const LayerCall& call) const {
-    return call.parameters[0] + units_[0].offset(1) * element();
+    return call.parameters[0] + units()[0].offset(1) * element();
   }
 
-  std::string name_;
   std::size_t k_, n_;
   bool activated_, first_;
   models::Precision precision_;
-  std::vector<models::UnitSpec> units_;
 };
 
 /// Last layer: squared distance between its single input and the target. No parameters.
 class SquaredError : public models::Layer {
  public:
-  explicit SquaredError(models::Precision precision) : precision_(precision) {}
+  explicit SquaredError(models::Precision precision) : Layer("squared error"), precision_(precision) {}
 
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const models::UnitSpec> units() const noexcept override { return {}; }
   double flops_per_sample(int) const override { return 5; }
   std::size_t output_elements(int) const override { return 0; }
   models::LayerMemory memory(models::MicrobatchShape) const override { return {}; }
@@ -178,7 +172,6 @@ class SquaredError : public models::Layer {
  private:
   static const float* targets(const LayerCall& call) { return reinterpret_cast<const float*>(call.targets); }
 
-  std::string name_ = "squared error";
   models::Precision precision_;
 };
 

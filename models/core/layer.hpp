@@ -17,6 +17,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ranvier::models {
@@ -121,8 +122,8 @@ class Layer {
  public:
   virtual ~Layer() = default;
 
-  [[nodiscard]] virtual const std::string& name() const noexcept = 0;
-  [[nodiscard]] virtual std::span<const UnitSpec> units() const noexcept = 0;
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::span<const UnitSpec> units() const noexcept { return units_; }
 
   /// Floating-point operations per sample of forward and backward pass, for balancing stages and for MFU. Matrix
   /// multiplications count 6 per weight and position.
@@ -165,6 +166,17 @@ class Layer {
   /// Reads input, saved and deferred, no parameters; writes or adds to the gradients. Phases whose units are all frozen
   /// are skipped.
   virtual void backward_weight(const LayerCall& call, const std::byte* input) = 0;
+
+ protected:
+  explicit Layer(std::string name, std::vector<UnitSpec> units = {})
+      : name_(std::move(name)), units_(std::move(units)) {}
+
+  /// For constructors of layers whose modules declare the parameters.
+  void set_units(std::vector<UnitSpec> units) noexcept { units_ = std::move(units); }
+
+ private:
+  std::string name_;
+  std::vector<UnitSpec> units_;
 };
 
 }  // namespace ranvier::models

@@ -26,9 +26,10 @@ namespace {
 class ResnetStem final : public Layer {
  public:
   ResnetStem(const ResnetOptions& options, UnitBuilder builder)
-      : dtype_(options.precision.compute),
-        unit_(builder.add_unit(name_)),
-        statistics_(builder.add_unit(name_ + ".statistics", batch_norm_momentum)),
+      : Layer("stem"),
+        dtype_(options.precision.compute),
+        unit_(builder.add_unit(name())),
+        statistics_(builder.add_unit(name() + ".statistics", batch_norm_momentum)),
         first_(builder, unit_, statistics_,
                {.name = "conv1",
                 .in = colours,
@@ -38,11 +39,10 @@ class ResnetStem final : public Layer {
                 .stride = options.small_images() ? std::size_t{1} : std::size_t{2},
                 .precision = options.precision},
                "bn1"),
-        pools_(!options.small_images()),
-        units_(std::move(builder).units()) {}
+        pools_(!options.small_images()) {
+    set_units(std::move(builder).units());
+  }
 
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const UnitSpec> units() const noexcept override { return units_; }
   double flops_per_sample(int) const override { return first_.convolution().flops_per_sample(); }
   std::size_t output_elements(int) const override { return out_rows(1) * first_.convolution().out(); }
   [[nodiscard]] std::size_t out_size() const {
@@ -99,7 +99,7 @@ class ResnetStem final : public Layer {
     std::size_t scratch;  ///< workspace: scratch memory of modules
   };
 
-  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
+  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name())}; }
 
   void read(const LayerCall& call, const Arrays& at, const std::byte* input) const {
     read_pixels(call.stream, static_cast<std::size_t>(call.shape.samples), first_.convolution().in_rows(1), dtype_,
@@ -120,12 +120,10 @@ class ResnetStem final : public Layer {
     return reinterpret_cast<std::uint8_t*>(call.saved + at.places);
   }
 
-  std::string name_ = "stem";
   runtime::DType dtype_;
   std::size_t unit_, statistics_;  ///< groups of the builder
   NormedConvolution first_;
   bool pools_;
-  std::vector<UnitSpec> units_;
 };
 
 /// Position and input of a block.
@@ -142,10 +140,10 @@ struct ResnetBlockShape {
 class ResnetBlock final : public Layer {
  public:
   ResnetBlock(const ResnetBlockShape& place, const Precision& precision, UnitBuilder builder)
-      : name_(place.name),
+      : Layer(place.name),
         dtype_(precision.compute),
-        unit_(builder.add_unit(name_)),
-        statistics_(builder.add_unit(name_ + ".statistics", batch_norm_momentum)),
+        unit_(builder.add_unit(name())),
+        statistics_(builder.add_unit(name() + ".statistics", batch_norm_momentum)),
         reduce_(add(
             builder, ".bn1",
             {.name = ".conv1", .in = place.in, .out = place.inner, .size = place.size, .precision = precision})),
@@ -163,11 +161,9 @@ class ResnetBlock final : public Layer {
                      .out = place.out,
                      .size = spatial_.convolution().out_size(),
                      .precision = precision})),
-        projection_(project(builder, place, precision)),
-        units_(std::move(builder).units()) {}
-
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const UnitSpec> units() const noexcept override { return units_; }
+        projection_(project(builder, place, precision)) {
+    set_units(std::move(builder).units());
+  }
 
   double flops_per_sample(int) const override {
     const auto flops = [](const NormedConvolution& each) { return each.convolution().flops_per_sample(); };
@@ -276,12 +272,12 @@ class ResnetBlock final : public Layer {
     std::size_t scratch;       ///< workspace: scratch memory of modules
   };
 
-  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
+  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name())}; }
 
   /// Names without the block's.
   NormedConvolution add(UnitBuilder& builder, const char* norm, ConvolutionOptions options) const {
-    options.name = name_ + options.name;
-    return {builder, unit_, statistics_, options, name_ + norm};
+    options.name = name() + options.name;
+    return {builder, unit_, statistics_, options, name() + norm};
   }
 
   /// Shortcut of a block whose input and output differ in shape.
@@ -297,12 +293,10 @@ class ResnetBlock final : public Layer {
                 .precision = precision});
   }
 
-  std::string name_;
   runtime::DType dtype_;
   std::size_t unit_, statistics_;  ///< groups of the builder
   NormedConvolution reduce_, spatial_, expand_;
   std::optional<NormedConvolution> projection_;  ///< none: the shortcut is the input
-  std::vector<UnitSpec> units_;
 };
 
 }  // namespace

@@ -19,17 +19,16 @@ namespace {
 class ClassificationHead final : public Layer {
  public:
   ClassificationHead(const ClassificationHeadOptions& options, UnitBuilder builder)
-      : options_(options),
+      : Layer("head"),
+        options_(options),
         dtype_(options.precision.compute),
         unit_(builder.add_unit(options.unit)),
         dense_(options.dense.empty() ? std::nullopt
                                      : std::optional<Linear>(std::in_place, builder, unit_,
                                                              linear(options, options.dense, options.channels))),
-        out_(builder, unit_, linear(options, options.out, options.classes)),
-        units_(std::move(builder).units()) {}
-
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const UnitSpec> units() const noexcept override { return units_; }
+        out_(builder, unit_, linear(options, options.out, options.classes)) {
+    set_units(std::move(builder).units());
+  }
 
   /// The head computes one position per sample.
   double flops_per_sample(int) const override {
@@ -127,7 +126,7 @@ class ClassificationHead final : public Layer {
             .precision = options.precision};
   }
 
-  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
+  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name())}; }
 
   /// The call with one row per sample.
   static LayerCall with_rows(const LayerCall& call) {
@@ -151,13 +150,11 @@ class ClassificationHead final : public Layer {
             dropout_at(call, options_.dropout, options_.dropout_site + place));
   }
 
-  std::string name_ = "head";
   ClassificationHeadOptions options_;
   runtime::DType dtype_;
   std::size_t unit_;
   std::optional<Linear> dense_;
   Linear out_;
-  std::vector<UnitSpec> units_;
 };
 
 }  // namespace

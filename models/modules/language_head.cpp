@@ -67,7 +67,8 @@ struct Arrays : CallMemory {
 class LanguageHead final : public Layer {
  public:
   LanguageHead(const LanguageHeadOptions& options, UnitBuilder builder)
-      : precision_(options.precision),
+      : Layer("head"),
+        precision_(options.precision),
         dtype_(options.precision.compute),
         table_(options.table),
         unit_(add_units(options, builder)),
@@ -75,13 +76,10 @@ class LanguageHead final : public Layer {
         transform_(transform_of(options, builder)),
         gelu_(options.transform ? options.transform->gelu : GeluForm::erf),
         norm_(builder, unit_, options.norm_name, options.norm),
-        targets_(options.targets),
-        units_(std::move(builder).units()) {
+        targets_(options.targets) {
+    set_units(std::move(builder).units());
     expect(targets_ >= 0, "a head for {} targets of a sample", targets_);
   }
-
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const UnitSpec> units() const noexcept override { return units_; }
 
   /// One phase per tile; all other parameters are in the first phase. A bias of the logits is used in each forward
   /// phase, the transform also in the last phase of backward_input.
@@ -89,7 +87,7 @@ class LanguageHead final : public Layer {
     LayerPhases::Units parts;
     for (std::size_t t = 0; t < table_.tiles(); ++t) parts.push_back({t});
     const auto add_rest = [this](std::vector<std::size_t>& part) {
-      for (std::size_t rest = table_.tiles(); rest < units_.size(); ++rest) part.push_back(rest);
+      for (std::size_t rest = table_.tiles(); rest < units().size(); ++rest) part.push_back(rest);
     };
     add_rest(parts.front());
     LayerPhases all{parts, parts, parts};
@@ -290,7 +288,7 @@ class LanguageHead final : public Layer {
                    .precision = options.precision});
   }
 
-  Arrays arrays(const LayerCall& call) const { return arrays_of(planned_shape(call, name_)); }
+  Arrays arrays(const LayerCall& call) const { return arrays_of(planned_shape(call, name())); }
   Arrays arrays_of(const MicrobatchShape& shape) const { return arrays_of(shape, choice_of(shape)); }
   Arrays arrays_of(const MicrobatchShape& shape, const TargetRows& choice) const {
     return {table_, norm_, transform_, precision_, shape, choice};
@@ -308,7 +306,6 @@ class LanguageHead final : public Layer {
 
   Precision precision_;
   runtime::DType dtype_;
-  std::string name_ = "head";
   TokenTable table_;
   std::size_t unit_;
   std::optional<ParameterRef> bias_;
@@ -316,7 +313,6 @@ class LanguageHead final : public Layer {
   GeluForm gelu_;
   Norm norm_;
   int targets_;  ///< LanguageHeadOptions::targets
-  std::vector<UnitSpec> units_;
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 class TokenEmbedding final : public Layer {
  public:
   TokenEmbedding(const TokenEmbeddingOptions& options, UnitBuilder builder)
-      : options_(options), dtype_(options.precision.compute) {
+      : Layer("embedding"), options_(options), dtype_(options.precision.compute) {
     for (const UnitSpec& unit : options_.table.units) builder.add_unit(unit);
     const std::size_t unit = builder.add_unit(options.unit);
     // In the order of the checkpoint's modules.
@@ -27,11 +27,8 @@ class TokenEmbedding final : public Layer {
     }
     if (options.types) types_ = builder.add(unit, *options.types);
     if (!options.norm_name.empty()) norm_.emplace(builder, unit, options.norm_name, options.norm);
-    units_ = std::move(builder).units();
+    set_units(std::move(builder).units());
   }
-
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const UnitSpec> units() const noexcept override { return units_; }
 
   /// One phase per tile of the token table; the last one also does the rest.
   LayerPhases parts() const override {
@@ -39,7 +36,7 @@ class TokenEmbedding final : public Layer {
     LayerPhases parts;
     for (std::size_t t = 0; t < options_.table.tiles(); ++t) parts.forward.push_back({t});
     std::vector<std::size_t> rest;
-    for (std::size_t unit = options_.table.tiles(); unit < units_.size(); ++unit) rest.push_back(unit);
+    for (std::size_t unit = options_.table.tiles(); unit < units().size(); ++unit) rest.push_back(unit);
     parts.forward.back().insert(parts.forward.back().end(), rest.begin(), rest.end());
     parts.backward_weight = parts.forward;
     parts.backward_input = {norm_ ? rest : std::vector<std::size_t>()};
@@ -61,7 +58,7 @@ class TokenEmbedding final : public Layer {
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
     expect(!positions_ || static_cast<std::size_t>(call.shape.positions) <= usable_positions_,
-           "too many positions: {}, but {} has {}", call.shape.positions, units_.back().name, usable_positions_);
+           "too many positions: {}, but {} has {}", call.shape.positions, units().back().name, usable_positions_);
     const EmbeddingShape shape = embedding_shape(call.shape);
     std::byte* const sum = norm_ ? call.saved + at.sum : output;
     const bool is_whole = options_.table.tiles() == 1;
@@ -167,7 +164,7 @@ class TokenEmbedding final : public Layer {
     std::size_t scratch = 0;  ///< workspace: scratch memory of kernels
   };
 
-  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
+  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name())}; }
 
   bool drops() const { return options_.dropout > 0; }
   /// Whether the gradient of the sum differs from the output gradient.
@@ -187,13 +184,11 @@ class TokenEmbedding final : public Layer {
             dropout_at(call, options_.dropout, options_.dropout_site));
   }
 
-  std::string name_ = "embedding";
   TokenEmbeddingOptions options_;
   runtime::DType dtype_;
   std::optional<ParameterRef> positions_, types_;
   std::size_t usable_positions_ = 0;
   std::optional<Norm> norm_;
-  std::vector<UnitSpec> units_;
 };
 
 }  // namespace

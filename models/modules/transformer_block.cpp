@@ -27,27 +27,25 @@ std::optional<Norm> norm_if(bool is_there, UnitBuilder& builder, std::size_t uni
 class TransformerBlock final : public DecodingLayer {
  public:
   TransformerBlock(const TransformerBlockOptions& options, UnitBuilder&& builder)
-      : name_(options.name),
+      : DecodingLayer(options.name),
         dtype_(options.norm.precision.compute),
         channels_(options.norm.channels),
         dropout_(options.dropout),
         index_(options.index),
-        unit_(builder.add_unit(name_)),
+        unit_(builder.add_unit(name())),
         first_norm_(norm_if(!options.post_norm, builder, unit_, options.norm_1, options.norm)),
         qkv_(builder, unit_, options.qkv),
         attention_(builder, unit_, options.attention_name, options.attention),
         out_(builder, unit_, options.out),
         middle_norm_(builder, unit_, options.post_norm ? options.norm_1 : options.norm_2, options.norm),
         mlp_(builder, unit_, options.mlp),
-        last_norm_(norm_if(options.post_norm, builder, unit_, options.norm_2, options.norm)),
-        units_(std::move(builder).units()) {}
-
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const UnitSpec> units() const noexcept override { return units_; }
+        last_norm_(norm_if(options.post_norm, builder, unit_, options.norm_2, options.norm)) {
+    set_units(std::move(builder).units());
+  }
 
   /// 6 per parameter and position, plus attention's.
   double flops_per_sample(int positions) const override {
-    return 6.0 * static_cast<double>(parameters_of(units_)) * positions + attention_.flops_per_sample(positions);
+    return 6.0 * static_cast<double>(parameters_of(units())) * positions + attention_.flops_per_sample(positions);
   }
 
   std::size_t output_elements(int positions) const override {
@@ -58,7 +56,7 @@ class TransformerBlock final : public DecodingLayer {
     return !training || (!drops() && !qkv_.drops() && !out_.drops() && !mlp_.drops());
   }
 
-  LayerPhases parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
+  LayerPhases parts() const override { return parts_of(units(), {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
 
   LayerMemory memory(MicrobatchShape shape) const override { return Arrays(*this, shape).bytes(!keeps_d_mlp()); }
 
@@ -189,7 +187,7 @@ class TransformerBlock final : public DecodingLayer {
   }
 
   DecodingSizes decoding_sizes(int capacity, int threads) const override {
-    expect(first_norm_.has_value(), "{}: norms after branches do not decode", name_);
+    expect(first_norm_.has_value(), "{}: norms after branches do not decode", name());
     return {.key_channels = attention_.key_channels(),
             .narrow = std::max({channels_, out_.in(), mlp_.narrow_channels()}),
             .wide = std::max(qkv_.out(), mlp_.wide_channels()),
@@ -279,9 +277,8 @@ class TransformerBlock final : public DecodingLayer {
     drop(call, to, place);
   }
 
-  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name_)}; }
+  Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name())}; }
 
-  std::string name_;
   runtime::DType dtype_;
   std::size_t channels_;
   float dropout_;  ///< TransformerBlockOptions::dropout
@@ -295,7 +292,6 @@ class TransformerBlock final : public DecodingLayer {
   Norm middle_norm_;
   Mlp mlp_;
   std::optional<Norm> last_norm_;
-  std::vector<UnitSpec> units_;
 };
 
 }  // namespace

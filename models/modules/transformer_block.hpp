@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace ranvier::models {
 
@@ -71,6 +72,9 @@ class DecodingLayer : public Layer {
   /// Decodes rows of one text. The `first` layer of a model reads x only. Each layer leaves its last branch for the
   /// next layer to add.
   virtual void decode(const LayerCall& call, const Decoding& text, DecodingArrays& at, bool first) const = 0;
+
+ protected:
+  explicit DecodingLayer(std::string name) : Layer(std::move(name)) {}
 };
 
 /// Maps [B, T, C] to [B, T, C]. Parameters come in the order norm_1, qkv, attention, out, norm_2, mlp; after branches,

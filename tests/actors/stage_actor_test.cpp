@@ -27,10 +27,8 @@ using Log = std::function<void(const std::string& layer, const std::string& what
 /// A layer that computes nothing.
 class Noted final : public models::Layer {
  public:
-  Noted(std::string name, bool last, const Log& log) : name_(std::move(name)), last_(last), log_(&log) {}
+  Noted(std::string name, bool last, const Log& log) : Layer(std::move(name)), last_(last), log_(&log) {}
 
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const models::UnitSpec> units() const noexcept override { return {}; }
   models::LayerPhases parts() const override { return {{{}, {}}, {{}}, {{}, {}, {}}}; }
   double flops_per_sample(int) const override { return 1; }
   std::size_t output_elements(int of_positions) const override { return last_ ? 0 : std::size_t(of_positions); }
@@ -51,10 +49,9 @@ class Noted final : public models::Layer {
  private:
   void note(const models::LayerCall& call, const char* what) const {
     call.stream.launch(
-        [this, what, first = call.key.first_sample](runtime::ComputePool&) { (*log_)(name_, what, first); });
+        [this, what, first = call.key.first_sample](runtime::ComputePool&) { (*log_)(name(), what, first); });
   }
 
-  std::string name_;
   bool last_;
   const Log* log_;
 };

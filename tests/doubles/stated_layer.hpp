@@ -8,10 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace ranvier::tests {
 
@@ -22,10 +20,9 @@ class StatedLayer final : public models::Layer {
   using Seconds = std::function<double(Direction, const models::LayerCall&)>;
 
   StatedLayer(int number, bool last, Seconds seconds)
-      : name_("layer " + std::to_string(number)),
-        units_{{.name = name_, .parameters = {{.name = name_, .shape = {1}}}}},
-        last_(last),
-        seconds_(std::move(seconds)) {}
+      : Layer("layer " + std::to_string(number)), last_(last), seconds_(std::move(seconds)) {
+    set_units({{.name = name(), .parameters = {{.name = name(), .shape = {1}}}}});
+  }
 
   /// The time of such products; all other work takes none.
   static CostsOf costs() {
@@ -34,8 +31,6 @@ class StatedLayer final : public models::Layer {
     });
   }
 
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const models::UnitSpec> units() const noexcept override { return units_; }
   double flops_per_sample(int) const override { return 1; }
   std::size_t output_elements(int) const override { return last_ ? 0 : 1; }
   models::LayerMemory memory(models::MicrobatchShape) const override { return {.deferred = 1}; }
@@ -51,8 +46,6 @@ class StatedLayer final : public models::Layer {
                        [](runtime::ComputePool&) {});
   }
 
-  std::string name_;
-  std::vector<models::UnitSpec> units_;
   bool last_;
   Seconds seconds_;
 };

@@ -21,11 +21,9 @@ std::size_t different_values(const std::byte* array, float most) {
 /// Counts the calls of a layer with its sizes.
 class Counted final : public Layer {
  public:
-  Counted(std::string name, std::size_t width, int& calls)
-      : name_(std::move(name)), width_(width), units_{{name_, {{"w", {width}, {}}}}}, calls_(calls) {}
+  Counted(const std::string& name, std::size_t width, int& calls)
+      : Layer(name, {{name, {{"w", {width}, {}}}}}), width_(width), calls_(calls) {}
 
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const UnitSpec> units() const noexcept override { return units_; }
   double flops_per_sample(int) const override { return 1; }
   std::size_t output_elements(int positions) const override { return width_ * static_cast<std::size_t>(positions); }
   LayerMemory memory(MicrobatchShape) const override { return {.saved = width_, .deferred = 8, .workspace = 0}; }
@@ -34,7 +32,7 @@ class Counted final : public Layer {
     CHECK(output != nullptr);
     call.stream.synchronize();
     CHECK(different_values(call.parameters[0], 0.1f) == 8);
-    if (name_ == "c") CHECK(different_values(input, 1.0f) == 8);  // not in the first layer, which takes tokens
+    if (name() == "c") CHECK(different_values(input, 1.0f) == 8);  // not in the first layer, which takes tokens
     ++calls_;
   }
   void backward_input(const LayerCall&, const std::byte*, const std::byte*, std::byte*) override { ++calls_; }
@@ -44,9 +42,7 @@ class Counted final : public Layer {
   }
 
  private:
-  std::string name_;
   std::size_t width_;
-  std::vector<UnitSpec> units_;
   int& calls_;
 };
 

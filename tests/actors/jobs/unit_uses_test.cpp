@@ -16,13 +16,13 @@ namespace {
 class ChannelLayer : public models::Layer {
  public:
   ChannelLayer(std::string name, std::size_t channels, const std::vector<std::string>& units, float deviation)
-      : channels_(channels), name_(std::move(name)) {
+      : Layer(std::move(name)), channels_(channels) {
+    std::vector<models::UnitSpec> all;
     for (const std::string& unit : units)
-      units_.push_back({unit, {{unit + ".weight", {channels}, {models::Initializer::Kind::normal, deviation}}}});
+      all.push_back({unit, {{unit + ".weight", {channels}, {models::Initializer::Kind::normal, deviation}}}});
+    set_units(std::move(all));
   }
 
-  const std::string& name() const noexcept final { return name_; }
-  std::span<const models::UnitSpec> units() const noexcept final { return units_; }
   double flops_per_sample(int positions) const final { return 1e4 * positions; }
   std::size_t output_elements(int positions) const final { return static_cast<std::size_t>(positions) * channels_; }
 
@@ -32,10 +32,6 @@ class ChannelLayer : public models::Layer {
   }
 
   std::size_t channels_;
-
- private:
-  std::string name_;
-  std::vector<models::UnitSpec> units_;
 };
 
 /// output[B, T, C] = input[B, T, C] + Σ weight of a unit [C], in fp32; a unit counts as often as it is named.
