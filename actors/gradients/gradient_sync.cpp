@@ -31,7 +31,7 @@ GradientSync::GradientSync(const RankContext& context, const ModelShare& share, 
         context, share, *plan.microbatch, records, [this](const models::Stage::PassStep& step) { complete(step); });
   }
   std::vector<std::size_t> uses(states_->all().size(), 0);
-  for (const models::Stage::UnitUse& use : stage_->uses()) {
+  for (const models::StageSlices::UnitUse& use : stage_->uses()) {
     own_places_[use.layer].push_back(states_->all()[use.unit].gradients[uses[use.unit]++].data);
   }
 }

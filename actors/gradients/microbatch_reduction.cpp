@@ -79,7 +79,7 @@ MicrobatchReduction::MicrobatchReduction(const RankContext& context, const Model
     places_[p].data = context.arena.slot(plan.places[kind], taken[kind]++);
   }
   std::vector<std::size_t> uses(states_->all().size(), 0);
-  for (const models::Stage::UnitUse& use : stage_->uses()) use_in_unit_.push_back(uses[use.unit]++);
+  for (const models::StageSlices::UnitUse& use : stage_->uses()) use_in_unit_.push_back(uses[use.unit]++);
 }
 
 void MicrobatchReduction::start(int microbatches) {
@@ -93,7 +93,7 @@ std::uint64_t MicrobatchReduction::announce(const models::Stage::Pass& pass, boo
     if (writes.kind != models::Stage::PassStep::Kind::backward_weight) continue;
     const std::uint64_t number = writings_.next();
     Writing& writing = writings_.add({.writes = writes});
-    writing.places.resize(stage_->uses_of(stage_->layer_of(writes)).size());
+    writing.places.resize(stage_->layer(stage_->layer_of(writes)).layer->units().size());
     for (const std::size_t use : stage_->uses_of(writes)) {
       const auto [layer, index, unit] = stage_->uses()[use];
       const BufferSchedule::Assignment assigned = schedule_.next(unit, number, false);

@@ -80,7 +80,8 @@ std::vector<int> slots_of(const TrainerOptions& options, Policy policy, int stag
 std::vector<ChunkUnit> chunk_units(const models::StageSlices& stage, const UnitStates& states,
                                    const std::vector<std::optional<int>>& partners) {
   std::vector<std::size_t> fronts(states.all().size(), stage.layers());
-  for (const models::Stage::UnitUse& use : stage.uses()) fronts[use.unit] = std::min(fronts[use.unit], use.layer);
+  for (const models::StageSlices::UnitUse& use : stage.uses())
+    fronts[use.unit] = std::min(fronts[use.unit], use.layer);
   std::vector<ChunkUnit> units;
   for (std::size_t u = 0; u < states.all().size(); ++u) {
     const UnitState& state = states.all()[u];

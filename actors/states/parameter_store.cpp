@@ -134,7 +134,7 @@ ParameterStore::ParameterStore(const RankContext& context, const ModelShare& sha
   }
   if (gathers_) return;
   whole_.resize(stage_->layers());
-  for (const models::Stage::UnitUse& use : stage_->uses()) {
+  for (const models::StageSlices::UnitUse& use : stage_->uses()) {
     whole_[use.layer].push_back(states_->all()[use.unit].parameters.data);
   }
 }
@@ -161,7 +161,7 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
     auto gather = std::make_shared<Gather>();
     gather->use = number;
     gather->backward = pass.backward;
-    use.pointers.resize(stage_->uses_of(stage_->layer_of(step)).size());
+    use.pointers.resize(stage_->layer(stage_->layer_of(step)).layer->units().size());
     for (const std::size_t unit_use : stage_->uses_of(step)) {
       const auto [layer, index, unit] = stage_->uses()[unit_use];
       if (const UnitState& state = states_->all()[unit]; state.in_place()) {

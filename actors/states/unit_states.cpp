@@ -23,7 +23,7 @@ UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>
   std::unordered_map<std::string_view, std::size_t> global_index;
   for (std::size_t u = 0; u < architecture_units.size(); ++u) global_index.emplace(architecture_units[u].name, u);
   std::vector<std::size_t> uses(stage.units().size());
-  for (const models::Stage::UnitUse& use : stage.uses()) ++uses[use.unit];
+  for (const models::StageSlices::UnitUse& use : stage.uses()) ++uses[use.unit];
   for (std::size_t u = 0; u < stage.units().size(); ++u) {
     UnitState state;
     state.spec = &stage.units()[u];

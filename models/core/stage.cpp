@@ -155,8 +155,7 @@ void Stage::run(StreamView stream, const PassStep& step, const Microbatch& micro
   // Passes declared units only: if parameters are not sharded, a phase could read others unnoticed.
   std::vector<const std::byte*> part_parameters(arrays.parameters.size());
   std::vector<std::byte*> part_gradients(arrays.gradients.size());
-  for (const std::size_t use : uses_of(step)) {
-    const std::size_t index = uses()[use].index_in_layer;
+  for (const std::size_t index : units_of(step)) {
     if (step.needs_parameters()) {
       part_parameters[index] = arrays.parameters[index];
     } else {

@@ -5,7 +5,6 @@
 #include "runtime/device/arena.hpp"
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace ranvier::models {
 
@@ -35,19 +34,10 @@ StageLayout::StageLayout(const Architecture& architecture, const StageOptions& o
 }
 
 void StageLayout::add_layers() {
-  std::unordered_map<std::string, std::size_t> known_units;  // by name
   for (std::size_t l = options_.layers.begin; l < options_.layers.end; ++l) {
-    LayerMemoryMap map;
+    LayerMemoryMap& map = layers_.emplace_back();
     map.layer = architecture_->layers[l].get();
-    const auto layer_units = map.layer->units();
-    for (std::size_t u = 0; u < layer_units.size(); ++u) {
-      const auto [known, is_new] = known_units.try_emplace(layer_units[u].name, units_.size());
-      if (is_new) units_.push_back(layer_units[u]);
-      map.uses.push_back(uses_.size());
-      uses_.push_back({l - options_.layers.begin, u, known->second});
-    }
     add_parts(map);
-    layers_.push_back(std::move(map));
   }
 }
 
@@ -193,21 +183,22 @@ bool StageLayout::passes_by(std::size_t layer) const {
 
 void StageLayout::add_parts(LayerMemoryMap& map) const {
   const LayerPhases parts = map.layer->parts();
-  std::vector<int> written(map.uses.size(), 0);
+  const std::span<const UnitSpec> all = map.layer->units();
+  std::vector<int> written(all.size(), 0);
   for (const auto& [kind, units_of_parts] : {std::pair{PassStep::Kind::forward, &parts.forward},
                                              {PassStep::Kind::backward_input, &parts.backward_input},
                                              {PassStep::Kind::backward_weight, &parts.backward_weight}}) {
     expect(!units_of_parts->empty(), "a call of layer {} has no phase", map.layer->name());
     for (const std::vector<std::size_t>& units : *units_of_parts) {
-      std::vector<std::size_t>& uses = map.parts[index_of(kind)].emplace_back();
+      std::vector<std::size_t>& used = map.parts[index_of(kind)].emplace_back();
       for (const std::size_t unit : units) {
-        expect(unit < map.uses.size(), "layer {} has no unit {}", map.layer->name(), unit);
+        expect(unit < all.size(), "layer {} has no unit {}", map.layer->name(), unit);
         const bool writes = kind == PassStep::Kind::backward_weight;
-        if (!writes || map.layer->units()[unit].trained) uses.push_back(map.uses[unit]);
+        if (!writes || all[unit].trained) used.push_back(unit);
         if (writes) ++written[unit];
       }
       // A phase without units may have other work.
-      if (kind == PassStep::Kind::backward_weight) map.writes.push_back(!uses.empty() || units.empty());
+      if (kind == PassStep::Kind::backward_weight) map.writes.push_back(!used.empty() || units.empty());
     }
   }
   expect(std::all_of(written.begin(), written.end(), [](int parts_of_unit) { return parts_of_unit == 1; }),

@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 namespace ranvier::models {
@@ -41,19 +40,12 @@ struct StageOptions {
 
 class StageLayout {
  public:
-  /// Use of a unit by a layer; tied units have several. Uses of one unit are numbered in layer order.
-  struct UnitUse {
-    std::size_t layer = 0;           ///< within the stage
-    std::size_t index_in_layer = 0;  ///< in Layer::units()
-    std::size_t unit = 0;            ///< in units()
-  };
-
   /// One phase of a layer's call. A pass is a sequence of steps (pass_order.hpp).
   struct PassStep {
     enum class Kind : std::uint8_t {
       forward,          ///< needs the phase's parameters
       backward_input,   ///< needs the phase's parameters
-      backward_weight,  ///< needs a gradient buffer for each of the phase's uses; includes trained units only
+      backward_weight,  ///< needs a gradient buffer for each of the phase's units; includes trained ones only
     };
     Kind kind = Kind::forward;
     bool again = false;  ///< a forward step that recomputes
@@ -82,8 +74,8 @@ class StageLayout {
     bool ends_segment = false;
     std::optional<std::size_t> reads_checkpoint;
     std::optional<std::size_t> writes_checkpoint;  ///< in the forward pass, not in a recomputation
-    std::vector<std::size_t> uses;                 ///< the layer's entries in uses(), by index in layer
-    std::array<std::vector<std::vector<std::size_t>>, 3> parts;  ///< uses by kind of step and phase
+    /// By kind of step and phase: indices in Layer::units().
+    std::array<std::vector<std::vector<std::size_t>>, 3> parts;
     std::vector<bool> writes;  ///< by phase of backward_weight; false if all of its units are frozen
   };
 
@@ -156,11 +148,8 @@ class StageLayout {
   [[nodiscard]] std::optional<std::size_t> checkpoint_read(const PassStep& step) const;
   [[nodiscard]] std::optional<std::size_t> checkpoint_written(const PassStep& step) const;
 
-  /// Units of the stage's layers, each once, in layer order.
-  [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
-  [[nodiscard]] const std::vector<UnitUse>& uses() const noexcept { return uses_; }
-  /// Uses of a step.
-  [[nodiscard]] const std::vector<std::size_t>& uses_of(const PassStep& step) const {
+  /// Units of a step: indices in Layer::units().
+  [[nodiscard]] const std::vector<std::size_t>& units_of(const PassStep& step) const {
     return layers_[step.layer].parts[index_of(step.kind)][step.part];
   }
   /// Number of phases of a layer's call.
@@ -189,8 +178,6 @@ class StageLayout {
   StageOptions options_;
   std::vector<LayerMemoryMap> layers_;
   std::vector<Segment> segments_;
-  std::vector<UnitSpec> units_;
-  std::vector<UnitUse> uses_;
   std::size_t first_backward_ = 0;
   bool sends_gradients_ = false;
   int deferred_slots_ = 0;

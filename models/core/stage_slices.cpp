@@ -32,18 +32,16 @@ StageSlices::StageSlices(const Architecture& architecture, std::vector<StageOpti
 void StageSlices::number_uses() {
   std::unordered_map<std::string, std::size_t> known;  // units, by name
   for (std::size_t s = 0; s < slices_.size(); ++s) {
-    const Stage& stage = *slices_[s];
-    const std::size_t first_layer = layers_.size(), first_use = uses_.size();
-    first_layers_.push_back(first_layer);
-    for (const UnitUse& use : stage.uses()) {
-      const UnitSpec& unit = stage.units()[use.unit];
-      const auto [place, is_new] = known.try_emplace(unit.name, units_.size());
-      if (is_new) units_.push_back(unit);
-      uses_.push_back({first_layer + use.layer, use.index_in_layer, place->second});
-    }
-    for (std::size_t l = 0; l < stage.layers(); ++l) {
-      LayerUses& layer = layers_.emplace_back(LayerUses{s, stage.layer(l).uses, stage.layer(l).parts});
-      for (std::size_t& use : layer.uses) use += first_use;
+    first_layers_.push_back(layers_.size());
+    for (std::size_t l = 0; l < slices_[s]->layers(); ++l) {
+      const StageLayout::LayerMemoryMap& map = slices_[s]->layer(l);
+      const std::size_t first_use = uses_.size();
+      for (const UnitSpec& unit : map.layer->units()) {
+        const auto [place, is_new] = known.try_emplace(unit.name, units_.size());
+        if (is_new) units_.push_back(unit);
+        uses_.push_back({layers_.size(), uses_.size() - first_use, place->second});
+      }
+      LayerUses& layer = layers_.emplace_back(LayerUses{s, map.parts});
       for (auto& of_kind : layer.parts) {
         for (auto& uses : of_kind) {
           for (std::size_t& use : uses) use += first_use;

@@ -15,7 +15,13 @@ namespace ranvier::models {
 class StageSlices {
  public:
   using PassStep = StageLayout::PassStep;
-  using UnitUse = StageLayout::UnitUse;  ///< with numbers of the rank's layers, units and uses
+
+  /// Use of a unit by a layer; tied units have several. Uses are numbered in layer order.
+  struct UnitUse {
+    std::size_t layer = 0;
+    std::size_t index_in_layer = 0;  ///< in Layer::units()
+    std::size_t unit = 0;            ///< in units()
+  };
 
   /// `options` per slice, from the front, with equal capacity and precision; the constructor sets Scratch. Adds the
   /// slices' memory to `plan`. The architecture must outlive them.
@@ -44,8 +50,6 @@ class StageSlices {
   /// Units of all layers, each once, in layer order.
   [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
   [[nodiscard]] const std::vector<UnitUse>& uses() const noexcept { return uses_; }
-  /// Uses of a layer, by index in layer.
-  [[nodiscard]] const std::vector<std::size_t>& uses_of(std::size_t layer) const { return layers_[layer].uses; }
   /// Uses of a step.
   [[nodiscard]] const std::vector<std::size_t>& uses_of(const PassStep& step) const {
     return layers_[layer_of(step)].parts[static_cast<std::size_t>(step.kind)][step.part];
@@ -56,7 +60,6 @@ class StageSlices {
  private:
   struct LayerUses {
     std::size_t slice = 0;
-    std::vector<std::size_t> uses;                               // by index in layer
     std::array<std::vector<std::vector<std::size_t>>, 3> parts;  // uses by kind of step and phase
   };
 
