@@ -148,10 +148,11 @@ void Decoder::plan() {
   sizes_ = blocks_.front().layer->decoding_sizes(context_, device.threads());
   const auto T = static_cast<std::size_t>(context_);
   const std::size_t element = size_of(dtype_);
-  MemoryLayout layout, nowhere;
+  CallMemory memory;
+  MemoryLayout& layout = memory.saved;
   tokens_ = layout.add(T, sizeof(std::int32_t));
   past_ = layout.add(1, sizeof(std::int32_t));
-  arrays_.norm = last_norm_->plan(layout, nowhere, T);
+  arrays_.norm = last_norm_->plan(memory, T);
   arrays_.logsumexp = layout.add(T * sizes_.heads, sizeof(float));
   const std::size_t x = layout.add(T * channels_, element), sum = layout.add(T * channels_, element);
   const std::size_t branch = layout.add(T * channels_, element);

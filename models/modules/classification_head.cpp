@@ -4,7 +4,6 @@
 #include "models/modules/linear.hpp"
 #include "models/modules/unit_builder.hpp"
 #include "models/ops/activation.hpp"
-#include "models/ops/memory_layout.hpp"
 #include "models/ops/pooling.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

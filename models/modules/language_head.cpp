@@ -3,7 +3,6 @@
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/ops/memory_layout.hpp"
 #include "models/ops/target_rows.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -22,7 +21,7 @@ struct Arrays : CallMemory {
          const Precision& precision, const MicrobatchShape& shape, const TargetRows& choice) {
     const std::size_t N = choice.chosen > 0 ? choice.rows() : rows(shape);
     const std::size_t C = table.channels, element = size_of(precision.compute);
-    norm = final_norm.plan(saved, deferred, N, shape.saved);
+    norm = final_norm.plan(*this, N, shape.saved);
     if (choice.chosen > 0) {
       places = saved.add(N, sizeof(std::int32_t));
       targets = saved.add(N, sizeof(std::int32_t));
@@ -34,7 +33,7 @@ struct Arrays : CallMemory {
       one_workspace = workspace.add(1, one.workspace.bytes());
     }
     if (transform) {
-      product = transform->plan(saved, deferred, workspace, N);
+      product = transform->plan(*this, N);
       dense = saved.add(N * C, element);
       active = saved.add(N * C, element);
       d_dense = deferred.add(N * C, element);

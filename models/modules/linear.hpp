@@ -12,7 +12,6 @@
 #include "models/modules/unit_builder.hpp"
 #include "models/ops/activation.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/ops/memory_layout.hpp"
 
 #include <optional>
 #include <span>
@@ -86,8 +85,7 @@ class Linear {
 
   /// Arrays for the calls below; layers without adapters and tiles need none. `scratch`: offset of scratch_bytes() in
   /// the workspace that nothing else writes between the tiles of a call.
-  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace, std::size_t rows,
-                            std::size_t scratch = 0) const;
+  [[nodiscard]] Arrays plan(CallMemory& memory, std::size_t rows, std::size_t scratch = 0) const;
   [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;
 
   // Each call computes one tile; tiles come in order. y and dx are complete after the last tile.

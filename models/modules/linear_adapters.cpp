@@ -33,19 +33,18 @@ void Linear::add_adapters(UnitBuilder& builder, std::size_t unit, const LinearOp
   }
 }
 
-Linear::Arrays Linear::plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace, std::size_t rows,
-                            std::size_t scratch) const {
+Linear::Arrays Linear::plan(CallMemory& memory, std::size_t rows, std::size_t scratch) const {
   Arrays at{.scratch = scratch};
   if (adapters_.empty()) return at;
   const std::size_t element = size_of(precision_.compute);
   constexpr std::size_t alignment = 64;
   at.bytes = runtime::round_up(rows * rank_ * element, alignment);
-  at.inner = saved.add(adapters_.size(), at.bytes);
-  at.d_inner = deferred.add(adapters_.size(), at.bytes);
-  if (dropout_ > 0) at.dropped = workspace.add(rows * in_, element);
-  if (sums_outputs()) at.joined = workspace.add(rows * in_, element);
+  at.inner = memory.saved.add(adapters_.size(), at.bytes);
+  at.d_inner = memory.deferred.add(adapters_.size(), at.bytes);
+  if (dropout_ > 0) at.dropped = memory.workspace.add(rows * in_, element);
+  if (sums_outputs()) at.joined = memory.workspace.add(rows * in_, element);
   if (outputs_apart() && precision_.compute != runtime::DType::f32)
-    at.sums = workspace.add(adapters_.size() * rows * rank_, sizeof(float));
+    at.sums = memory.workspace.add(adapters_.size() * rows * rank_, sizeof(float));
   return at;
 }
 

@@ -45,8 +45,7 @@ Mlp::Mlp(UnitBuilder& builder, std::size_t unit, const MlpOptions& options)
              .cut = {options.tiles, LinearOptions::Cut::Along::inputs}}),
       tiles_(joined(up_.tiles(), down_.tiles())) {}
 
-Mlp::Arrays Mlp::plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace,
-                      const MicrobatchShape& shape, std::size_t scratch) const {
+Mlp::Arrays Mlp::plan(CallMemory& memory, const MicrobatchShape& shape, std::size_t scratch) const {
   const std::size_t N = rows(shape), S = tiles_.size(), element = size_of(dtype_);
   const bool saves = shape.saved == SavedActivations::all;
   MemoryLayout wide, tile;
@@ -55,13 +54,13 @@ Mlp::Arrays Mlp::plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout&
   Arrays at;
   at.up_bytes = wide.bytes();
   at.tile_bytes = tile.bytes();
-  at.up = saved.add(S, wide.bytes());
-  if (saves) at.active = saved.add(S, tile.bytes());
-  if (!gated_ || !saves) at.kept = deferred.add(S, tile.bytes());
+  at.up = memory.saved.add(S, wide.bytes());
+  if (saves) at.active = memory.saved.add(S, tile.bytes());
+  if (!gated_ || !saves) at.kept = memory.deferred.add(S, tile.bytes());
   at.workspace_bytes = saves && !gated_ ? 0 : tile.bytes();
-  at.workspace = workspace.add(1, at.workspace_bytes);
-  at.up_product = up_.plan(saved, deferred, workspace, N, scratch);
-  at.down_product = down_.plan(saved, deferred, workspace, N, scratch);
+  at.workspace = memory.workspace.add(1, at.workspace_bytes);
+  at.up_product = up_.plan(memory, N, scratch);
+  at.down_product = down_.plan(memory, N, scratch);
   return at;
 }
 

@@ -6,7 +6,6 @@
 
 #include "models/modules/linear.hpp"
 #include "models/ops/activation.hpp"
-#include "models/ops/memory_layout.hpp"
 
 #include <cstddef>
 #include <optional>
@@ -56,8 +55,7 @@ class Mlp {
   [[nodiscard]] const Tiles& tiles() const { return tiles_; }
 
   /// `scratch`: see Linear::plan.
-  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace,
-                            const MicrobatchShape& shape, std::size_t scratch) const;
+  [[nodiscard]] Arrays plan(CallMemory& memory, const MicrobatchShape& shape, std::size_t scratch) const;
   [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;
 
   // Each call except decode(), backward_adapters() and backward_bias() computes one tile. y and dx are complete after

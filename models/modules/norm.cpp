@@ -13,15 +13,14 @@ Norm::Norm(UnitBuilder& builder, std::size_t unit, const std::string& name, cons
   adjacent_ = bias_.unit == weight_.unit && bias_.offset == weight_.offset + options.channels;
 }
 
-Norm::Arrays Norm::plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t rows,
-                        SavedActivations activations) const {
+Norm::Arrays Norm::plan(CallMemory& memory, std::size_t rows, SavedActivations activations) const {
   Arrays at;
-  if (is_layer()) at.mean = saved.add(rows, sizeof(float));
-  at.rstd = saved.add(rows * options_.groups, sizeof(float));
+  if (is_layer()) at.mean = memory.saved.add(rows, sizeof(float));
+  at.rstd = memory.saved.add(rows * options_.groups, sizeof(float));
   if (activations == SavedActivations::all)
-    at.y = saved.add(rows * options_.groups * options_.channels, size_of(dtype_));
-  at.sums = deferred.add(parameters(), sizeof(float));
-  at.kept = deferred.add(parameters(), size_of(dtype_));
+    at.y = memory.saved.add(rows * options_.groups * options_.channels, size_of(dtype_));
+  at.sums = memory.deferred.add(parameters(), sizeof(float));
+  at.kept = memory.deferred.add(parameters(), size_of(dtype_));
   return at;
 }
 

@@ -5,7 +5,6 @@
 
 #include "models/modules/layer_call.hpp"
 #include "models/modules/unit_builder.hpp"
-#include "models/ops/memory_layout.hpp"
 #include "models/ops/norm.hpp"
 
 #include <cstddef>
@@ -40,7 +39,7 @@ class Norm {
   Norm(UnitBuilder& builder, std::size_t unit, const std::string& name, const NormOptions& options);
 
   /// `activations`: whether the output is saved.
-  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t rows,
+  [[nodiscard]] Arrays plan(CallMemory& memory, std::size_t rows,
                             SavedActivations activations = SavedActivations::few) const;
   [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;  ///< scratch of backward()
   [[nodiscard]] std::size_t parameters() const;                     ///< elements

@@ -31,20 +31,19 @@ SelfAttention::SelfAttention(UnitBuilder& builder, std::size_t unit, const std::
   key_norm_.emplace(builder, unit, name + ".k_norm", head_norm(options, options.shape.stored_key_heads()));
 }
 
-SelfAttention::Arrays SelfAttention::plan(MemoryLayout& saved, MemoryLayout& deferred,
-                                          const MicrobatchShape& shape) const {
+SelfAttention::Arrays SelfAttention::plan(CallMemory& memory, const MicrobatchShape& shape) const {
   const std::size_t N = rows(shape), element = size_of(options_.precision.compute);
   const auto heads = static_cast<std::size_t>(options_.shape.heads);
   Arrays at;
-  at.logsumexp = saved.add(N * heads, sizeof(float));
-  at.qkv = saved.add(N * options_.shape.row_channels(), element);
-  at.out = saved.add(N * query_bytes(), 1);
+  at.logsumexp = memory.saved.add(N * heads, sizeof(float));
+  at.qkv = memory.saved.add(N * options_.shape.row_channels(), element);
+  at.out = memory.saved.add(N * query_bytes(), 1);
   if (query_norm_) {
-    at.before = saved.add(N * rotated_bytes(), 1);
-    at.query_norm = query_norm_->plan(saved, deferred, N);
-    at.key_norm = key_norm_->plan(saved, deferred, N);
+    at.before = memory.saved.add(N * rotated_bytes(), 1);
+    at.query_norm = query_norm_->plan(memory, N);
+    at.key_norm = key_norm_->plan(memory, N);
   }
-  at.d_qkv = deferred.add(N * options_.shape.row_channels(), element);
+  at.d_qkv = memory.deferred.add(N * options_.shape.row_channels(), element);
   return at;
 }
 

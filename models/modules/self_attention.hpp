@@ -7,7 +7,6 @@
 #include "models/modules/norm.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/cached_attention.hpp"
-#include "models/ops/memory_layout.hpp"
 #include "models/ops/rotary.hpp"
 
 #include <optional>
@@ -43,7 +42,7 @@ class SelfAttention {
   SelfAttention(UnitBuilder& builder, std::size_t unit, const std::string& name,
                 const SelfAttentionOptions& options);
 
-  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, const MicrobatchShape& shape) const;
+  [[nodiscard]] Arrays plan(CallMemory& memory, const MicrobatchShape& shape) const;
   [[nodiscard]] std::size_t scratch_bytes(const MicrobatchShape& shape) const;
 
   /// Computes out from qkv.

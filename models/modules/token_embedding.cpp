@@ -4,7 +4,6 @@
 #include "models/modules/unit_builder.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/ops/memory_layout.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -149,7 +148,7 @@ class TokenEmbedding final : public Layer {
       d_sum = deferred.add(layer.keeps_d_sum() ? N * C : 0, element);
       order = workspace.add(N, sizeof(std::int32_t));
       if (!layer.norm_) return;
-      norm = layer.norm_->plan(saved, deferred, N);
+      norm = layer.norm_->plan(*this, N);
       sum = saved.add(N * C, element);
       dropped = workspace.add(layer.drops() ? N * C : 0, element);
       scratch = workspace.add(1, layer.norm_->scratch_bytes(N));

@@ -2,7 +2,6 @@
 
 #include "models/modules/layer_call.hpp"
 #include "models/modules/tiles.hpp"
-#include "models/ops/memory_layout.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -219,17 +218,17 @@ class TransformerBlock final : public DecodingLayer {
   struct Arrays : CallMemory {
     Arrays(const TransformerBlock& block, const MicrobatchShape& shape) {
       const std::size_t N = rows(shape), C = block.channels_, element = size_of(block.dtype_);
-      if (block.first_norm_) first_norm = block.first_norm_->plan(saved, deferred, N, shape.saved);
-      middle_norm = block.middle_norm_.plan(saved, deferred, N, shape.saved);
-      if (block.last_norm_) last_norm = block.last_norm_->plan(saved, deferred, N);
-      attention = block.attention_.plan(saved, deferred, shape);
+      if (block.first_norm_) first_norm = block.first_norm_->plan(*this, N, shape.saved);
+      middle_norm = block.middle_norm_.plan(*this, N, shape.saved);
+      if (block.last_norm_) last_norm = block.last_norm_->plan(*this, N);
+      attention = block.attention_.plan(*this, shape);
       scratch = workspace.add(
           1, std::max({block.attention_.scratch_bytes(shape), block.middle_norm_.scratch_bytes(N),
                        block.qkv_.scratch_bytes(N), block.out_.scratch_bytes(N), block.mlp_.scratch_bytes(N)}));
-      qkv = block.qkv_.plan(saved, deferred, workspace, N, scratch);
-      out = block.out_.plan(saved, deferred, workspace, N, scratch);
+      qkv = block.qkv_.plan(*this, N, scratch);
+      out = block.out_.plan(*this, N, scratch);
       sum = saved.add(N * C, element);
-      mlp = block.mlp_.plan(saved, deferred, workspace, shape, scratch);
+      mlp = block.mlp_.plan(*this, shape, scratch);
       last_sum = saved.add(block.last_norm_ ? N * C : 0, element);
       d_out = deferred.add(N * C, element);
       d_mlp = deferred.add(block.keeps_d_mlp() ? N * C : 0, element);
