@@ -32,22 +32,20 @@ class ResnetStem final : public Layer {
         statistics_(builder.add_unit(name() + ".statistics", batch_norm_momentum)),
         first_(builder, unit_, statistics_,
                {.name = "conv1",
+                .norm = "bn1",
                 .in = colours,
                 .out = static_cast<std::size_t>(options.channels),
                 .size = static_cast<std::size_t>(options.image_size),
                 .kernel = options.small_images() ? std::size_t{3} : std::size_t{7},
                 .stride = options.small_images() ? std::size_t{1} : std::size_t{2},
-                .precision = options.precision},
-               "bn1"),
+                .precision = options.precision}),
         pools_(!options.small_images()) {
     set_units(std::move(builder).units());
   }
 
-  double flops_per_sample(int) const override { return first_.convolution().flops_per_sample(); }
-  std::size_t output_elements(int) const override { return out_rows(1) * first_.convolution().out(); }
-  [[nodiscard]] std::size_t out_size() const {
-    return pools_ ? pool(1).out_height() : first_.convolution().out_size();
-  }
+  double flops_per_sample(int) const override { return first_.flops_per_sample(); }
+  std::size_t output_elements(int) const override { return out_rows(1) * first_.out(); }
+  [[nodiscard]] std::size_t out_size() const { return pools_ ? pool(1).out_height() : first_.out_size(); }
 
   LayerMemory memory(MicrobatchShape shape) const override { return Arrays(*this, shape).bytes(); }
 
@@ -84,10 +82,10 @@ class ResnetStem final : public Layer {
   struct Arrays : CallMemory {
     Arrays(const ResnetStem& stem, const MicrobatchShape& shape) {
       const auto samples = static_cast<std::size_t>(shape.samples);
-      const std::size_t element = size_of(stem.dtype_), C = stem.first_.convolution().out();
+      const std::size_t element = size_of(stem.dtype_), C = stem.first_.out();
       first = stem.first_.plan(*this, samples);
       places = saved.add(stem.pools_ ? stem.out_rows(samples) * C : 0, 1);
-      pixels = workspace.add(stem.first_.convolution().in_rows(samples) * colours, element);
+      pixels = workspace.add(stem.first_.in_rows(samples) * colours, element);
       wide = workspace.add(stem.pools_ ? first.rows * C : 0, element);
       scratch = workspace.add(1, stem.first_.scratch_bytes(samples));
     }
@@ -102,15 +100,15 @@ class ResnetStem final : public Layer {
   Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name())}; }
 
   void read(const LayerCall& call, const Arrays& at, const std::byte* input) const {
-    read_pixels(call.stream, static_cast<std::size_t>(call.shape.samples), first_.convolution().in_rows(1), dtype_,
+    read_pixels(call.stream, static_cast<std::size_t>(call.shape.samples), first_.in_rows(1), dtype_,
                 call.workspace + at.pixels, reinterpret_cast<const std::uint8_t*>(input));
   }
 
   PatchShape pool(int samples) const {
     return {.samples = static_cast<std::size_t>(samples),
-            .height = first_.convolution().out_size(),
-            .width = first_.convolution().out_size(),
-            .channels = first_.convolution().out(),
+            .height = first_.out_size(),
+            .width = first_.out_size(),
+            .channels = first_.out(),
             .kernel = 3,
             .stride = 2,
             .padding = 1};
@@ -144,35 +142,36 @@ class ResnetBlock final : public Layer {
         dtype_(precision.compute),
         unit_(builder.add_unit(name())),
         statistics_(builder.add_unit(name() + ".statistics", batch_norm_momentum)),
-        reduce_(add(
-            builder, ".bn1",
-            {.name = ".conv1", .in = place.in, .out = place.inner, .size = place.size, .precision = precision})),
-        spatial_(add(builder, ".bn2",
-                     {.name = ".conv2",
-                      .in = place.inner,
-                      .out = place.inner,
-                      .size = place.size,
-                      .kernel = 3,
-                      .stride = place.stride,
-                      .precision = precision})),
-        expand_(add(builder, ".bn3",
-                    {.name = ".conv3",
-                     .in = place.inner,
-                     .out = place.out,
-                     .size = spatial_.convolution().out_size(),
-                     .precision = precision})),
+        reduce_(add(builder, {.name = ".conv1",
+                              .norm = ".bn1",
+                              .in = place.in,
+                              .out = place.inner,
+                              .size = place.size,
+                              .precision = precision})),
+        spatial_(add(builder, {.name = ".conv2",
+                               .norm = ".bn2",
+                               .in = place.inner,
+                               .out = place.inner,
+                               .size = place.size,
+                               .kernel = 3,
+                               .stride = place.stride,
+                               .precision = precision})),
+        expand_(add(builder, {.name = ".conv3",
+                              .norm = ".bn3",
+                              .in = place.inner,
+                              .out = place.out,
+                              .size = spatial_.out_size(),
+                              .precision = precision})),
         projection_(project(builder, place, precision)) {
     set_units(std::move(builder).units());
   }
 
   double flops_per_sample(int) const override {
-    const auto flops = [](const NormedConvolution& each) { return each.convolution().flops_per_sample(); };
+    const auto flops = [](const NormedConvolution& each) { return each.flops_per_sample(); };
     return flops(reduce_) + flops(spatial_) + flops(expand_) + (projection_ ? flops(*projection_) : 0);
   }
 
-  std::size_t output_elements(int) const override {
-    return expand_.convolution().out_rows(1) * expand_.convolution().out();
-  }
+  std::size_t output_elements(int) const override { return expand_.out_rows(1) * expand_.out(); }
 
   bool repeats(bool training) const noexcept override {
     const bool averages =
@@ -225,7 +224,7 @@ class ResnetBlock final : public Layer {
       projection_->backward_input(call, at.projection, work + at.past, scratch);
       past = work + at.past;
     }
-    runtime::add(call.stream, input_gradient, past, dtype_, at.reduce.rows * reduce_.convolution().in());
+    runtime::add(call.stream, input_gradient, past, dtype_, at.reduce.rows * reduce_.in());
   }
 
   void backward_weight(const LayerCall& call, const std::byte* input) override {
@@ -251,14 +250,14 @@ class ResnetBlock final : public Layer {
       reduce = block.reduce_.plan(*this, samples, shape.saved);
       spatial = block.spatial_.plan(*this, samples, shape.saved);
       expand = block.expand_.plan(*this, samples);
-      wide = workspace.add(reduce.rows * block.reduce_.convolution().out(), element);
-      d_sum = workspace.add(expand.rows * block.expand_.convolution().out(), element);
+      wide = workspace.add(reduce.rows * block.reduce_.out(), element);
+      d_sum = workspace.add(expand.rows * block.expand_.out(), element);
       std::size_t bytes = std::max({block.reduce_.scratch_bytes(samples), block.spatial_.scratch_bytes(samples),
                                     block.expand_.scratch_bytes(samples)});
       if (block.projection_) {
         projection = block.projection_->plan(*this, samples, shape.saved);
-        shortcut = workspace.add(projection.rows * block.projection_->convolution().out(), element);
-        past = workspace.add(reduce.rows * block.reduce_.convolution().in(), element);
+        shortcut = workspace.add(projection.rows * block.projection_->out(), element);
+        past = workspace.add(reduce.rows * block.reduce_.in(), element);
         bytes = std::max(bytes, block.projection_->scratch_bytes(samples));
       }
       scratch = workspace.add(1, bytes);
@@ -275,22 +274,23 @@ class ResnetBlock final : public Layer {
   Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name())}; }
 
   /// Names without the block's.
-  NormedConvolution add(UnitBuilder& builder, const char* norm, ConvolutionOptions options) const {
+  NormedConvolution add(UnitBuilder& builder, ConvolutionOptions options) const {
     options.name = name() + options.name;
-    return {builder, unit_, statistics_, options, name() + norm};
+    options.norm = name() + options.norm;
+    return {builder, unit_, statistics_, options};
   }
 
   /// Shortcut of a block whose input and output differ in shape.
   std::optional<NormedConvolution> project(UnitBuilder& builder, const ResnetBlockShape& place,
                                            const Precision& precision) const {
     if (place.in == place.out && place.stride == 1) return std::nullopt;
-    return add(builder, ".downsample.1",
-               {.name = ".downsample.0",
-                .in = place.in,
-                .out = place.out,
-                .size = place.size,
-                .stride = place.stride,
-                .precision = precision});
+    return add(builder, {.name = ".downsample.0",
+                         .norm = ".downsample.1",
+                         .in = place.in,
+                         .out = place.out,
+                         .size = place.size,
+                         .stride = place.stride,
+                         .precision = precision});
   }
 
   runtime::DType dtype_;

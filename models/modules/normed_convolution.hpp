@@ -1,16 +1,18 @@
-// Convolution with batch normalization, and the addition and ReLU that follow; running statistics.
+// Convolution with batch normalization, and the addition and ReLU that follow; running statistics. A convolution is rows
+// of patches (ops/patches.hpp) times kernels, a few samples at a time, without bias.
 //
 // Training normalizes with the statistics of the microbatch's rows, so that results are the same on any grid.
 // Evaluation uses running averages over steps. They are model state: an averaged unit (UnitSpec::averaged), to which
 // each microbatch adds its share. If a run freezes the running statistics, training uses them too.
 //
-// Letters: B samples, N = B · P · Q rows of the convolution's output, C its channels; others as in convolution.hpp.
+// Letters: B samples, H × W pixels in, P × Q out, N = B · P · Q rows of the output, I channels in, C out, K × K pixels
+// of a kernel. Images are [B, H, W, channels], kernels [C, I, K, K].
 #pragma once
 
-#include "models/modules/convolution.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/unit_builder.hpp"
 #include "models/ops/batch_norm.hpp"
+#include "models/ops/patches.hpp"
 
 #include <cstddef>
 #include <optional>
@@ -20,6 +22,17 @@ namespace ranvier::models {
 
 /// Weight of a step's batch statistics in the running averages; PyTorch's default.
 inline constexpr float batch_norm_momentum = 0.1f;
+
+struct ConvolutionOptions {
+  std::string name;        ///< name of the kernels, without .weight
+  std::string norm;        ///< name of the norm's parameters and statistics
+  std::size_t in = 0;      ///< I
+  std::size_t out = 0;     ///< C
+  std::size_t size = 0;    ///< H and W
+  std::size_t kernel = 1;  ///< K, odd; borders are padded with (K - 1) / 2 zeros
+  std::size_t stride = 1;
+  Precision precision;
+};
 
 class NormedConvolution {
  public:
@@ -34,13 +47,20 @@ class NormedConvolution {
     std::size_t kept = 0;  ///< deferred [2, C]: copy of weight and bias, for use after their unit is released
   };
 
-  /// Declares the convolution's weight and `norm`.weight and .bias in `unit`, and `norm`.running_mean and .running_var
-  /// in `statistics`, a unit that is averaged with batch_norm_momentum. Throws ErrorCode::usage if only one of the
-  /// running statistics is trained.
+  /// Declares `name`.weight, `norm`.weight and `norm`.bias in `unit`, and `norm`.running_mean and .running_var in
+  /// `statistics`, a unit that is averaged with batch_norm_momentum. Kernels are initialized as in He et al. 2015 for
+  /// layers before ReLU, by the number of outputs (fan-out). Throws ErrorCode::usage if only one of the running
+  /// statistics is trained.
   NormedConvolution(UnitBuilder& builder, std::size_t unit, std::size_t statistics,
-                    const ConvolutionOptions& convolution, const std::string& norm);
+                    const ConvolutionOptions& options);
 
-  [[nodiscard]] const Convolution& convolution() const { return convolution_; }
+  [[nodiscard]] std::size_t in() const { return options_.in; }
+  [[nodiscard]] std::size_t out() const { return options_.out; }
+  [[nodiscard]] std::size_t in_rows(std::size_t samples) const { return samples * options_.size * options_.size; }
+  [[nodiscard]] std::size_t out_size() const { return patches(1).out_height(); }  ///< P and Q
+  [[nodiscard]] std::size_t out_rows(std::size_t samples) const { return patches(samples).rows(); }
+  /// FLOPs of forward and backward: 6 per kernel element and output pixel.
+  [[nodiscard]] double flops_per_sample() const;
 
   /// `activations`: whether the output is saved.
   [[nodiscard]] Arrays plan(CallMemory& memory, std::size_t samples,
@@ -76,8 +96,23 @@ class NormedConvolution {
   [[nodiscard]] bool averages() const { return !fixed_; }
 
  private:
-  [[nodiscard]] std::size_t channels() const { return convolution_.out(); }
-  [[nodiscard]] BatchNormShape shape(std::size_t rows) const { return {rows, channels(), epsilon}; }
+  [[nodiscard]] PatchShape patches(std::size_t samples) const;
+  /// Whether the image's rows are its patches.
+  [[nodiscard]] bool is_direct() const { return options_.kernel == 1 && options_.stride == 1; }
+  /// Number of samples whose patches are stored at once; depends on the sizes only.
+  [[nodiscard]] std::size_t samples_at_once(std::size_t samples) const;
+  /// Bytes of these samples' patches as floats, aligned for another array after them.
+  [[nodiscard]] std::size_t bytes_at_once(std::size_t samples) const;
+  /// Calls f(first sample, patches) for consecutive groups of samples.
+  template <typename F>
+  void for_some(std::size_t samples, const F& f) const;
+  /// Rows of patches of these samples of x: their pixels, or a copy in `scratch`.
+  [[nodiscard]] const std::byte* rows_of(const LayerCall& call, const std::byte* x, std::size_t first,
+                                         const PatchShape& some, std::byte* scratch) const;
+  /// Gradient of the kernels.
+  void backward_kernels(const LayerCall& call, const std::byte* x, const std::byte* dy, std::byte* scratch) const;
+
+  [[nodiscard]] BatchNormShape shape(std::size_t rows) const { return {rows, options_.out, epsilon}; }
   /// Values of a call with these parameters of the norm.
   [[nodiscard]] static BatchNormValues values(const LayerCall& call, const Arrays& at, const Follow& follow,
                                               const std::byte* weight, const std::byte* bias);
@@ -86,9 +121,8 @@ class NormedConvolution {
 
   static constexpr float epsilon = 1e-5f;
 
-  Precision precision_;
-  Convolution convolution_;
-  ParameterRef weight_, bias_, mean_, variance_;
+  ConvolutionOptions options_;
+  ParameterRef kernels_, weight_, bias_, mean_, variance_;
   bool fixed_;  ///< statistics are frozen
 };
 
