@@ -38,15 +38,9 @@ __global__ void __launch_bounds__(threads)
   x[at] = cuda::from_float<T>(total);
 }
 
-/// PixelScale for kernels, which cannot index its std::array.
-struct Scale {
-  float mean[colours];
-  float deviation[colours];
-};
-
 template <typename T>
 __global__ void __launch_bounds__(threads)
-    read_kernel(T* to, const std::uint8_t* from, std::size_t pixels, Scale scale, std::size_t n) {
+    read_kernel(T* to, const std::uint8_t* from, std::size_t pixels, PixelScale scale, std::size_t n) {
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
   if (at >= n) return;
   const std::size_t k = at % colours, pixel = at / colours % pixels, sample = at / colours / pixels;
@@ -77,13 +71,8 @@ void add_patches_cuda(runtime::StreamView stream, const PatchShape& shape, runti
 void read_pixels_cuda(runtime::StreamView stream, std::size_t samples, std::size_t pixels, runtime::DType dtype,
                       void* to, const std::uint8_t* from, const PixelScale& scale) {
   const std::size_t n = samples * pixels * colours;
-  Scale constants{};
-  for (std::size_t k = 0; k < colours; ++k) {
-    constants.mean[k] = scale.mean[k];
-    constants.deviation[k] = scale.deviation[k];
-  }
   cuda::with_type(dtype, [&]<typename T>(T) {
-    cuda::launch_each<threads>("read_pixels", stream, n, read_kernel<T>, to, from, pixels, constants, n);
+    cuda::launch_each<threads>("read_pixels", stream, n, read_kernel<T>, to, from, pixels, scale, n);
   });
 }
 
