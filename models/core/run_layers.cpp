@@ -1,7 +1,6 @@
 #include "models/core/run_layers.hpp"
 
 #include "models/ops/cross_entropy.hpp"
-#include "models/ops/memory_layout.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/philox.hpp"
@@ -78,94 +77,73 @@ class LayerRun {
   LayerRun(Layer& layer, const Precision& precision, const MicrobatchShape& shape, std::size_t input_bytes,
            std::size_t target_bytes, int targets_of_sample, bool first, bool last, const Fillings& fillings,
            runtime::StreamView stream)
-      : layer_(layer), shape_(shape), first_(first), last_(last), stream_(stream) {
+      : layer_(layer), first_(first), last_(last), call_{.stream = stream, .shape = shape, .key = {}} {
     const LayerMemory memory = layer.memory(shape);
     const std::size_t output_bytes = static_cast<std::size_t>(shape.samples) *
                                      layer.output_elements(shape.positions) * size_of(precision.compute);
-    MemoryLayout layout;
-    const std::size_t saved = layout.add(memory.saved, 1), deferred = layout.add(memory.deferred, 1),
-                      workspace = layout.add(memory.workspace, 1), targets = layout.add(target_bytes, 1);
-    const std::size_t input = layout.add(input_bytes, 1), input_gradient = layout.add(input_bytes, 1);
-    const std::size_t output = layout.add(output_bytes, 1), output_gradient = layout.add(output_bytes, 1);
-    std::vector<std::size_t> parameters, gradients;
+    const auto array = [&](std::size_t bytes, const Filling& filling) {
+      std::byte* const to =
+          memory_.emplace_back(stream.device().allocate(bytes, runtime::MemorySpace::device)).data();
+      if (bytes > 0) filling.fill(to, bytes);
+      return to;
+    };
+    call_.saved = array(memory.saved, fillings.activations);
+    call_.deferred = array(memory.deferred, fillings.activations);
+    call_.workspace = array(memory.workspace, fillings.activations);
+    input_ = array(input_bytes, fillings.activations);
+    input_gradient_ = array(input_bytes, fillings.activations);
+    output_ = array(output_bytes, fillings.activations);
+    output_gradient_ = array(output_bytes, fillings.activations);
     for (const UnitSpec& unit : layer.units()) {
-      parameters.push_back(layout.add(unit.elements(), size_of(precision.compute)));
-      gradients.push_back(layout.add(unit.elements(), size_of(precision.gradient)));
+      parameters_.push_back(array(unit.elements() * size_of(precision.compute), fillings.weights));
+      gradients_.push_back(array(unit.elements() * size_of(precision.gradient), fillings.activations));
     }
-    device_memory_ = stream.device().allocate(layout.bytes(), runtime::MemorySpace::device);
-    loss_ = stream.device().allocate(sizeof(double), runtime::MemorySpace::pinned);
-    std::byte* const base = device_memory_.data();
-    saved_ = base + saved;
-    deferred_ = base + deferred;
-    workspace_ = base + workspace;
-    targets_ = base + targets;
-    input_ = base + input;
-    input_gradient_ = base + input_gradient;
-    output_ = base + output;
-    output_gradient_ = base + output_gradient;
-    for (const std::size_t offset : parameters) parameters_.push_back(base + offset);
-    for (const std::size_t offset : gradients) gradients_.push_back(base + offset);
-    fillings.activations.fill(base, layout.bytes());
-    for (std::size_t unit = 0; unit < parameters.size(); ++unit)
-      fillings.weights.fill(base + parameters[unit], layer.units()[unit].elements() * size_of(precision.compute));
-    runtime::fill_zero(stream, targets_, target_bytes);  // token 0 is in every vocabulary
+    call_.parameters = parameters_;
+    call_.gradients = gradients_;
+    std::byte* const targets = array(target_bytes, fillings.activations);
+    call_.targets = targets;
+    call_.loss = reinterpret_cast<double*>(
+        memory_.emplace_back(stream.device().allocate(sizeof(double), runtime::MemorySpace::pinned)).data());
+    runtime::fill_zero(stream, targets, target_bytes);  // token 0 is in every vocabulary
     if (last && targets_of_sample > 0 && targets_of_sample < shape.positions)
-      leave_targets(static_cast<std::size_t>(targets_of_sample));
+      leave_targets(targets, static_cast<std::size_t>(targets_of_sample));
     if (first) runtime::fill_zero(stream, input_, input_bytes);
   }
 
   void run() {
     const LayerPhases parts = layer_.parts();
-    for (std::size_t part = 0; part < parts.forward.size(); ++part) layer_.forward(call(part), input_, output_);
-    for (std::size_t part = 0; part < parts.backward_input.size(); ++part) {
-      layer_.backward_input(call(part), input_, last_ ? nullptr : output_gradient_,
-                            first_ ? nullptr : input_gradient_);
+    std::size_t& part = call_.part;
+    for (part = 0; part < parts.forward.size(); ++part) layer_.forward(call_, input_, output_);
+    for (part = 0; part < parts.backward_input.size(); ++part) {
+      layer_.backward_input(call_, input_, last_ ? nullptr : output_gradient_, first_ ? nullptr : input_gradient_);
     }
+    call_.output_gradient = last_ ? nullptr : output_gradient_;
     for (const bool accumulate : {false, true}) {
-      for (std::size_t part = 0; part < parts.backward_weight.size(); ++part) {
-        LayerCall weight_call = call(part);
-        weight_call.accumulate = accumulate;
-        weight_call.output_gradient = last_ ? nullptr : output_gradient_;
-        layer_.backward_weight(weight_call, input_);
-      }
+      call_.accumulate = accumulate;
+      for (part = 0; part < parts.backward_weight.size(); ++part) layer_.backward_weight(call_, input_);
     }
-    stream_.synchronize();
+    call_.stream.synchronize();
   }
 
  private:
   /// The first ones of each sample, as many as there may be.
-  void leave_targets(std::size_t targets) {
-    const auto positions = static_cast<std::size_t>(shape_.positions);
+  void leave_targets(std::byte* to, std::size_t targets) const {
+    const auto positions = static_cast<std::size_t>(call_.shape.positions);
     std::vector<std::int32_t> rest(positions - targets, no_target);
-    for (std::size_t sample = 0; sample < static_cast<std::size_t>(shape_.samples); ++sample) {
-      runtime::copy(stream_, targets_ + (sample * positions + targets) * sizeof(std::int32_t), rest.data(),
+    for (std::size_t sample = 0; sample < static_cast<std::size_t>(call_.shape.samples); ++sample) {
+      runtime::copy(call_.stream, to + (sample * positions + targets) * sizeof(std::int32_t), rest.data(),
                     rest.size() * sizeof(std::int32_t));
     }
-    stream_.synchronize();
-  }
-
-  LayerCall call(std::size_t part) {
-    return {.stream = stream_,
-            .shape = shape_,
-            .key = {},
-            .part = part,
-            .parameters = parameters_,
-            .gradients = gradients_,
-            .saved = saved_,
-            .deferred = deferred_,
-            .workspace = workspace_,
-            .targets = targets_,
-            .loss = reinterpret_cast<double*>(loss_.data())};
+    call_.stream.synchronize();
   }
 
   Layer& layer_;
-  MicrobatchShape shape_;
   bool first_, last_;  // whether the layer is the model's first (reads tokens) or last (computes the loss)
-  runtime::StreamView stream_;
-  runtime::Buffer device_memory_, loss_;
-  std::byte *saved_, *deferred_, *workspace_, *targets_, *input_, *input_gradient_, *output_, *output_gradient_;
+  std::vector<runtime::Buffer> memory_;
+  std::byte *input_, *input_gradient_, *output_, *output_gradient_;
   std::vector<const std::byte*> parameters_;
   std::vector<std::byte*> gradients_;
+  LayerCall call_;
 };
 
 }  // namespace
