@@ -42,7 +42,7 @@ class ClassificationHead final : public Layer {
 
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
     const Arrays at = arrays(call);
-    const LayerCall rows = with_rows(call);
+    const LayerCall rows = with_rows(call, call.shape.samples, 1);
     std::byte *const saved = call.saved, *const first = saved + at.first, *const active = saved + at.active;
     if (options_.pixels > 0) {
       mean_pool_forward(call.stream, pool(at), dtype_, first, input);
@@ -65,7 +65,7 @@ class ClassificationHead final : public Layer {
   void backward_input(const LayerCall& call, const std::byte*, const std::byte*,
                       std::byte* input_gradient) override {
     const Arrays at = arrays(call);
-    const LayerCall rows = with_rows(call);
+    const LayerCall rows = with_rows(call, call.shape.samples, 1);
     std::byte* const d_first = call.workspace + at.d_first;
     std::byte* const d_active = dense_ ? call.deferred + at.d_dense : d_first;
     out_.backward_input(rows, d_active, call.saved + at.logits);
@@ -81,7 +81,7 @@ class ClassificationHead final : public Layer {
 
   void backward_weight(const LayerCall& call, const std::byte*) override {
     const Arrays at = arrays(call);
-    const LayerCall rows = with_rows(call);
+    const LayerCall rows = with_rows(call, call.shape.samples, 1);
     out_.backward_weight(rows, call.saved + at.kept, call.saved + at.logits, call.workspace + at.scratch);
     if (dense_)
       dense_->backward_weight(rows, call.saved + at.first, call.deferred + at.d_dense, call.workspace + at.scratch);
@@ -126,13 +126,6 @@ class ClassificationHead final : public Layer {
   }
 
   Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name())}; }
-
-  /// The call with one row per sample.
-  static LayerCall with_rows(const LayerCall& call) {
-    LayerCall rows = call;
-    rows.shape.positions = 1;
-    return rows;
-  }
 
   MeanPoolShape pool(const Arrays& at) const {
     return {.samples = at.rows, .pixels = options_.pixels, .channels = options_.channels};

@@ -173,13 +173,6 @@ class LanguageHead final : public Layer {
             static_cast<std::size_t>(std::min(targets_, shape.positions))};
   }
 
-  static LayerCall with_rows(const LayerCall& call, int samples, int positions) {
-    LayerCall other = call;
-    other.shape.samples = samples;
-    other.shape.positions = positions;
-    return other;
-  }
-
   static std::int32_t* places(const LayerCall& call, const Arrays& at) {
     return reinterpret_cast<std::int32_t*>(call.saved + at.places);
   }

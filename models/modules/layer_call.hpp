@@ -23,6 +23,13 @@ namespace ranvier::models {
 }
 [[nodiscard]] inline std::size_t rows(const LayerCall& call) { return rows(call.shape); }
 
+/// The call with other numbers of samples and positions.
+[[nodiscard]] inline LayerCall with_rows(LayerCall call, int samples, int positions) {
+  call.shape.samples = samples;
+  call.shape.positions = positions;
+  return call;
+}
+
 [[nodiscard]] inline const std::byte* parameter(const LayerCall& call, const ParameterRef& place,
                                                 runtime::DType dtype) {
   return call.parameters[place.unit] + place.offset * size_of(dtype);

@@ -65,7 +65,7 @@ void SelfAttention::forward(const LayerCall& call, const Arrays& at, std::byte* 
     query_norm_->forward(call, at.query_norm, qkv, before);
     key_norm_->forward(call, at.key_norm, qkv + query_bytes(), before + query_bytes());
   }
-  rotate(call, qkv, Rotation::forward);
+  rotate(call, qkv, Rotation::forward, call.positions);
   attention_forward(call.stream, shape_of(call.shape), options_.precision.compute,
                     {.qkv = qkv,
                      .out = call.saved + at.out,
@@ -87,7 +87,7 @@ void SelfAttention::backward(const LayerCall& call, const Arrays& at, const std:
                       .dropout = dropout,
                       .workspace = scratch,
                       .bounds = bounds_of(call)});
-  rotate(call, d_qkv, Rotation::inverse);
+  rotate(call, d_qkv, Rotation::inverse, call.positions);
   if (!query_norm_) return;
   const std::byte* const before = call.saved + at.before;
   std::byte* const d_keys = d_qkv + query_bytes();
@@ -100,15 +100,12 @@ void SelfAttention::backward(const LayerCall& call, const Arrays& at, const std:
 void SelfAttention::decode(const LayerCall& call, const Decoding& text, std::byte* out, std::byte* qkv,
                            std::size_t logsumexp, std::byte* scratch) const {
   const runtime::DType dtype = options_.precision.compute;
-  const AttentionShape& shape = options_.shape;
   const CachedAttentionShape cache = cache_shape(call.shape.positions, text);
   if (query_norm_) {
     query_norm_->in_place(call, {.rstd = logsumexp}, qkv);
     key_norm_->in_place(call, {.rstd = logsumexp}, qkv + query_bytes());
   }
-  if (rotary_)
-    rotary(call.stream, {1, call.shape.positions, shape.heads + shape.stored_key_heads(), shape.row_channels()},
-           dtype, qkv, *rotary_, Rotation::forward, text.past_place, text.past);
+  rotate(call, qkv, Rotation::forward, text.past_place, text.past);
   append_to_cache(call.stream, cache, dtype, text.keys, text.values, qkv);
   if (text.past_place == nullptr && text.past == 0 && rows(call) > 1) {
     attention_forward(call.stream, shape_of(call.shape), dtype,
@@ -157,12 +154,13 @@ AttentionBounds SelfAttention::bounds_of(const LayerCall& call) const {
   return {.first_key = call.document_starts, .end_key = options_.shape.causal ? nullptr : call.document_ends};
 }
 
-void SelfAttention::rotate(const LayerCall& call, std::byte* qkv, Rotation rotation) const {
+void SelfAttention::rotate(const LayerCall& call, std::byte* qkv, Rotation rotation, const std::int32_t* positions,
+                           int first_position) const {
   if (!rotary_) return;
   const AttentionShape& shape = options_.shape;
   rotary(call.stream,
          {call.shape.samples, call.shape.positions, shape.heads + shape.stored_key_heads(), shape.row_channels()},
-         options_.precision.compute, qkv, *rotary_, rotation, call.positions);
+         options_.precision.compute, qkv, *rotary_, rotation, positions, first_position);
 }
 
 std::size_t SelfAttention::query_bytes() const {

@@ -72,7 +72,9 @@ class SelfAttention {
   [[nodiscard]] AttentionShape shape_of(const MicrobatchShape& shape) const;
   [[nodiscard]] CachedAttentionShape cache_shape(int queries, const Decoding& text) const;
   [[nodiscard]] AttentionBounds bounds_of(const LayerCall& call) const;
-  void rotate(const LayerCall& call, std::byte* qkv, Rotation rotation) const;
+  /// Positions as for rotary().
+  void rotate(const LayerCall& call, std::byte* qkv, Rotation rotation, const std::int32_t* positions,
+              int first_position = 0) const;
   /// Bytes of a row's query heads, and of its query and key heads.
   [[nodiscard]] std::size_t query_bytes() const;
   [[nodiscard]] std::size_t rotated_bytes() const;
