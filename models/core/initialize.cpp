@@ -40,15 +40,7 @@ Floats log(Floats x) {
   const Words shifted = bits - 0x3f3504f3u;
   const Floats e = __builtin_convertvector(std::bit_cast<simd::Ints>(shifted) >> 23, Floats);
   const Floats m = std::bit_cast<Floats>((shifted & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
-  Floats p = simd::broadcast(7.0376836292e-2f);
-  p = p * m - 1.1514610310e-1f;
-  p = p * m + 1.1676998740e-1f;
-  p = p * m - 1.2420140846e-1f;
-  p = p * m + 1.4249322787e-1f;
-  p = p * m - 1.6668057665e-1f;
-  p = p * m + 2.0000714765e-1f;
-  p = p * m - 2.4999993993e-1f;
-  p = p * m + 3.3333331174e-1f;
+  const Floats p = simd::log_tail(m);
   const Floats square = m * m;
   return (p * m * square - 0.5f * square + e * -2.12194440e-4f) + m + e * 0.693359375f;
 }

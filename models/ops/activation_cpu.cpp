@@ -67,15 +67,9 @@ struct ErfForm {
  private:
   static Floats polynomial(Floats t) {
     if constexpr (std::is_same_v<T, float>) {
-      Floats p = simd::broadcast(-2.9669062960e-02f);
-      p = p * t + 1.4298983591e-01f;
-      p = p * t - 2.4513802344e-01f;
-      p = p * t + 1.4087109670e-01f;
-      p = p * t - 1.4615549127e-02f;
-      p = p * t + 1.0190113045e-01f;
-      p = p * t + 1.2141204537e-01f;
-      p = p * t + 1.4120630662e-01f;
-      return p * t + 1.4104220069e-01f;
+      return simd::polynomial(t, -2.9669062960e-02f, 1.4298983591e-01f, -2.4513802344e-01f, 1.4087109670e-01f,
+                              -1.4615549127e-02f, 1.0190113045e-01f, 1.2141204537e-01f, 1.4120630662e-01f,
+                              1.4104220069e-01f);
     } else {
       const Floats square = t * t;  // in pairs: half as many dependent steps
       const Floats high = (4.4584955777e-02f * square + 1.9700018892e-01f) * square + 1.4138960375e-01f;

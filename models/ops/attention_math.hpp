@@ -30,13 +30,8 @@ inline constexpr float log2_e = 1.44269504f;
   const simd::Floats n = shifted - 12582912.0f;
 #endif
   const simd::Floats f = x - n;
-  simd::Floats p = simd::broadcast(1.535336188e-4f);
-  p = p * f + 1.339887440e-3f;
-  p = p * f + 9.618437358e-3f;
-  p = p * f + 5.550332471e-2f;
-  p = p * f + 2.402264791e-1f;
-  p = p * f + 6.931472029e-1f;
-  p = p * f + 1.0f;
+  const simd::Floats p = simd::polynomial(f, 1.535336188e-4f, 1.339887440e-3f, 9.618437358e-3f, 5.550332471e-2f,
+                                          2.402264791e-1f, 6.931472029e-1f, 1.0f);
 #if defined(__AVX512F__)
   return _mm512_maskz_scalef_ps(0xffff, p, n);
 #else
@@ -51,12 +46,8 @@ template <typename Units>
 #if defined(__AVX512DQ__)
   if constexpr (Units::width > 1) {
     const simd::Floats f = _mm512_maskz_reduce_ps(0xffff, x, _MM_FROUND_TO_NEG_INF);  // x - ⌊x⌋
-    simd::Floats p = simd::broadcast(1.865033719e-3f);
-    p = p * f + 9.022697415e-3f;
-    p = p * f + 5.579448357e-2f;
-    p = p * f + 2.401666025e-1f;
-    p = p * f + 6.931510350e-1f;
-    p = p * f + 1.0f;
+    const simd::Floats p = simd::polynomial(f, 1.865033719e-3f, 9.022697415e-3f, 5.579448357e-2f, 2.401666025e-1f,
+                                            6.931510350e-1f, 1.0f);
     return _mm512_maskz_scalef_ps(0xffff, p, x);  // p · 2^⌊x⌋
   }
 #endif
@@ -69,15 +60,7 @@ template <typename Units>
   // x = m · 2^e with m in [√½, √2)
   const simd::Ints e = (bits - 0x3f3504f3) >> 23;
   const auto f = std::bit_cast<simd::Floats>(bits - (e << 23)) - 1.0f;
-  simd::Floats p = simd::broadcast(7.0376836292e-2f);
-  p = p * f - 1.1514610310e-1f;
-  p = p * f + 1.1676998740e-1f;
-  p = p * f - 1.2420140846e-1f;
-  p = p * f + 1.4249322787e-1f;
-  p = p * f - 1.6668057665e-1f;
-  p = p * f + 2.0000714765e-1f;
-  p = p * f - 2.4999993993e-1f;
-  p = p * f + 3.3333331174e-1f;
+  const simd::Floats p = simd::log_tail(f);
   const simd::Floats square = f * f, n = __builtin_convertvector(e, simd::Floats);
   const simd::Floats value = (p * (f * square) + n * -2.12194440e-4f - 0.5f * square + f) + n * 0.693359375f;
   return bits >= 0x7f800000 ? x : value;

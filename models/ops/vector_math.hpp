@@ -234,6 +234,20 @@ struct Rounded {
 }
 }  // namespace detail
 
+/// Polynomial of x, its highest coefficient first, by Horner's rule.
+template <typename... Rest>
+[[nodiscard]] inline Floats polynomial(Floats x, float first, Rest... rest) {
+  Floats p = broadcast(first);
+  ((p = p * x + rest), ...);
+  return p;
+}
+
+/// (ln(1 + x) - x + x²/2) / x³ for √½ <= 1 + x < √2 (Cephes' logf).
+[[nodiscard]] inline Floats log_tail(Floats x) {
+  return polynomial(x, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+                    -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
+}
+
 /// e^x within 2 units in the last place. Below -86.9 the result is 0, above 88.7 infinity; NaN stays NaN.
 [[nodiscard]] inline Floats exp(Floats x) {
 #if defined(__AVX512F__)
@@ -269,11 +283,7 @@ struct Rounded {
 [[nodiscard]] inline Floats exp2_for_half(Floats x) {
 #if defined(__AVX512DQ__)
   const Floats f = _mm512_maskz_reduce_ps(0xffff, x, _MM_FROUND_TO_NEG_INF);  // x - ⌊x⌋, of -∞ 0
-  Floats p = broadcast(1.342515442e-02f);
-  p = p * f + 5.224537404e-02f;
-  p = p * f + 2.412785561e-01f;
-  p = p * f + 6.930451545e-01f;
-  p = p * f + 1.0f;
+  const Floats p = polynomial(f, 1.342515442e-02f, 5.224537404e-02f, 2.412785561e-01f, 6.930451545e-01f, 1.0f);
   return _mm512_maskz_scalef_ps(0xffff, p, x);  // p · 2^⌊x⌋
 #else
   x = max(broadcast(-125.0f), x);
@@ -317,13 +327,9 @@ namespace detail {
 /// Sine and cosine of quadrant · π/2 + angle, for |angle| <= π/4.
 [[nodiscard]] inline SineCosine sine_cosine(Words quadrant, Floats angle) {
   const Floats square = angle * angle;
-  Floats s = broadcast(-1.9515295891e-4f);
-  s = s * square + 8.3321608736e-3f;
-  s = s * square - 1.6666654611e-1f;
+  Floats s = polynomial(square, -1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f);
   s = s * square * angle + angle;
-  Floats c = broadcast(2.443315711809948e-5f);
-  c = c * square - 1.388731625493765e-3f;
-  c = c * square + 4.166664568298827e-2f;
+  Floats c = polynomial(square, 2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f);
   c = c * square * square - 0.5f * square + 1.0f;
   const Floats sine = (quadrant & 1u) != 0 ? c : s;
   const Floats cosine = (quadrant & 1u) != 0 ? s : c;
