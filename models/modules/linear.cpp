@@ -11,7 +11,11 @@
 namespace ranvier::models {
 
 Linear::Linear(UnitBuilder& builder, std::size_t unit, const LinearOptions& options)
-    : in_(options.in), layout_(options.layout), along_(options.cut.along), precision_(options.precision) {
+    : in_(options.in),
+      layout_(options.layout),
+      along_(options.cut.along),
+      dtype_(options.precision.compute),
+      gradient_dtype_(options.precision.gradient) {
   expect(layout_ == LinearOptions::Layout::out_in || options.tensors.size() == 1,
          "{} matrices side by side that are stored [in, out]", options.tensors.size());
   for (const LinearOptions::Tensor& tensor : options.tensors) out_ += tensor.channels;
@@ -113,16 +117,16 @@ void Linear::append(std::vector<Run>& runs, const Run& next, std::size_t element
 const std::byte* Linear::bias_of(const LayerCall& call, const Run& weight) const {
   for (const Run& bias : biases_) {
     if (weight.first < bias.first || weight.first >= bias.first + bias.channels) continue;
-    return parameter(call, {bias.place.unit, bias.place.offset + weight.first - bias.first}, precision_.compute);
+    return parameter(call, {bias.place.unit, bias.place.offset + weight.first - bias.first}, dtype_);
   }
   return nullptr;
 }
 
 /// For the biases' gradients, or a sum over tiles.
 std::size_t Linear::scratch_bytes(std::size_t rows) const {
-  const std::size_t sums = tiles_.size() == 1 || precision_.compute == runtime::DType::f32 ? 0
-                           : sums_outputs()                                                ? rows * out_
-                                                                                           : rows * in_;
+  const std::size_t sums = tiles_.size() == 1 || dtype_ == runtime::DType::f32 ? 0
+                           : sums_outputs()                                    ? rows * out_
+                                                                               : rows * in_;
   return std::max(sums, biases_.size() > 1 ? out_ : 0) * sizeof(float);
 }
 
@@ -143,26 +147,24 @@ void Linear::forward(const LayerCall& call, std::byte* y, const std::byte* x, co
 
 void Linear::forward_add(const LayerCall& call, std::byte* y, const std::byte* x, const std::byte* addend,
                          const Arrays& at, std::size_t tile) const {
-  const runtime::DType dtype = precision_.compute;
   if (addend == nullptr || weights_.size() > 1 || has_adapters()) {
     forward(call, y, x, at, tile);
-    if (addend != nullptr && is_last(tile)) runtime::add(call.stream, y, addend, dtype, rows(call) * out_);
+    if (addend != nullptr && is_last(tile)) runtime::add(call.stream, y, addend, dtype_, rows(call) * out_);
     return;
   }
-  matmul_add(call.stream, forward_shape(call, weights_[0]), forward_arrays(call, weights_[0], {y, dtype}, x),
+  matmul_add(call.stream, forward_shape(call, weights_[0]), forward_arrays(call, weights_[0], {y, dtype_}, x),
              addend);
 }
 
 void Linear::forward_gelu(const LayerCall& call, std::byte* y, std::byte* active, const std::byte* x, GeluForm form,
                           const Arrays& at, std::size_t tile) const {
-  const runtime::DType dtype = precision_.compute;
   expect(tiles_.size() == 1 || row_ < out_, "GELU of a tile that is a part of rows or of a sum");
   if (const Run* const run = plain_run(tile)) {
-    return matmul_gelu(call.stream, forward_shape(call, *run), forward_arrays(call, *run, {y, dtype}, x), active,
+    return matmul_gelu(call.stream, forward_shape(call, *run), forward_arrays(call, *run, {y, dtype_}, x), active,
                        form);
   }
   forward(call, y, x, at, tile);
-  gelu_forward(call.stream, dtype, active, y, rows(call) * row_, form);
+  gelu_forward(call.stream, dtype_, active, y, rows(call) * row_, form);
 }
 
 const Linear::Run* Linear::plain_run(std::size_t tile) const {
@@ -185,8 +187,8 @@ MatmulArrays Linear::forward_arrays(const LayerCall& call, const Run& run, const
   return {.c = y.to + run.column * size_of(y.dtype),
           .c_dtype = y.dtype,
           .a = x,
-          .b = parameter(call, run.place, precision_.compute),
-          .dtype = precision_.compute,
+          .b = parameter(call, run.place, dtype_),
+          .dtype = dtype_,
           .bias = bias_of(call, run)};
 }
 
@@ -202,21 +204,19 @@ void Linear::decode(const LayerCall& call, std::byte* y, const std::byte* x) con
   expect(tiles_.size() == 1 && layout_ == LinearOptions::Layout::out_in && !has_adapters(),
          "decoding takes whole weights that are stored [out, in], without adapters");
   if (rows(call) > 1) return forward(call, y, x);
-  const runtime::DType dtype = precision_.compute;
   for (const Run& run : weights_) {
     matrix_vector(call.stream, {run.channels, in_},
-                  {.y = y + run.column * size_of(dtype),
-                   .y_dtype = dtype,
-                   .a = parameter(call, run.place, dtype),
+                  {.y = y + run.column * size_of(dtype_),
+                   .y_dtype = dtype_,
+                   .a = parameter(call, run.place, dtype_),
                    .x = x,
-                   .dtype = dtype,
+                   .dtype = dtype_,
                    .bias = bias_of(call, run)});
   }
 }
 
 void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at,
                             std::size_t tile) const {
-  const runtime::DType dtype = precision_.compute;
   const Sum sum = sum_of(call, dx, sums_inputs(), at);
   bool adds = sums_inputs() && tile > 0;
   for (const Run& run : weights_) {
@@ -224,9 +224,9 @@ void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byt
     matmul(call.stream, backward_shape(call, run),
            {.c = sum.to,
             .c_dtype = sum.dtype,
-            .a = dy + run.column * size_of(dtype),
-            .b = parameter(call, run.place, dtype),
-            .dtype = dtype,
+            .a = dy + run.column * size_of(dtype_),
+            .b = parameter(call, run.place, dtype_),
+            .dtype = dtype_,
             .accumulate = std::exchange(adds, true)});
   }
   if (is_last(tile)) round(call, dx, sum, rows(call) * in_);
@@ -235,25 +235,24 @@ void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byt
 
 void Linear::backward_gelu(const LayerCall& call, std::byte* d_inner, const std::byte* inner, std::byte* x,
                            const std::byte* dy, GeluForm form, const Arrays& at, std::size_t tile) const {
-  const runtime::DType dtype = precision_.compute;
   expect(!sums_inputs(), "the gradient of GELU of a tile that is a part of a sum");
   if (const Run* const run = plain_run(tile)) {
     return matmul_gelu_backward(
         call.stream, backward_shape(call, *run),
-        {.c = d_inner, .c_dtype = dtype, .a = dy, .b = parameter(call, run->place, dtype), .dtype = dtype}, inner,
-        x, form);
+        {.c = d_inner, .c_dtype = dtype_, .a = dy, .b = parameter(call, run->place, dtype_), .dtype = dtype_},
+        inner, x, form);
   }
   backward_input(call, d_inner, dy, at, tile);
-  gelu_backward(call.stream, dtype, d_inner, inner, x, rows(call) * tile_in_, form);
+  gelu_backward(call.stream, dtype_, d_inner, inner, x, rows(call) * tile_in_, form);
 }
 
 Linear::Sum Linear::sum_of(const LayerCall& call, std::byte* result, bool sums, const Arrays& at) const {
-  if (!sums || precision_.compute == runtime::DType::f32) return {result, precision_.compute};
+  if (!sums || dtype_ == runtime::DType::f32) return {result, dtype_};
   return {call.workspace + at.scratch, runtime::DType::f32};
 }
 
 void Linear::round(const LayerCall& call, std::byte* result, const Sum& sum, std::size_t elements) const {
-  if (sum.to != result) runtime::cast(call.stream, result, precision_.compute, sum.to, sum.dtype, elements);
+  if (sum.to != result) runtime::cast(call.stream, result, dtype_, sum.to, sum.dtype, elements);
 }
 
 void Linear::backward_weight(const LayerCall& call, const std::byte* x, const std::byte* dy, std::byte* scratch,
@@ -271,11 +270,10 @@ bool Linear::takes_bias_along(const LayerCall& call) const {
 
 void Linear::backward_matrix(const LayerCall& call, const std::byte* x, const std::byte* dy,
                              std::size_t tile) const {
-  const runtime::DType dtype = precision_.compute, gradient_dtype = precision_.gradient;
   const std::size_t N = rows(call);
   for (const Run& run : weights_) {
     if (run.tile != tile || !is_trained(call, run.place)) continue;
-    const std::byte* const d_run = dy + run.column * size_of(dtype);
+    const std::byte* const d_run = dy + run.column * size_of(dtype_);
     const std::size_t stride = stride_of(run);
     const bool out_in = layout_ == LinearOptions::Layout::out_in;
     const MatmulShape shape{.m = out_in ? run.channels : tile_in_,
@@ -284,15 +282,15 @@ void Linear::backward_matrix(const LayerCall& call, const std::byte* x, const st
                             .transpose_a = true,
                             .a_stride = out_in ? stride : 0,
                             .b_stride = out_in ? 0 : stride};
-    const MatmulArrays arrays{.c = gradient(call, run.place, gradient_dtype),
-                              .c_dtype = gradient_dtype,
+    const MatmulArrays arrays{.c = gradient(call, run.place, gradient_dtype_),
+                              .c_dtype = gradient_dtype_,
                               .a = out_in ? d_run : x,
                               .b = out_in ? x : d_run,
-                              .dtype = dtype,
+                              .dtype = dtype_,
                               .accumulate = call.accumulate};
     if (takes_bias_along(call)) {
       matmul_column_sums(call.stream, shape, arrays,
-                         {gradient(call, biases_[0].place, gradient_dtype), gradient_dtype, call.accumulate});
+                         {gradient(call, biases_[0].place, gradient_dtype_), gradient_dtype_, call.accumulate});
     } else {
       matmul(call.stream, shape, arrays);
     }
@@ -300,19 +298,18 @@ void Linear::backward_matrix(const LayerCall& call, const std::byte* x, const st
 }
 
 void Linear::backward_bias(const LayerCall& call, const std::byte* dy, std::byte* scratch, std::size_t tile) const {
-  const runtime::DType dtype = precision_.compute, gradient_dtype = precision_.gradient;
   if (takes_bias_along(call) ||
       std::none_of(biases_.begin(), biases_.end(), [&](const Run& run) { return is_trained(call, run.place); }))
     return;
   if (biases_.size() == 1) {
     const ParameterRef place{biases_[0].place.unit, biases_[0].place.offset + (row_ < out_ ? tile * row_ : 0)};
-    return column_sums(call.stream, gradient(call, place, gradient_dtype), gradient_dtype, dy, dtype, rows(call),
+    return column_sums(call.stream, gradient(call, place, gradient_dtype_), gradient_dtype_, dy, dtype_, rows(call),
                        row_, call.accumulate);
   }
-  column_sums(call.stream, scratch, runtime::DType::f32, dy, dtype, rows(call), out_, false);
+  column_sums(call.stream, scratch, runtime::DType::f32, dy, dtype_, rows(call), out_, false);
   for (const Run& run : biases_) {
     if (!is_trained(call, run.place)) continue;
-    store_gradient(call.stream, gradient(call, run.place, gradient_dtype), gradient_dtype,
+    store_gradient(call.stream, gradient(call, run.place, gradient_dtype_), gradient_dtype_,
                    floats(scratch) + run.first, run.channels, call.accumulate);
   }
 }

@@ -217,7 +217,7 @@ class Linear {
   std::size_t row_ = 0;      ///< columns of a tile's y
   LinearOptions::Layout layout_;
   LinearOptions::Cut::Along along_;
-  Precision precision_;
+  runtime::DType dtype_, gradient_dtype_;
   Tiles tiles_;
   std::vector<Run> weights_;
   std::vector<Run> biases_;  ///< empty: no biases

@@ -35,6 +35,7 @@ NormedConvolution::NormedConvolution(UnitBuilder& builder, std::size_t unit, std
       bias_(builder.add(unit, {options.norm + ".bias", {options.out}, {Initializer::Kind::zeros}})),
       mean_(builder.add(statistics, {options.norm + ".running_mean", {options.out}, {Initializer::Kind::zeros}})),
       variance_(builder.add(statistics, {options.norm + ".running_var", {options.out}, {Initializer::Kind::ones}})),
+      dtype_(options.precision.compute),
       fixed_(!builder.tuning().trains(options.norm + ".running_mean")) {
   if (fixed_ == builder.tuning().trains(options.norm + ".running_var"))
     fail(ErrorCode::usage,
@@ -72,7 +73,7 @@ std::size_t NormedConvolution::bytes_at_once(std::size_t samples) const {
 
 NormedConvolution::Arrays NormedConvolution::plan(CallMemory& memory, std::size_t samples,
                                                   SavedActivations activations) const {
-  const std::size_t N = out_rows(samples), C = options_.out, element = size_of(options_.precision.compute);
+  const std::size_t N = out_rows(samples), C = options_.out, element = size_of(dtype_);
   Arrays at;
   at.rows = N;
   at.product = memory.saved.add(N * C, element);
@@ -101,43 +102,40 @@ void NormedConvolution::for_some(std::size_t samples, const F& f) const {
 
 const std::byte* NormedConvolution::rows_of(const LayerCall& call, const std::byte* x, std::size_t first,
                                             const PatchShape& some, std::byte* scratch) const {
-  const DType dtype = options_.precision.compute;
-  const std::byte* const pixels = x + in_rows(first) * options_.in * size_of(dtype);
+  const std::byte* const pixels = x + in_rows(first) * options_.in * size_of(dtype_);
   if (is_direct()) return pixels;
-  gather_patches(call.stream, some, dtype, scratch, pixels);
+  gather_patches(call.stream, some, dtype_, scratch, pixels);
   return scratch;
 }
 
 void NormedConvolution::forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x,
                                 std::byte* scratch, const Follow& follow) const {
-  const DType dtype = options_.precision.compute;
   std::byte* const product = call.saved + at.product;
   for_some(static_cast<std::size_t>(call.shape.samples), [&](std::size_t first, const PatchShape& some) {
     const std::byte* const rows = rows_of(call, x, first, some, scratch);
     matmul(call.stream, {.m = some.rows(), .n = options_.out, .k = some.columns(), .transpose_b = true},
-           {.c = product + out_rows(first) * options_.out * size_of(dtype),
-            .c_dtype = dtype,
+           {.c = product + out_rows(first) * options_.out * size_of(dtype_),
+            .c_dtype = dtype_,
             .a = rows,
-            .b = parameter(call, kernels_, dtype),
-            .dtype = dtype});
+            .b = parameter(call, kernels_, dtype_),
+            .dtype = dtype_});
   });
   const BatchNormShape shape = this->shape(at.rows);
   float* const statistics = floats(call.saved + at.statistics);
   if (call.training && !fixed_) {
-    batch_norm_statistics(call.stream, shape, dtype, statistics, product, scratch);
+    batch_norm_statistics(call.stream, shape, dtype_, statistics, product, scratch);
   } else {
-    batch_norm_fixed_statistics(call.stream, shape, dtype, statistics, parameter(call, mean_, dtype),
-                                parameter(call, variance_, dtype));
+    batch_norm_fixed_statistics(call.stream, shape, dtype_, statistics, parameter(call, mean_, dtype_),
+                                parameter(call, variance_, dtype_));
   }
-  batch_norm_forward(call.stream, shape, dtype, y,
-                     values(call, at, follow, parameter(call, weight_, dtype), parameter(call, bias_, dtype)));
+  batch_norm_forward(call.stream, shape, dtype_, y,
+                     values(call, at, follow, parameter(call, weight_, dtype_), parameter(call, bias_, dtype_)));
 }
 
 void NormedConvolution::keep(const LayerCall& call, const Arrays& at) const {
-  const DType dtype = options_.precision.compute;
-  const std::size_t bytes = options_.out * size_of(dtype);
-  runtime::copy(call.stream, call.deferred + at.kept, parameter(call, weight_, dtype), bytes);
-  runtime::copy(call.stream, call.deferred + at.kept + bytes, parameter(call, bias_, dtype), bytes);
+  const std::size_t bytes = options_.out * size_of(dtype_);
+  runtime::copy(call.stream, call.deferred + at.kept, parameter(call, weight_, dtype_), bytes);
+  runtime::copy(call.stream, call.deferred + at.kept + bytes, parameter(call, bias_, dtype_), bytes);
 }
 
 BatchNormValues NormedConvolution::values(const LayerCall& call, const Arrays& at, const Follow& follow,
@@ -153,17 +151,17 @@ BatchNormValues NormedConvolution::values(const LayerCall& call, const Arrays& a
 BatchNormValues NormedConvolution::kept_values(const LayerCall& call, const Arrays& at,
                                                const Follow& follow) const {
   const std::byte* const weight = call.deferred + at.kept;
-  return values(call, at, follow, weight, weight + options_.out * size_of(options_.precision.compute));
+  return values(call, at, follow, weight, weight + options_.out * size_of(dtype_));
 }
 
 void NormedConvolution::again(const LayerCall& call, const Arrays& at, std::byte* y, const Follow& follow) const {
   if (at.y) return;
-  batch_norm_forward(call.stream, shape(at.rows), options_.precision.compute, y, kept_values(call, at, follow));
+  batch_norm_forward(call.stream, shape(at.rows), dtype_, y, kept_values(call, at, follow));
 }
 
 void NormedConvolution::backward_norm(const LayerCall& call, const Arrays& at, std::byte* d_sum,
                                       const std::byte* dy, std::byte* scratch, const Follow& follow) const {
-  batch_norm_backward(call.stream, shape(at.rows), options_.precision.compute,
+  batch_norm_backward(call.stream, shape(at.rows), dtype_,
                       {.dx = call.deferred + at.d_product,
                        .d_addend = d_sum,
                        .sums = floats(call.deferred + at.sums),
@@ -175,16 +173,15 @@ void NormedConvolution::backward_norm(const LayerCall& call, const Arrays& at, s
 
 void NormedConvolution::backward_input(const LayerCall& call, const Arrays& at, std::byte* dx,
                                        std::byte* scratch) const {
-  const DType dtype = options_.precision.compute;
   for_some(static_cast<std::size_t>(call.shape.samples), [&](std::size_t first, const PatchShape& some) {
-    std::byte* const to = dx + in_rows(first) * options_.in * size_of(dtype);
+    std::byte* const to = dx + in_rows(first) * options_.in * size_of(dtype_);
     matmul(call.stream, {.m = some.rows(), .n = some.columns(), .k = options_.out},
            {.c = is_direct() ? to : scratch,
-            .c_dtype = is_direct() ? dtype : DType::f32,
-            .a = call.deferred + at.d_product + out_rows(first) * options_.out * size_of(dtype),
-            .b = parameter(call, kernels_, dtype),
-            .dtype = dtype});
-    if (!is_direct()) add_patches(call.stream, some, dtype, to, floats(scratch));
+            .c_dtype = is_direct() ? dtype_ : DType::f32,
+            .a = call.deferred + at.d_product + out_rows(first) * options_.out * size_of(dtype_),
+            .b = parameter(call, kernels_, dtype_),
+            .dtype = dtype_});
+    if (!is_direct()) add_patches(call.stream, some, dtype_, to, floats(scratch));
   });
 }
 

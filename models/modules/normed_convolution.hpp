@@ -123,6 +123,7 @@ class NormedConvolution {
 
   ConvolutionOptions options_;
   ParameterRef kernels_, weight_, bias_, mean_, variance_;
+  runtime::DType dtype_;
   bool fixed_;  ///< statistics are frozen
 };
 
