@@ -78,13 +78,14 @@ void Norm::backward(const LayerCall& call, const Arrays& at, std::byte* dx, cons
 void Norm::again(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x) const {
   if (at.y) return;
   const std::byte* const weight = call.deferred + at.kept;
-  norm_again(call.stream, shape(rows(call)), dtype_,
-             {.y = y,
-              .mean = floats(call.saved + at.mean),
-              .rstd = floats(call.saved + at.rstd),
-              .x = x,
-              .weight = weight,
-              .bias = is_layer() ? weight + options_.channels * size_of(dtype_) : nullptr});
+  norm_forward(call.stream, shape(rows(call)), dtype_,
+               {.y = y,
+                .mean = floats(call.saved + at.mean),
+                .rstd = floats(call.saved + at.rstd),
+                .x = x,
+                .weight = weight,
+                .bias = is_layer() ? weight + options_.channels * size_of(dtype_) : nullptr,
+                .again = true});
 }
 
 void Norm::store_gradients(const LayerCall& call, const Arrays& at) const {

@@ -44,14 +44,11 @@ struct NormForward {
   const void* bias = nullptr;
   const void* branch = nullptr;  ///< if given, x + branch is rounded, stored and normalized
   void* sum = nullptr;  ///< x + branch, required with a branch; may be the branch; both have x's row stride
+  /// Recomputes y with the same bits: reads mean and rstd. Without a branch: x is forward's sum if it had one.
+  bool again = false;
 };
 void norm_forward(runtime::StreamView stream, const NormShape& shape, runtime::DType dtype,
                   const NormForward& arrays);
-
-/// Recomputes y from x (forward's sum, if it had a branch), weight and bias, with the same bits. Reads mean and rstd;
-/// branch and sum are ignored.
-void norm_again(runtime::StreamView stream, const NormShape& shape, runtime::DType dtype,
-                const NormForward& arrays);
 
 struct NormBackward {
   void* dx = nullptr;     ///< may be dy
@@ -78,7 +75,6 @@ void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType d
 
 // GPU kernels.
 decltype(norm_forward) norm_forward_cuda;
-decltype(norm_again) norm_again_cuda;
 decltype(norm_backward) norm_backward_cuda;
 decltype(store_gradient) store_gradient_cuda;
 

@@ -38,6 +38,7 @@ template <NormKind kind, typename T>
 void forward_group(const NormShape& shape, const NormForward& arrays, std::size_t i) {
   const std::size_t at = begin_of(shape, i, shape.x_row()), channels = shape.channels;
   const T* x = static_cast<const T*>(arrays.x) + at;
+  if (arrays.again) return normalise<kind>(shape, arrays, x, i);
   if (arrays.branch != nullptr) {
     const T* const branch = static_cast<const T*>(arrays.branch) + at;
     T* const sum = static_cast<T*>(arrays.sum) + at;
@@ -181,19 +182,6 @@ void norm_forward(runtime::StreamView stream, const NormShape& shape, runtime::D
   const runtime::WorkCost cost = cost_of(shape, dtype, arrays.branch == nullptr ? 2 : 4, shape.parameters());
   launch(stream, shape, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T, auto kind) {
     for_each_group(pool, shape, [&](std::size_t i) { forward_group<kind(), T>(shape, arrays, i); });
-  });
-}
-
-void norm_again(runtime::StreamView stream, const NormShape& shape, runtime::DType dtype,
-                const NormForward& arrays) {
-  check(shape, dtype);
-  if (ran_on_gpu<norm_again_cuda>(stream, shape, dtype, arrays)) return;
-  const runtime::WorkCost cost = cost_of(shape, dtype, 2, shape.parameters());
-  launch(stream, shape, dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T, auto kind) {
-    const auto* const x = static_cast<const T*>(arrays.x);
-    for_each_group(pool, shape, [&](std::size_t i) {
-      normalise<kind()>(shape, arrays, x + begin_of(shape, i, shape.x_row()), i);
-    });
   });
 }
 

@@ -106,7 +106,7 @@ struct Rows {
   int channels;
 };
 
-/// Intrinsics fix the rounding, so that forward and norm_again() agree.
+/// Intrinsics fix the rounding, so that both kernels of norm_forward() agree.
 template <NormKind kind, typename T, int vectors, int width>
 __device__ void write_normal(const NormForward& arrays, const Rows<kind>& rows, std::size_t row,
                              const Row<vectors, width>& x, float mean, float rstd) {
@@ -320,20 +320,13 @@ void norm_forward_cuda(runtime::StreamView stream, const NormShape& shape, runti
   if (rows == 0) return;
   with_rows(shape, dtype, {arrays.y, arrays.x, arrays.weight, arrays.bias, arrays.branch, arrays.sum},
             [&]<typename T>(auto kind, T, auto vectors, auto width, dim3 threads) {
-              cuda::launch("norm_forward", stream, {cuda::blocks_of(rows, threads.y), threads},
-                           forward_kernel<kind(), T, vectors(), width()>, arrays, Rows<kind()>(shape),
-                           shape.epsilon);
-            });
-}
-
-void norm_again_cuda(runtime::StreamView stream, const NormShape& shape, runtime::DType dtype,
-                     const NormForward& arrays) {
-  const std::size_t rows = shape.rows * shape.groups;
-  if (rows == 0) return;
-  with_rows(shape, dtype, {arrays.y, arrays.x, arrays.weight, arrays.bias},
-            [&]<typename T>(auto kind, T, auto vectors, auto width, dim3 threads) {
-              cuda::launch("norm_again", stream, {cuda::blocks_of(rows, threads.y), threads},
-                           again_kernel<kind(), T, vectors(), width()>, arrays, Rows<kind()>(shape));
+              const runtime::cuda::Grid grid{cuda::blocks_of(rows, threads.y), threads};
+              const Rows<kind()> of_shape(shape);
+              if (arrays.again)
+                return cuda::launch("norm_again", stream, grid, again_kernel<kind(), T, vectors(), width()>, arrays,
+                                    of_shape);
+              cuda::launch("norm_forward", stream, grid, forward_kernel<kind(), T, vectors(), width()>, arrays,
+                           of_shape, shape.epsilon);
             });
 }
 

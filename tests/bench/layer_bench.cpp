@@ -116,30 +116,19 @@ class Bench {
     const auto operation = [&](const char* name, std::size_t elements, const std::function<void()>& work) {
       report_operation(name, seconds_of_call(work), elements);
     };
-    operation("layer norm forward", 2 * N * C, [&] {
-      norm_forward(*stream_, shape, dtype_,
-                   {.y = y.data(),
-                    .mean = floats(mean),
-                    .rstd = floats(rstd),
-                    .x = x.data(),
-                    .weight = weight.data(),
-                    .bias = weight.data()});
-    });
-    operation("layer norm forward of a sum", 4 * N * C, [&] {
-      norm_forward(*stream_, shape, dtype_,
-                   {.y = y.data(),
-                    .mean = floats(mean),
-                    .rstd = floats(rstd),
-                    .x = x.data(),
-                    .weight = weight.data(),
-                    .bias = weight.data(),
-                    .branch = z.data(),
-                    .sum = y.data() + N * C * size_of(dtype_)});
-    });
-    operation("layer norm again", 2 * N * C, [&] {
-      norm_again(*stream_, shape, dtype_,
-                 {y.data(), floats(mean), floats(rstd), x.data(), weight.data(), weight.data()});
-    });
+    NormForward arrays{.y = y.data(),
+                       .mean = floats(mean),
+                       .rstd = floats(rstd),
+                       .x = x.data(),
+                       .weight = weight.data(),
+                       .bias = weight.data()};
+    operation("layer norm forward", 2 * N * C, [&] { norm_forward(*stream_, shape, dtype_, arrays); });
+    arrays.branch = z.data();
+    arrays.sum = y.data() + N * C * size_of(dtype_);
+    operation("layer norm forward of a sum", 4 * N * C, [&] { norm_forward(*stream_, shape, dtype_, arrays); });
+    arrays.branch = nullptr;
+    arrays.again = true;
+    operation("layer norm again", 2 * N * C, [&] { norm_forward(*stream_, shape, dtype_, arrays); });
     operation("layer norm backward", 4 * N * C, [&] {
       norm_backward(*stream_, shape, dtype_,
                     {.dx = y.data(),

@@ -135,21 +135,19 @@ class Bench {
                  w = values(N * C, dtype_), weight = values(C, dtype_), bias = values(C, dtype_);
     const Buffer mean = values(N, DType::f32), rstd = values(N, DType::f32), sums = values(8 * C, DType::f32);
     const Buffer workspace = device_->allocate(norm_workspace_bytes(shape), runtime::MemorySpace::device);
-    bytes_case(model, "layer_norm_forward with sum", 4 * NC, [&] {
-      norm_forward(*stream_, shape, dtype_,
-                   {.y = y.data(),
-                    .mean = floats(mean),
-                    .rstd = floats(rstd),
-                    .x = x.data(),
-                    .weight = weight.data(),
-                    .bias = bias.data(),
-                    .branch = z.data(),
-                    .sum = w.data()});
-    });
-    bytes_case(model, "layer_norm_again", 2 * NC, [&] {
-      norm_again(*stream_, shape, dtype_,
-                 {y.data(), floats(mean), floats(rstd), x.data(), weight.data(), bias.data()});
-    });
+    NormForward arrays{.y = y.data(),
+                       .mean = floats(mean),
+                       .rstd = floats(rstd),
+                       .x = x.data(),
+                       .weight = weight.data(),
+                       .bias = bias.data(),
+                       .branch = z.data(),
+                       .sum = w.data()};
+    bytes_case(model, "layer_norm_forward with sum", 4 * NC,
+               [&] { norm_forward(*stream_, shape, dtype_, arrays); });
+    arrays.branch = nullptr;
+    arrays.again = true;
+    bytes_case(model, "layer_norm_again", 2 * NC, [&] { norm_forward(*stream_, shape, dtype_, arrays); });
     bytes_case(model, "layer_norm_backward with residual", 4 * NC, [&] {
       norm_backward(*stream_, shape, dtype_,
                     {.dx = y.data(),

@@ -43,11 +43,11 @@ TEST_CASE("the last rows of a layer norm of more than 2^32 elements are normaliz
         far_sum(half, rows * C), far_mean(DType::f32, rows), far_rstd(DType::f32, rows);
     far_x.put_last(values);
     far_branch.put_last(branch);
+    NormForward arrays{far_y.data(),  far_mean.floats(), far_rstd.floats(), far_x.data(),
+                       weight.data(), bias.data(),       far_branch.data(), far_sum.data()};
     {
       const OnlyLastBlocks last(near_rows / 4);
-      norm_forward(stream, {rows, C}, half,
-                   {far_y.data(), far_mean.floats(), far_rstd.floats(), far_x.data(), weight.data(), bias.data(),
-                    far_branch.data(), far_sum.data()});
+      norm_forward(stream, {rows, C}, half, arrays);
     }
     CHECK(far_y.ends_like(y, y.size()));
     CHECK(far_sum.ends_like(sum, sum.size()));
@@ -57,9 +57,11 @@ TEST_CASE("the last rows of a layer norm of more than 2^32 elements are normaliz
     const SparseArray far_again(half, rows * C);
     {
       const OnlyLastBlocks last(near_rows / 4);
-      norm_again(
-          stream, {rows, C}, half,
-          {far_again.data(), far_mean.floats(), far_rstd.floats(), far_sum.data(), weight.data(), bias.data()});
+      arrays.y = far_again.data();
+      arrays.x = far_sum.data();
+      arrays.branch = nullptr;
+      arrays.again = true;
+      norm_forward(stream, {rows, C}, half, arrays);
     }
     CHECK(far_again.ends_like(y, y.size()));
   });

@@ -172,13 +172,14 @@ TEST_CASE("layer and RMS normalization cost their groups and their saved values"
         });
       }
       check_cost(dtype, WorkKind::norm, [&](StreamView stream, CostedRun& run) {
-        norm_again(stream, shape, dtype,
-                   {.y = run.writes(all),
-                    .mean = layer ? run.reads(groups, DType::f32) : none,
-                    .rstd = run.reads(groups, DType::f32),
-                    .x = run.reads(all),
-                    .weight = run.reads(C),
-                    .bias = layer ? run.reads(C) : none});
+        norm_forward(stream, shape, dtype,
+                     {.y = run.writes(all),
+                      .mean = layer ? run.reads(groups, DType::f32) : none,
+                      .rstd = run.reads(groups, DType::f32),
+                      .x = run.reads(all),
+                      .weight = run.reads(C),
+                      .bias = layer ? run.reads(C) : none,
+                      .again = true});
       });
     }
   }
