@@ -4,83 +4,88 @@
 
 #include <cublasLt.h>
 
-#include <cstddef>
-#include <cstdint>
-
 namespace ranvier::models::cuda {
+
+/// Address of a function of the library. Throws ErrorCode::device if it cannot be loaded.
+[[nodiscard]] void* find_cublas_lt(const char* name);
+
+/// Throws ErrorCode::device, or ErrorCode::memory if memory is exhausted, with the call and the library's message.
+void check(cublasStatus_t status, const char* call);
+
+template <typename Function>
+class CublasLtFunction {
+ public:
+  explicit CublasLtFunction(const char* name)
+      : name_(name), function_(reinterpret_cast<Function*>(find_cublas_lt(name))) {}
+
+  template <typename... Arguments>
+  auto operator()(Arguments... arguments) const {
+    return function_(arguments...);
+  }
+  /// Throws like cuda::check().
+  template <typename... Arguments>
+  void checked(Arguments... arguments) const {
+    check(function_(arguments...), name_);
+  }
+
+ private:
+  const char* name_;
+  Function* function_;
+};
 
 /// Functions of the library, loaded when needed, so that other jobs do not load it.
 struct CublasLt {
-  decltype(&cublasLtMatmulPreferenceCreate) matmul_preference_create;
-  decltype(&cublasLtMatmulPreferenceDestroy) matmul_preference_destroy;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) matmul_preference_set_attribute;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) matmul_algo_get_heuristic;
-  decltype(&cublasLtMatmulDescCreate) matmul_desc_create;
-  decltype(&cublasLtMatmulDescDestroy) matmul_desc_destroy;
-  decltype(&cublasLtMatmulDescSetAttribute) matmul_desc_set_attribute;
-  decltype(&cublasLtMatrixLayoutCreate) matrix_layout_create;
-  decltype(&cublasLtMatrixLayoutDestroy) matrix_layout_destroy;
-  decltype(&cublasLtGetStatusString) get_status_string;
-  decltype(&cublasLtCreate) create;
-  decltype(&cublasLtMatmul) matmul;
-  decltype(&cublasLtMatmulAlgoCheck) matmul_algo_check;
-  decltype(&cublasLtGetVersion) get_version;
+#define RANVIER_CUBLAS_LT_FUNCTION(name) \
+  CublasLtFunction<decltype(::name)> name { #name }
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatmulPreferenceCreate);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatmulPreferenceDestroy);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatmulDescCreate);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatmulDescDestroy);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatmulDescSetAttribute);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatrixLayoutCreate);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatrixLayoutDestroy);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtGetStatusString);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtCreate);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatmul);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatmulAlgoCheck);
+  RANVIER_CUBLAS_LT_FUNCTION(cublasLtGetVersion);
+#undef RANVIER_CUBLAS_LT_FUNCTION
 };
 
 /// Throws ErrorCode::device if the library cannot be loaded.
 [[nodiscard]] const CublasLt& cublas_lt();
 
-/// Throws ErrorCode::device, or ErrorCode::memory if memory is exhausted, with the call and the library's message.
-void check(cublasStatus_t status, const char* call);
-
-/// A descriptor of the library, created by a subclass and destroyed by `destroy`.
-template <typename Handle, auto destroy>
+/// A descriptor of the library: the functions that create and destroy it, and set an attribute.
+template <typename Handle, auto create, auto destroy, auto set_attribute = nullptr>
 class Descriptor {
  public:
-  ~Descriptor() {
-    if (handle_ != nullptr) (cublas_lt().*destroy)(handle_);
+  template <typename... Arguments>
+  explicit Descriptor(Arguments... arguments) {
+    (cublas_lt().*create).checked(&handle_, arguments...);
   }
+  ~Descriptor() { (cublas_lt().*destroy)(handle_); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
 
   [[nodiscard]] Handle get() const { return handle_; }
 
- protected:
-  Descriptor() = default;
+  template <typename Attribute, typename Value>
+  void set(Attribute attribute, const Value& value) {
+    (cublas_lt().*set_attribute).checked(handle_, attribute, &value, sizeof(value));
+  }
 
+ private:
   Handle handle_ = nullptr;
 };
 
-class Layout : public Descriptor<cublasLtMatrixLayout_t, &CublasLt::matrix_layout_destroy> {
- public:
-  Layout(cudaDataType dtype, std::size_t rows, std::size_t columns, std::size_t stride) {
-    check(cublas_lt().matrix_layout_create(&handle_, dtype, rows, columns, static_cast<std::int64_t>(stride)),
-          "cublasLtMatrixLayoutCreate");
-  }
-};
-
-class Description : public Descriptor<cublasLtMatmulDesc_t, &CublasLt::matmul_desc_destroy> {
- public:
-  Description() {
-    check(cublas_lt().matmul_desc_create(&handle_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
-  }
-
-  template <typename Value>
-  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-    check(cublas_lt().matmul_desc_set_attribute(handle_, attribute, &value, sizeof(value)),
-          "cublasLtMatmulDescSetAttribute");
-  }
-};
-
-class Preference : public Descriptor<cublasLtMatmulPreference_t, &CublasLt::matmul_preference_destroy> {
- public:
-  Preference() { check(cublas_lt().matmul_preference_create(&handle_), "cublasLtMatmulPreferenceCreate"); }
-
-  template <typename Value>
-  void set(cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
-    check(cublas_lt().matmul_preference_set_attribute(handle_, attribute, &value, sizeof(value)),
-          "cublasLtMatmulPreferenceSetAttribute");
-  }
-};
+using Layout = Descriptor<cublasLtMatrixLayout_t, &CublasLt::cublasLtMatrixLayoutCreate,
+                          &CublasLt::cublasLtMatrixLayoutDestroy>;
+using Description = Descriptor<cublasLtMatmulDesc_t, &CublasLt::cublasLtMatmulDescCreate,
+                               &CublasLt::cublasLtMatmulDescDestroy, &CublasLt::cublasLtMatmulDescSetAttribute>;
+using Preference =
+    Descriptor<cublasLtMatmulPreference_t, &CublasLt::cublasLtMatmulPreferenceCreate,
+               &CublasLt::cublasLtMatmulPreferenceDestroy, &CublasLt::cublasLtMatmulPreferenceSetAttribute>;
 
 }  // namespace ranvier::models::cuda

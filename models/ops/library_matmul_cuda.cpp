@@ -164,8 +164,8 @@ class Plan {
     if (chosen == nullptr || !has_epilogue(p)) return;
     cublasLtMatmulHeuristicResult_t result{};
     possible_ =
-        cublas_lt().matmul_algo_check(library, description_.get(), first_.get(), second_.get(), result_.get(),
-                                      result_.get(), chosen, &result) == CUBLAS_STATUS_SUCCESS &&
+        cublas_lt().cublasLtMatmulAlgoCheck(library, description_.get(), first_.get(), second_.get(), result_.get(),
+                                            result_.get(), chosen, &result) == CUBLAS_STATUS_SUCCESS &&
         result.workspaceSize <= cuda::stream_workspace_bytes;
     algorithm_ = *chosen;
   }
@@ -242,10 +242,10 @@ class Plan {
     const float one = 1, old = arrays.accumulate || adds ? 1.0f : 0.0f;
     try {
       point(arrays.bias, epilogue.array);
-      check(cublas_lt().matmul(library, description_.get(), &one, arrays.b, first_.get(), arrays.a, second_.get(),
-                               &old, adds ? epilogue.array : arrays.c, result_.get(), arrays.c, result_.get(),
-                               &algorithm_, workspace, cuda::stream_workspace_bytes, queue),
-            "cublasLtMatmul");
+      cublas_lt().cublasLtMatmul.checked(library, description_.get(), &one, arrays.b, first_.get(), arrays.a,
+                                         second_.get(), &old, adds ? epilogue.array : arrays.c, result_.get(),
+                                         arrays.c, result_.get(), &algorithm_, workspace,
+                                         cuda::stream_workspace_bytes, queue);
     } catch (const Error& error) {
       return error.what();
     }
@@ -266,32 +266,26 @@ class Plan {
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(cublasLtHandle_t library, const LibraryProduct& p,
                                                           const Search& search) const {
     try {
-      return answers(library, p, search);
+      Preference preference;
+      preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, search.workspace_bytes);
+      preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, search.reductions);
+      preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.alignments[1]);
+      preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.alignments[0]);
+      preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.alignments[p.epilogue == Kind::sum ? 4 : 2]);
+      preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.alignments[2]);
+      std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(search.most));
+      int count = 0;
+      const cublasStatus_t status = cublas_lt().cublasLtMatmulAlgoGetHeuristic(
+          library, description_.get(), first_.get(), second_.get(), result_.get(), result_.get(), preference.get(),
+          search.most, found.data(), &count);
+      if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+      check(status, "cublasLtMatmulAlgoGetHeuristic");
+      found.resize(static_cast<std::size_t>(count));
+      return found;
     } catch (const Error& error) {
       warn(p, error.what());
       return {};
     }
-  }
-
-  /// Same, but throws if the library fails.
-  std::vector<cublasLtMatmulHeuristicResult_t> answers(cublasLtHandle_t library, const LibraryProduct& p,
-                                                       const Search& search) const {
-    Preference preference;
-    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, search.workspace_bytes);
-    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, search.reductions);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.alignments[1]);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.alignments[0]);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.alignments[p.epilogue == Kind::sum ? 4 : 2]);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.alignments[2]);
-    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(search.most));
-    int count = 0;
-    const cublasStatus_t status = cublas_lt().matmul_algo_get_heuristic(
-        library, description_.get(), first_.get(), second_.get(), result_.get(), result_.get(), preference.get(),
-        search.most, found.data(), &count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
-    check(status, "cublasLtMatmulAlgoGetHeuristic");
-    found.resize(static_cast<std::size_t>(count));
-    return found;
   }
 
   void use(const std::vector<cublasLtMatmulHeuristicResult_t>& answers) {
@@ -300,7 +294,7 @@ class Plan {
   }
 
   Layout first_, second_, result_;
-  Description description_;
+  Description description_{CUBLAS_COMPUTE_32F, CUDA_R_32F};
   Kind epilogue_;
   cublasLtMatmulAlgo_t algorithm_{};
   bool possible_ = false;
@@ -328,7 +322,7 @@ struct Library {
 
 cuda::PerGpu<Library>::Held hold_library(runtime::StreamView stream) {
   auto library = cuda::gpus<Library>().hold(stream);
-  if (library->handle == nullptr) check(cublas_lt().create(&library->handle), "cublasLtCreate");
+  if (library->handle == nullptr) cublas_lt().cublasLtCreate.checked(&library->handle);
   return library;
 }
 
@@ -383,7 +377,7 @@ void library_fused_cuda(runtime::StreamView stream, const MatmulShape& shape, co
 }
 
 ProductLibrary product_library(runtime::StreamView stream) {
-  return {runtime::cuda::properties(stream.device()).name, cublas_lt().get_version()};
+  return {runtime::cuda::properties(stream.device()).name, cublas_lt().cublasLtGetVersion()};
 }
 
 ProductChoices measure_products(runtime::StreamView stream, const std::function<void()>& work) {
@@ -404,7 +398,7 @@ ProductChoices measure_products(runtime::StreamView stream, const std::function<
 }
 
 std::size_t adopt_products(runtime::StreamView stream, const ProductChoices& choices) {
-  if (choices.of.version != cublas_lt().get_version()) return 0;
+  if (choices.of.version != cublas_lt().cublasLtGetVersion()) return 0;
   const auto library = hold_library(stream);
   std::size_t adopted = 0;
   for (const auto& [product, algorithm] : choices.choices) {
