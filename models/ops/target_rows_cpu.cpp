@@ -14,24 +14,23 @@
 namespace ranvier::models {
 namespace {
 
-/// Calls f(row of [B, F], row of [B, T]) for each gathered row, on the pool's threads.
-template <typename F>
-void for_each_gathered(runtime::ComputePool& pool, const TargetRows& shape, const std::int32_t* places,
-                       const F& f) {
-  for_each_row(pool, shape.rows(), [&](std::size_t row) {
-    f(row, row / shape.chosen * shape.positions + static_cast<std::size_t>(places[row]));
-  });
-}
-
 void check(const TargetRows& shape) {
   expect(shape.chosen <= shape.positions &&
              shape.positions <= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),
          "{} of {} positions of a sample", shape.chosen, shape.positions);
 }
 
-/// Cost of reading and writing all gathered rows, and reading their places.
-runtime::WorkCost cost_of_rows(const TargetRows& shape, std::size_t row_bytes) {
-  return runtime::elementwise_cost(shape.rows() * (2 * row_bytes + sizeof(std::int32_t)));
+/// Copies each row of [B, F] from its place in [B, T], or to it.
+void copy_rows(runtime::StreamView stream, bool scatters, const TargetRows& shape, void* to, const void* from,
+               const std::int32_t* places, std::size_t row_bytes) {
+  const std::size_t bytes = shape.rows() * (2 * row_bytes + sizeof(std::int32_t));
+  stream.launch(runtime::elementwise_cost(bytes), [=](runtime::ComputePool& pool) {
+    for_each_row(pool, shape.rows(), [&](std::size_t row) {
+      const std::size_t place = row / shape.chosen * shape.positions + static_cast<std::size_t>(places[row]);
+      std::memcpy(static_cast<std::byte*>(to) + (scatters ? place : row) * row_bytes,
+                  static_cast<const std::byte*>(from) + (scatters ? row : place) * row_bytes, row_bytes);
+    });
+  });
 }
 
 }  // namespace
@@ -62,12 +61,7 @@ void gather_rows(runtime::StreamView stream, const TargetRows& shape, void* to, 
                  const std::int32_t* places, std::size_t row_bytes) {
   check(shape);
   if (ran_on_gpu<gather_rows_cuda>(stream, shape, to, from, places, row_bytes)) return;
-  stream.launch(cost_of_rows(shape, row_bytes), [=](runtime::ComputePool& pool) {
-    for_each_gathered(pool, shape, places, [&](std::size_t row, std::size_t place) {
-      std::memcpy(static_cast<std::byte*>(to) + row * row_bytes,
-                  static_cast<const std::byte*>(from) + place * row_bytes, row_bytes);
-    });
-  });
+  copy_rows(stream, false, shape, to, from, places, row_bytes);
 }
 
 void scatter_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
@@ -75,12 +69,7 @@ void scatter_rows(runtime::StreamView stream, const TargetRows& shape, void* to,
   check(shape);
   runtime::fill_zero(stream, to, shape.all() * row_bytes);
   if (ran_on_gpu<scatter_rows_cuda>(stream, shape, to, from, places, row_bytes)) return;
-  stream.launch(cost_of_rows(shape, row_bytes), [=](runtime::ComputePool& pool) {
-    for_each_gathered(pool, shape, places, [&](std::size_t row, std::size_t place) {
-      std::memcpy(static_cast<std::byte*>(to) + place * row_bytes,
-                  static_cast<const std::byte*>(from) + row * row_bytes, row_bytes);
-    });
-  });
+  copy_rows(stream, true, shape, to, from, places, row_bytes);
 }
 
 }  // namespace ranvier::models
