@@ -184,13 +184,13 @@ class ResnetBlock final : public Layer {
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
     std::byte *const work = call.workspace, *const scratch = work + at.scratch;
-    std::byte* const reduced = NormedConvolution::output(call, at.reduce, work + at.wide);
-    std::byte* const seen = NormedConvolution::output(call, at.spatial, work + at.wide);
+    std::byte* const reduced = saved_or(call, at.reduce.y, work + at.wide);
+    std::byte* const seen = saved_or(call, at.spatial.y, work + at.wide);
     reduce_.forward(call, at.reduce, reduced, input, scratch, {});
     spatial_.forward(call, at.spatial, seen, reduced, scratch, {});
     const std::byte* shortcut = input;
     if (projection_) {
-      std::byte* const projected = NormedConvolution::output(call, at.projection, work + at.shortcut);
+      std::byte* const projected = saved_or(call, at.projection.y, work + at.shortcut);
       projection_->forward(call, at.projection, projected, input, scratch, {.relu = false});
       shortcut = projected;
     }
@@ -207,7 +207,7 @@ class ResnetBlock final : public Layer {
     expand_.keep(call, at.expand);
     const std::byte* shortcut = input;
     if (projection_) {
-      std::byte* const projected = NormedConvolution::output(call, at.projection, work + at.shortcut);
+      std::byte* const projected = saved_or(call, at.projection.y, work + at.shortcut);
       projection_->keep(call, at.projection);
       projection_->again(call, at.projection, projected, {.relu = false});
       shortcut = projected;
@@ -230,8 +230,8 @@ class ResnetBlock final : public Layer {
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     const Arrays at = arrays(call);
     std::byte *const work = call.workspace, *const scratch = work + at.scratch;
-    std::byte* const reduced = NormedConvolution::output(call, at.reduce, work + at.wide);
-    std::byte* const seen = NormedConvolution::output(call, at.spatial, work + at.wide);
+    std::byte* const reduced = saved_or(call, at.reduce.y, work + at.wide);
+    std::byte* const seen = saved_or(call, at.spatial.y, work + at.wide);
     reduce_.backward_weight(call, at.reduce, input, scratch);
     reduce_.again(call, at.reduce, reduced, {});
     spatial_.backward_weight(call, at.spatial, reduced, scratch);

@@ -187,7 +187,7 @@ class LanguageHead final : public Layer {
       transform_->forward(call, call.saved + at.dense, input, at.product);
       gelu_forward(call.stream, dtype_, call.saved + at.active, call.saved + at.dense, N * C, gelu_);
     }
-    std::byte* const normal = Norm::output(call, at.norm, call.workspace + at.normal);
+    std::byte* const normal = saved_or(call, at.norm.y, call.workspace + at.normal);
     if (call.part == 0) norm_.forward(call, at.norm, normal, norm_input(call, at, input));
     matmul(call.stream,
            {.m = N, .n = table_.tile_rows, .k = C, .transpose_b = true, .c_stride = table_.stored_rows()},
@@ -246,7 +246,7 @@ class LanguageHead final : public Layer {
     if (transform_ && call.part == 0)
       transform_->backward_weight(call, input, call.deferred + at.d_dense, call.workspace + at.scratch, at.product);
     if (call.gradients[call.part] == nullptr) return;  // tiles are frozen together
-    std::byte* const normal = Norm::output(call, at.norm, call.workspace + at.normal);
+    std::byte* const normal = saved_or(call, at.norm.y, call.workspace + at.normal);
     if (call.part == 0) norm_.again(call, at.norm, normal, norm_input(call, at, input));
     matmul(call.stream,
            {.m = table_.tile_rows, .n = C, .k = N, .transpose_a = true, .a_stride = table_.stored_rows()},

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace ranvier::models {
@@ -46,6 +47,12 @@ namespace ranvier::models {
 /// Dropout of the call's microbatch at one site of the model.
 [[nodiscard]] inline Dropout dropout_at(const LayerCall& call, float rate, std::uint32_t site) {
   return make_dropout(rate, call.key.seed, call.key.step, site, call.key.first_sample);
+}
+
+/// Address of an array that is saved at this offset, or `scratch` if it is not saved.
+[[nodiscard]] inline std::byte* saved_or(const LayerCall& call, std::optional<std::size_t> offset,
+                                         std::byte* scratch) {
+  return offset ? call.saved + *offset : scratch;
 }
 
 /// Layouts of a call's arrays; base of a layer's struct with their offsets.

@@ -44,11 +44,6 @@ class Norm {
   [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;  ///< scratch of backward()
   [[nodiscard]] std::size_t parameters() const;                     ///< elements
 
-  /// Address of the output: the saved array, or `scratch`.
-  [[nodiscard]] static std::byte* output(const LayerCall& call, const Arrays& at, std::byte* scratch) {
-    return at.y ? call.saved + *at.y : scratch;
-  }
-
   /// y = norm(x), or norm(x + branch) with x + branch stored in `sum`.
   void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x,
                const std::byte* branch = nullptr, std::byte* sum = nullptr) const;

@@ -68,11 +68,6 @@ class NormedConvolution {
   /// Scratch of each of the calls below.
   [[nodiscard]] std::size_t scratch_bytes(std::size_t samples) const;
 
-  /// Address of the output: the saved array, or `scratch`.
-  [[nodiscard]] static std::byte* output(const LayerCall& call, const Arrays& at, std::byte* scratch) {
-    return at.y ? call.saved + *at.y : scratch;
-  }
-
   /// Operations after the norm: y = relu(norm(convolution(x)) + addend). No addition if `addend` is null.
   struct Follow {
     const std::byte* addend = nullptr;

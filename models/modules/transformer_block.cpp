@@ -63,8 +63,8 @@ class TransformerBlock final : public DecodingLayer {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const work = call.workspace;
     PhaseWalk walk(call);
-    std::byte* const normed = Norm::output(call, at.first_norm, work + at.narrow);
-    std::byte* const middle = Norm::output(call, at.middle_norm, work + at.narrow);
+    std::byte* const normed = saved_or(call, at.first_norm.y, work + at.narrow);
+    std::byte* const middle = saved_or(call, at.middle_norm.y, work + at.narrow);
     const std::byte* const attended = first_norm_ ? normed : input;
     walk.once([&] {
       if (first_norm_) first_norm_->forward(call, at.first_norm, normed, input);
@@ -148,8 +148,8 @@ class TransformerBlock final : public DecodingLayer {
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
-    std::byte* const normed = Norm::output(call, at.first_norm, work + at.narrow);
-    std::byte* const middle = Norm::output(call, at.middle_norm, work + at.narrow);
+    std::byte* const normed = saved_or(call, at.first_norm.y, work + at.narrow);
+    std::byte* const middle = saved_or(call, at.middle_norm.y, work + at.narrow);
     const std::byte* const attended = first_norm_ ? normed : input;
     const std::byte* const d_mlp = this->d_mlp(call, at, call.output_gradient);
     const auto attend = [&] {
