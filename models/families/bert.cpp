@@ -231,15 +231,6 @@ std::string with_labels(const std::string& config, std::span<const std::string> 
 
 // Layers.
 
-AttentionShape BertOptions::attention_shape() const {
-  return {.positions = sequence_length,
-          .heads = heads,
-          .channels = hidden / heads,
-          .kernels = attention,
-          .fast_backward = fast_attention_backward,
-          .causal = false};
-}
-
 LanguageModel BertOptions::language_model() const {
   const auto C = static_cast<std::size_t>(hidden), F = static_cast<std::size_t>(inner);
   const auto tiles = static_cast<std::size_t>(tile);
@@ -278,7 +269,13 @@ LanguageModel BertOptions::language_model() const {
             .qkv = linear({{self + ".query", C}, {self + ".key", C}, {self + ".value", C}}, self + ".qkv"),
             .out = linear({{out, C}}, out),
             .attention_name = self,
-            .attention = {.shape = options.attention_shape(), .precision = options.precision},
+            .attention = {.shape = {.positions = options.sequence_length,
+                                    .heads = options.heads,
+                                    .channels = options.hidden / options.heads,
+                                    .kernels = options.attention,
+                                    .fast_backward = options.fast_attention_backward,
+                                    .causal = false},
+                          .precision = options.precision},
             .mlp = {.up = {name + ".intermediate.dense", normal},
                     .down = {name + ".output.dense", normal},
                     .channels = C,

@@ -57,7 +57,6 @@ struct BertOptions {
   static constexpr std::array<std::string_view, 2> model_types{"bert", "roberta"};
   static FamilyConfig<BertOptions> read(const ConfigFile& config);
   [[nodiscard]] std::string config_json(const std::string& like) const;
-  [[nodiscard]] AttentionShape attention_shape() const;
   [[nodiscard]] LanguageModel language_model() const;
 };
 

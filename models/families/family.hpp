@@ -95,7 +95,7 @@ using SizeNames = std::function<std::string(std::string_view field)>;
 /// - language_model(): embedding, blocks and head as data; or make(tuning): layers of the family's own.
 /// - stored(weights, config, heads): sizes from tensors; none if they are not this family's. `config`: sizes in
 ///   config.json, or null.
-/// - attention_shape(); set_all_sizes(): replaces zeros that stand for other sizes.
+/// - set_all_sizes(): replaces zeros that stand for other sizes.
 /// - inputs_first: matrices are stored [in, out].
 /// - Fields dropout, positions (rows of a position table; 0: T), targets (limit of positions with logits), blocks,
 ///   tile, attention, fast_attention_backward.

@@ -197,14 +197,6 @@ std::optional<GptOptions> GptOptions::stored(const Safetensors& weights, const G
 
 // Layers.
 
-AttentionShape GptOptions::attention_shape() const {
-  return {.positions = sequence_length,
-          .heads = heads,
-          .channels = hidden / heads,
-          .kernels = attention,
-          .fast_backward = fast_attention_backward};
-}
-
 LanguageModel GptOptions::language_model() const {
   const auto C = static_cast<std::size_t>(hidden), tiles = static_cast<std::size_t>(tile);
   const auto T = static_cast<std::size_t>(sequence_length), rows = static_cast<std::size_t>(position_rows());
@@ -235,7 +227,12 @@ LanguageModel GptOptions::language_model() const {
             .qkv = linear(name + ".attn.c_attn", 3 * C, normal),
             .out = linear(name + ".attn.c_proj", C, residual),
             .attention_name = name + ".attn",
-            .attention = {.shape = options.attention_shape(), .precision = options.precision},
+            .attention = {.shape = {.positions = options.sequence_length,
+                                    .heads = options.heads,
+                                    .channels = options.hidden / options.heads,
+                                    .kernels = options.attention,
+                                    .fast_backward = options.fast_attention_backward},
+                          .precision = options.precision},
             .mlp = {.up = {name + ".mlp.c_fc", normal},
                     .down = {name + ".mlp.c_proj", residual},
                     .channels = C,

@@ -48,7 +48,6 @@ struct GptOptions {
   /// tensors and config contradict each other, and ErrorCode::usage if the number of heads is unknown.
   static std::optional<GptOptions> stored(const Safetensors& weights, const GptOptions* config,
                                           std::optional<int> heads);
-  [[nodiscard]] AttentionShape attention_shape() const;
   [[nodiscard]] LanguageModel language_model() const;
 };
 

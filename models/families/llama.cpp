@@ -359,16 +359,6 @@ std::string LlamaOptions::config_json(const std::string& like) const {
 
 // Layers.
 
-AttentionShape LlamaOptions::attention_shape() const {
-  return {.positions = sequence_length,
-          .heads = heads,
-          .channels = stored_head_size(),
-          .kernels = attention,
-          .fast_backward = fast_attention_backward,
-          .key_heads = key_heads,
-          .window = window};
-}
-
 LanguageModel LlamaOptions::language_model() const {
   const auto C = static_cast<std::size_t>(hidden), F = static_cast<std::size_t>(inner);
   const auto D = static_cast<std::size_t>(stored_head_size()), tiles = static_cast<std::size_t>(tile);
@@ -407,7 +397,13 @@ LanguageModel LlamaOptions::language_model() const {
                     .precision = options.precision,
                     .cut = {builder.add_tiles(self + ".o_proj", tiles)}},
             .attention_name = self,
-            .attention = {.shape = options.attention_shape(),
+            .attention = {.shape = {.positions = options.sequence_length,
+                                    .heads = options.heads,
+                                    .channels = options.stored_head_size(),
+                                    .kernels = options.attention,
+                                    .fast_backward = options.fast_attention_backward,
+                                    .key_heads = options.key_heads,
+                                    .window = options.window},
                           .rotary = RotaryOptions{options.rope_base, options.rope_scaling},
                           .head_norms = options.qk_norm,
                           .norm_epsilon = options.norm_epsilon,

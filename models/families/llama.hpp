@@ -58,7 +58,6 @@ struct LlamaOptions {
   [[nodiscard]] std::string config_json(const std::string& like) const;
   /// key_heads and head_size as explicit numbers.
   void set_all_sizes();
-  [[nodiscard]] AttentionShape attention_shape() const;
   [[nodiscard]] LanguageModel language_model() const;
 };
 

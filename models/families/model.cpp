@@ -115,15 +115,6 @@ void set_targets(ModelSizes& sizes, int targets) noexcept {
       sizes);
 }
 
-std::optional<AttentionShape> attention_shape(const ModelSizes& sizes) noexcept {
-  return std::visit(
-      [](const auto& family) -> std::optional<AttentionShape> {
-        if constexpr (requires { family.attention_shape(); }) return family.attention_shape();
-        return std::nullopt;
-      },
-      sizes);
-}
-
 std::string_view family_name(const ModelSizes& sizes) noexcept {
   return std::visit([](const auto& family) { return family.family(); }, sizes);
 }

@@ -44,7 +44,7 @@ void set_attention(ModelSizes& sizes, AttentionKernels kernels, bool fast_backwa
 /// Sets the maximum number of targets per sample; no effect if every position has one (fills_masks()).
 void set_targets(ModelSizes& sizes, int targets) noexcept;
 /// Attention shape of one sample, for choosing kernels; none for a family without attention.
-[[nodiscard]] std::optional<AttentionShape> attention_shape(const ModelSizes& sizes) noexcept;
+[[nodiscard]] std::optional<AttentionShape> attention_shape(const ModelSizes& sizes);
 
 /// Family name in messages: "gpt2", "mistral", "roberta", "wide-resnet".
 [[nodiscard]] std::string_view family_name(const ModelSizes& sizes) noexcept;

@@ -52,6 +52,17 @@ Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
   return model;
 }
 
+std::optional<AttentionShape> attention_shape(const ModelSizes& sizes) {
+  return std::visit(
+      [](const auto& options) -> std::optional<AttentionShape> {
+        UnitBuilder builder;
+        if constexpr (requires { options.language_model(); })
+          return options.language_model().block(0, builder).attention.shape;
+        return std::nullopt;
+      },
+      sizes);
+}
+
 LanguageModel decoder_model(const ModelSizes& sizes) {
   expect(task_of(sizes) == Task::next_token, "a model that writes no text has no decoder");
   return std::visit(
