@@ -236,7 +236,7 @@ LanguageModel BertOptions::language_model() const {
   const auto tiles = static_cast<std::size_t>(tile);
   const std::string prefix = roberta ? "roberta." : "bert.", embeddings = prefix + "embeddings";
   const Initializer normal{Initializer::Kind::normal, initializer_range};
-  const NormOptions norm{.channels = C, .epsilon = norm_epsilon, .precision = precision};
+  const NormOptions norm{.shape = {.channels = C, .epsilon = norm_epsilon}, .precision = precision};
   const TokenTable words({.name = embeddings + ".word_embeddings",
                           .tokens = static_cast<std::size_t>(vocab_size),
                           .channels = C,

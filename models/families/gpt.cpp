@@ -202,7 +202,7 @@ LanguageModel GptOptions::language_model() const {
   const auto T = static_cast<std::size_t>(sequence_length), rows = static_cast<std::size_t>(position_rows());
   const Initializer normal{Initializer::Kind::normal, 0.02f};
   const Initializer residual{Initializer::Kind::normal, 0.02f / std::sqrt(2.0f * static_cast<float>(layers))};
-  const NormOptions norm{.channels = C, .precision = precision};
+  const NormOptions norm{.shape = {.channels = C}, .precision = precision};
   const TokenTable words({.name = "wte",
                           .tokens = static_cast<std::size_t>(vocab_size),
                           .channels = C,

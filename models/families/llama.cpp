@@ -365,8 +365,8 @@ LanguageModel LlamaOptions::language_model() const {
   const std::size_t queries = static_cast<std::size_t>(heads) * D;
   const std::size_t keys = static_cast<std::size_t>(stored_key_heads()) * D;
   const Initializer normal{Initializer::Kind::normal, initializer_range};
-  const NormOptions norm{
-      .kind = NormOptions::Kind::rms, .channels = C, .epsilon = norm_epsilon, .precision = precision};
+  const NormOptions norm{.shape = {.channels = C, .epsilon = norm_epsilon, .kind = NormKind::rms},
+                         .precision = precision};
   const auto table = [&](const char* name) {
     return TokenTable({.name = name,
                        .tokens = static_cast<std::size_t>(vocab_size),

@@ -14,13 +14,7 @@
 namespace ranvier::models {
 
 struct NormOptions {
-  using Kind = NormKind;
-  Kind kind = Kind::layer;
-  std::size_t channels = 0;  ///< C
-  float epsilon = 1e-5f;
-  std::size_t groups = 1;    ///< G; groups and row strides need RMSNorm
-  std::size_t x_stride = 0;  ///< NormShape::x_stride
-  std::size_t y_stride = 0;
+  NormShape shape;  ///< each call sets the rows
   Precision precision;
 };
 
@@ -63,15 +57,11 @@ class Norm {
   void store_gradients(const LayerCall& call, const Arrays& at) const;
 
  private:
-  [[nodiscard]] bool is_layer() const { return options_.kind == NormOptions::Kind::layer; }
+  [[nodiscard]] bool is_layer() const { return options_.shape.kind == NormKind::layer; }
   [[nodiscard]] NormShape shape(std::size_t rows) const {
-    return {.rows = rows,
-            .channels = options_.channels,
-            .epsilon = options_.epsilon,
-            .kind = options_.kind,
-            .groups = options_.groups,
-            .x_stride = options_.x_stride,
-            .y_stride = options_.y_stride};
+    NormShape shape = options_.shape;
+    shape.rows = rows;
+    return shape;
   }
 
   NormOptions options_;

@@ -10,12 +10,12 @@ namespace {
 NormOptions head_norm(const SelfAttentionOptions& options, int heads) {
   const AttentionShape& shape = options.shape;
   const auto channels = static_cast<std::size_t>(shape.channels);
-  return {.kind = NormOptions::Kind::rms,
-          .channels = channels,
-          .epsilon = options.norm_epsilon,
-          .groups = static_cast<std::size_t>(heads),
-          .x_stride = static_cast<std::size_t>(shape.heads + shape.stored_key_heads()) * channels,
-          .y_stride = shape.row_channels(),
+  return {.shape = {.channels = channels,
+                    .epsilon = options.norm_epsilon,
+                    .kind = NormKind::rms,
+                    .groups = static_cast<std::size_t>(heads),
+                    .x_stride = static_cast<std::size_t>(shape.heads + shape.stored_key_heads()) * channels,
+                    .y_stride = shape.row_channels()},
           .precision = options.precision};
 }
 

@@ -28,7 +28,7 @@ class TransformerBlock final : public DecodingLayer {
   TransformerBlock(const TransformerBlockOptions& options, UnitBuilder&& builder)
       : DecodingLayer(options.name),
         dtype_(options.norm.precision.compute),
-        channels_(options.norm.channels),
+        channels_(options.norm.shape.channels),
         dropout_(options.dropout),
         index_(options.index),
         unit_(builder.add_unit(name())),
