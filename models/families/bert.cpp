@@ -236,7 +236,7 @@ LanguageModel BertOptions::language_model() const {
   const auto tiles = static_cast<std::size_t>(tile);
   const std::string prefix = roberta ? "roberta." : "bert.", embeddings = prefix + "embeddings";
   const Initializer normal{Initializer::Kind::normal, initializer_range};
-  const NormOptions norm{.shape = {.channels = C, .epsilon = norm_epsilon}, .precision = precision};
+  const NormShape norm{.channels = C, .epsilon = norm_epsilon};
   const TokenTable words({.name = embeddings + ".word_embeddings",
                           .tokens = static_cast<std::size_t>(vocab_size),
                           .channels = C,
@@ -257,7 +257,6 @@ LanguageModel BertOptions::language_model() const {
                            .in = C,
                            .bias = true,
                            .initializer = normal,
-                           .precision = options.precision,
                            .cut = {builder.add_tiles(tile_name, tiles)}};
     };
     return {.name = name,
@@ -274,19 +273,18 @@ LanguageModel BertOptions::language_model() const {
                                     .channels = options.hidden / options.heads,
                                     .kernels = options.attention,
                                     .fast_backward = options.fast_attention_backward,
-                                    .causal = false},
-                          .precision = options.precision},
+                                    .causal = false}},
             .mlp = {.up = {name + ".intermediate.dense", normal},
                     .down = {name + ".output.dense", normal},
                     .channels = C,
                     .inner = F,
                     .bias = true,
-                    .precision = options.precision,
                     .tiles = builder.add_tiles(name + ".mlp", tiles)},
             .dropout = options.dropout};
   };
   LanguageModel model{.name = fmt::format("{} {} × {}, {} heads", family(), layers, hidden, heads),
                       .positions = sequence_length,
+                      .precision = precision,
                       .embedding = {.table = words,
                                     .unit = embeddings,
                                     .positions = rows(".position_embeddings.weight", position_rows(),
@@ -296,8 +294,7 @@ LanguageModel BertOptions::language_model() const {
                                     .norm_name = embeddings + ".LayerNorm",
                                     .norm = norm,
                                     .dropout = dropout,
-                                    .dropout_site = embedding_dropout_site,
-                                    .precision = precision},
+                                    .dropout_site = embedding_dropout_site},
                       .blocks = layers,
                       .block = block,
                       .head = ClassificationHeadOptions{}};
@@ -312,8 +309,7 @@ LanguageModel BertOptions::language_model() const {
         .dropout = dropout,
         .drops_input = roberta,
         .dropout_site = dropout_site(layers, DropoutSite::attention),  // as of one more block
-        .initializer = normal,
-        .precision = precision};
+        .initializer = normal};
     return model;
   }
   const std::string head = roberta ? "lm_head" : "cls.predictions";
@@ -321,7 +317,6 @@ LanguageModel BertOptions::language_model() const {
   model.head = LanguageHeadOptions{.table = words,
                                    .norm_name = roberta ? "lm_head.layer_norm" : transform + ".LayerNorm",
                                    .norm = norm,
-                                   .precision = precision,
                                    .unit = head,
                                    .transform = HeadTransform{.name = transform + ".dense", .initializer = normal},
                                    .bias = head + ".bias",

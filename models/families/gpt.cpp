@@ -202,7 +202,7 @@ LanguageModel GptOptions::language_model() const {
   const auto T = static_cast<std::size_t>(sequence_length), rows = static_cast<std::size_t>(position_rows());
   const Initializer normal{Initializer::Kind::normal, 0.02f};
   const Initializer residual{Initializer::Kind::normal, 0.02f / std::sqrt(2.0f * static_cast<float>(layers))};
-  const NormOptions norm{.shape = {.channels = C}, .precision = precision};
+  const NormShape norm{.channels = C};
   const TokenTable words({.name = "wte",
                           .tokens = static_cast<std::size_t>(vocab_size),
                           .channels = C,
@@ -216,7 +216,6 @@ LanguageModel GptOptions::language_model() const {
                            .layout = LinearOptions::Layout::in_out,
                            .bias = true,
                            .initializer = initializer,
-                           .precision = options.precision,
                            .cut = {builder.add_tiles(product, tiles)}};
     };
     return {.name = name,
@@ -231,8 +230,7 @@ LanguageModel GptOptions::language_model() const {
                                     .heads = options.heads,
                                     .channels = options.hidden / options.heads,
                                     .kernels = options.attention,
-                                    .fast_backward = options.fast_attention_backward},
-                          .precision = options.precision},
+                                    .fast_backward = options.fast_attention_backward}},
             .mlp = {.up = {name + ".mlp.c_fc", normal},
                     .down = {name + ".mlp.c_proj", residual},
                     .channels = C,
@@ -240,12 +238,12 @@ LanguageModel GptOptions::language_model() const {
                     .bias = true,
                     .layout = LinearOptions::Layout::in_out,
                     .gelu = GeluForm::tanh,
-                    .precision = options.precision,
                     .tiles = builder.add_tiles(name + ".mlp", tiles)},
             .dropout = options.dropout};
   };
   return {.name = fmt::format("gpt {} × {}, {} heads", layers, hidden, heads),
           .positions = sequence_length,
+          .precision = precision,
           .embedding = {.table = words,
                         .unit = "wpe",
                         .positions = ParameterSpec{.name = "wpe.weight",
@@ -254,11 +252,10 @@ LanguageModel GptOptions::language_model() const {
                                                    .decays = true,
                                                    .undecayed_end = (rows - T) * C},
                         .dropout = dropout,
-                        .dropout_site = embedding_dropout_site,
-                        .precision = precision},
+                        .dropout_site = embedding_dropout_site},
           .blocks = layers,
           .block = block,
-          .head = LanguageHeadOptions{.table = words, .norm_name = "ln_f", .norm = norm, .precision = precision}};
+          .head = LanguageHeadOptions{.table = words, .norm_name = "ln_f", .norm = norm}};
 }
 
 }  // namespace ranvier::models

@@ -365,8 +365,7 @@ LanguageModel LlamaOptions::language_model() const {
   const std::size_t queries = static_cast<std::size_t>(heads) * D;
   const std::size_t keys = static_cast<std::size_t>(stored_key_heads()) * D;
   const Initializer normal{Initializer::Kind::normal, initializer_range};
-  const NormOptions norm{.shape = {.channels = C, .epsilon = norm_epsilon, .kind = NormKind::rms},
-                         .precision = precision};
+  const NormShape norm{.channels = C, .epsilon = norm_epsilon, .kind = NormKind::rms};
   const auto table = [&](const char* name) {
     return TokenTable({.name = name,
                        .tokens = static_cast<std::size_t>(vocab_size),
@@ -388,13 +387,11 @@ LanguageModel LlamaOptions::language_model() const {
                     .in = C,
                     .bias = options.qkv_bias,
                     .initializer = normal,
-                    .precision = options.precision,
                     .cut = {builder.add_tiles(self + ".qkv_proj", tiles)}},
             .out = {.tensors = {{self + ".o_proj", C}},
                     .in = queries,
                     .bias = options.out_bias,
                     .initializer = normal,
-                    .precision = options.precision,
                     .cut = {builder.add_tiles(self + ".o_proj", tiles)}},
             .attention_name = self,
             .attention = {.shape = {.positions = options.sequence_length,
@@ -406,26 +403,23 @@ LanguageModel LlamaOptions::language_model() const {
                                     .window = options.window},
                           .rotary = RotaryOptions{options.rope_base, options.rope_scaling},
                           .head_norms = options.qk_norm,
-                          .norm_epsilon = options.norm_epsilon,
-                          .precision = options.precision},
+                          .norm_epsilon = options.norm_epsilon},
             .mlp = {.gate = MlpOptions::Matrix{mlp + (options.fused ? ".gate_up_proj" : ".gate_proj"), normal},
                     .up = {mlp + (options.fused ? ".gate_up_proj" : ".up_proj"), normal},
                     .down = {mlp + ".down_proj", normal},
                     .channels = C,
                     .inner = F,
-                    .precision = options.precision,
                     .tiles = builder.add_tiles(mlp, tiles)}};
   };
   const TokenTable words = table("model.embed_tokens");
   return {.name = fmt::format("{} {} × {}, {} heads", family(), layers, hidden, heads),
           .positions = sequence_length,
-          .embedding = {.table = words, .precision = precision},
+          .precision = precision,
+          .embedding = {.table = words},
           .blocks = layers,
           .block = block,
-          .head = LanguageHeadOptions{.table = tied ? words : table("lm_head"),
-                                      .norm_name = "model.norm",
-                                      .norm = norm,
-                                      .precision = precision}};
+          .head = LanguageHeadOptions{
+              .table = tied ? words : table("lm_head"), .norm_name = "model.norm", .norm = norm}};
 }
 
 }  // namespace ranvier::models

@@ -55,7 +55,7 @@ Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
 std::optional<AttentionShape> attention_shape(const ModelSizes& sizes) {
   return std::visit(
       [](const auto& options) -> std::optional<AttentionShape> {
-        UnitBuilder builder;
+        UnitBuilder builder(options.precision);
         if constexpr (requires { options.language_model(); })
           return options.language_model().block(0, builder).attention.shape;
         return std::nullopt;

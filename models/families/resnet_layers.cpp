@@ -27,7 +27,7 @@ class ResnetStem final : public Layer {
  public:
   ResnetStem(const ResnetOptions& options, UnitBuilder builder)
       : Layer("stem"),
-        dtype_(options.precision.compute),
+        dtype_(builder.precision().compute),
         unit_(builder.add_unit(name())),
         statistics_(builder.add_unit(name() + ".statistics", batch_norm_momentum)),
         first_(builder, unit_, statistics_,
@@ -37,8 +37,7 @@ class ResnetStem final : public Layer {
                 .out = static_cast<std::size_t>(options.channels),
                 .size = static_cast<std::size_t>(options.image_size),
                 .kernel = options.small_images() ? std::size_t{3} : std::size_t{7},
-                .stride = options.small_images() ? std::size_t{1} : std::size_t{2},
-                .precision = options.precision}),
+                .stride = options.small_images() ? std::size_t{1} : std::size_t{2}}),
         pools_(!options.small_images()) {
     set_units(std::move(builder).units());
   }
@@ -137,32 +136,24 @@ struct ResnetBlockShape {
 /// relu(norm(1 × 1(relu(norm(3 × 3(relu(norm(1 × 1(x)))))))) + shortcut(x)). Saves the convolutions' outputs.
 class ResnetBlock final : public Layer {
  public:
-  ResnetBlock(const ResnetBlockShape& place, const Precision& precision, UnitBuilder builder)
+  ResnetBlock(const ResnetBlockShape& place, UnitBuilder builder)
       : Layer(place.name),
-        dtype_(precision.compute),
+        dtype_(builder.precision().compute),
         unit_(builder.add_unit(name())),
         statistics_(builder.add_unit(name() + ".statistics", batch_norm_momentum)),
-        reduce_(add(builder, {.name = ".conv1",
-                              .norm = ".bn1",
-                              .in = place.in,
-                              .out = place.inner,
-                              .size = place.size,
-                              .precision = precision})),
+        reduce_(add(builder,
+                    {.name = ".conv1", .norm = ".bn1", .in = place.in, .out = place.inner, .size = place.size})),
         spatial_(add(builder, {.name = ".conv2",
                                .norm = ".bn2",
                                .in = place.inner,
                                .out = place.inner,
                                .size = place.size,
                                .kernel = 3,
-                               .stride = place.stride,
-                               .precision = precision})),
-        expand_(add(builder, {.name = ".conv3",
-                              .norm = ".bn3",
-                              .in = place.inner,
-                              .out = place.out,
-                              .size = spatial_.out_size(),
-                              .precision = precision})),
-        projection_(project(builder, place, precision)) {
+                               .stride = place.stride})),
+        expand_(add(
+            builder,
+            {.name = ".conv3", .norm = ".bn3", .in = place.inner, .out = place.out, .size = spatial_.out_size()})),
+        projection_(project(builder, place)) {
     set_units(std::move(builder).units());
   }
 
@@ -281,16 +272,14 @@ class ResnetBlock final : public Layer {
   }
 
   /// Shortcut of a block whose input and output differ in shape.
-  std::optional<NormedConvolution> project(UnitBuilder& builder, const ResnetBlockShape& place,
-                                           const Precision& precision) const {
+  std::optional<NormedConvolution> project(UnitBuilder& builder, const ResnetBlockShape& place) const {
     if (place.in == place.out && place.stride == 1) return std::nullopt;
     return add(builder, {.name = ".downsample.0",
                          .norm = ".downsample.1",
                          .in = place.in,
                          .out = place.out,
                          .size = place.size,
-                         .stride = place.stride,
-                         .precision = precision});
+                         .stride = place.stride});
   }
 
   runtime::DType dtype_;
@@ -307,7 +296,8 @@ Architecture ResnetOptions::make(const Tuning& tuning) const {
                            width, image_size, image_size);
   model.positions = 1;
   model.precision = precision;
-  auto stem = std::make_unique<ResnetStem>(*this, UnitBuilder(tuning));
+  const UnitBuilder builder(precision, tuning);  // copied by each layer
+  auto stem = std::make_unique<ResnetStem>(*this, builder);
   std::size_t in = static_cast<std::size_t>(channels), size = stem->out_size();
   model.layers.push_back(std::move(stem));
   for (std::size_t row = 0; row < rows; ++row) {
@@ -320,7 +310,7 @@ Architecture ResnetOptions::make(const Tuning& tuning) const {
                                    .out = of_row * expansion,
                                    .size = size,
                                    .stride = stride};
-      model.layers.push_back(std::make_unique<ResnetBlock>(place, precision, UnitBuilder(tuning)));
+      model.layers.push_back(std::make_unique<ResnetBlock>(place, builder));
       in = place.out;
       size = runtime::ceil_divide(size, stride);
     }
@@ -332,9 +322,8 @@ Architecture ResnetOptions::make(const Tuning& tuning) const {
                                 .channels = in,
                                 .classes = static_cast<std::size_t>(classes),
                                 .pixels = size * size,
-                                .initializer = {Initializer::Kind::uniform, 1 / std::sqrt(static_cast<float>(in))},
-                                .precision = precision},
-                               tuning));
+                                .initializer = {Initializer::Kind::uniform, 1 / std::sqrt(static_cast<float>(in))}},
+                               builder));
   return model;
 }
 

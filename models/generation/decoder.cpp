@@ -40,7 +40,7 @@ TransformerBlockOptions stored_out_in(TransformerBlockOptions block, std::set<st
 }  // namespace
 
 Decoder::Decoder(runtime::Device& device, const LanguageModel& model, const UnitSource& weights)
-    : dtype_(model.embedding.precision.compute),
+    : dtype_(model.precision.compute),
       context_(model.positions),
       vocabulary_(model.embedding.table.tokens),
       channels_(model.embedding.table.channels),
@@ -63,10 +63,10 @@ void Decoder::load(const LanguageModel& model, const UnitSource& weights) {
       places.emplace(unit.parameters[p].name, begin + unit.offset(p) * element);
   };
   std::set<std::string> transposed;
-  UnitBuilder builder;
+  UnitBuilder builder(model.precision);
   for (int i = 0; i < model.blocks; ++i) {
     const TransformerBlockOptions block = stored_out_in(model.block(i, builder), transposed);
-    blocks_.push_back({make_transformer_block(block, UnitBuilder()), {}});
+    blocks_.push_back({make_transformer_block(block, UnitBuilder(model.precision)), {}});
     for (const UnitSpec& unit : blocks_.back().layer->units()) add_unit(unit);
   }
   last_norm_.emplace(builder, builder.add_unit(last.norm_name), last.norm_name, last.norm);

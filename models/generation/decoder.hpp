@@ -23,7 +23,7 @@ namespace ranvier::models {
 class Decoder {
  public:
   /// `model`: a causal language model without tiles. Its sequence length becomes the context. Weights, cache and
-  /// activations have the type `model.embedding.precision.compute`. The device must outlive the decoder. Throws
+  /// activations have the type `model.precision.compute`. The device must outlive the decoder. Throws
   /// ErrorCode::memory if they do not fit, and the errors of `weights`.
   Decoder(runtime::Device& device, const LanguageModel& model, const UnitSource& weights);
 

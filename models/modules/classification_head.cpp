@@ -20,7 +20,7 @@ class ClassificationHead final : public Layer {
   ClassificationHead(const ClassificationHeadOptions& options, UnitBuilder builder)
       : Layer("head"),
         options_(options),
-        dtype_(options.precision.compute),
+        dtype_(builder.precision().compute),
         unit_(builder.add_unit(options.unit)),
         dense_(options.dense.empty() ? std::nullopt
                                      : std::optional<Linear>(std::in_place, builder, unit_,
@@ -121,8 +121,7 @@ class ClassificationHead final : public Layer {
             .in = options.channels,
             .bias = true,
             .adapts = false,
-            .initializer = options.initializer,
-            .precision = options.precision};
+            .initializer = options.initializer};
   }
 
   Arrays arrays(const LayerCall& call) const { return {*this, planned_shape(call, name())}; }
@@ -151,8 +150,8 @@ class ClassificationHead final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_classification_head(const ClassificationHeadOptions& options, const Tuning& tuning) {
-  return std::make_unique<ClassificationHead>(options, UnitBuilder(tuning));
+std::unique_ptr<Layer> make_classification_head(const ClassificationHeadOptions& options, UnitBuilder builder) {
+  return std::make_unique<ClassificationHead>(options, std::move(builder));
 }
 
 }  // namespace ranvier::models

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "models/core/layer.hpp"
-#include "models/core/tuning.hpp"
+#include "models/modules/unit_builder.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -23,10 +23,9 @@ struct ClassificationHeadOptions {
   bool drops_input = false;        ///< whether the first linear map's input is dropped too
   std::uint32_t dropout_site = 0;  ///< site number for make_dropout; the next one is used too
   Initializer initializer;
-  Precision precision;
 };
 
 [[nodiscard]] std::unique_ptr<Layer> make_classification_head(const ClassificationHeadOptions& options,
-                                                              const Tuning& tuning = {});
+                                                              UnitBuilder builder);
 
 }  // namespace ranvier::models

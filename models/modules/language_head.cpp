@@ -18,9 +18,9 @@ namespace {
 /// of the token table.
 struct Arrays : CallMemory {
   Arrays(const TokenTable& table, const Norm& final_norm, const std::optional<Linear>& transform,
-         const Precision& precision, const MicrobatchShape& shape, const TargetRows& choice) {
+         runtime::DType dtype, const MicrobatchShape& shape, const TargetRows& choice) {
     const std::size_t N = choice.chosen > 0 ? choice.rows() : rows(shape);
-    const std::size_t C = table.channels, element = size_of(precision.compute);
+    const std::size_t C = table.channels, element = size_of(dtype);
     norm = final_norm.plan(*this, N, shape.saved);
     if (choice.chosen > 0) {
       places = saved.add(N, sizeof(std::int32_t));
@@ -28,7 +28,7 @@ struct Arrays : CallMemory {
       input = saved.add(N * C, element);
       d_input = workspace.add(N * C, element);
       losses = workspace.add(choice.all(), sizeof(double));
-      const Arrays one(table, final_norm, transform, precision, {1, 1, 1}, {});
+      const Arrays one(table, final_norm, transform, dtype, {1, 1, 1}, {});
       one_saved = saved.add(1, one.saved.bytes());
       one_workspace = workspace.add(1, one.workspace.bytes());
     }
@@ -67,8 +67,8 @@ class LanguageHead final : public Layer {
  public:
   LanguageHead(const LanguageHeadOptions& options, UnitBuilder builder)
       : Layer("head"),
-        precision_(options.precision),
-        dtype_(options.precision.compute),
+        dtype_(builder.precision().compute),
+        gradient_dtype_(builder.precision().gradient),
         table_(options.table),
         unit_(add_units(options, builder)),
         bias_(bias_of(options, builder)),
@@ -238,10 +238,9 @@ class LanguageHead final : public Layer {
 
   void compute_weight_gradients(const LayerCall& call, const Arrays& at, const std::byte* input) const {
     const std::size_t N = rows(call), C = table_.channels;
-    const runtime::DType gradient_dtype = precision_.gradient;
     if (call.part == 0) norm_.store_gradients(call, at.norm);
     if (bias_ && call.part == 0 && is_trained(call, *bias_))
-      column_sums(call.stream, gradient(call, *bias_, gradient_dtype), gradient_dtype, call.saved + at.logits,
+      column_sums(call.stream, gradient(call, *bias_, gradient_dtype_), gradient_dtype_, call.saved + at.logits,
                   dtype_, N, table_.stored_rows(), call.accumulate);
     if (transform_ && call.part == 0)
       transform_->backward_weight(call, input, call.deferred + at.d_dense, call.workspace + at.scratch, at.product);
@@ -251,7 +250,7 @@ class LanguageHead final : public Layer {
     matmul(call.stream,
            {.m = table_.tile_rows, .n = C, .k = N, .transpose_a = true, .a_stride = table_.stored_rows()},
            {.c = call.gradients[call.part],
-            .c_dtype = gradient_dtype,
+            .c_dtype = gradient_dtype_,
             .a = tile_of_logits(call, at),
             .b = normal,
             .dtype = dtype_,
@@ -276,14 +275,13 @@ class LanguageHead final : public Layer {
                   {.tensors = {{options.transform->name, table_.channels}},
                    .in = table_.channels,
                    .bias = true,
-                   .initializer = options.transform->initializer,
-                   .precision = options.precision});
+                   .initializer = options.transform->initializer});
   }
 
   Arrays arrays(const LayerCall& call) const { return arrays_of(planned_shape(call, name())); }
   Arrays arrays_of(const MicrobatchShape& shape) const { return arrays_of(shape, choice_of(shape)); }
   Arrays arrays_of(const MicrobatchShape& shape, const TargetRows& choice) const {
-    return {table_, norm_, transform_, precision_, shape, choice};
+    return {table_, norm_, transform_, dtype_, shape, choice};
   }
 
   const std::byte* norm_input(const LayerCall& call, const Arrays& at, const std::byte* input) const {
@@ -296,8 +294,7 @@ class LanguageHead final : public Layer {
     return call.saved + at.logits + call.part * table_.tile_rows * size_of(dtype_);
   }
 
-  Precision precision_;
-  runtime::DType dtype_;
+  runtime::DType dtype_, gradient_dtype_;
   TokenTable table_;
   std::size_t unit_;
   std::optional<ParameterRef> bias_;
@@ -309,8 +306,8 @@ class LanguageHead final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options, const Tuning& tuning) {
-  return std::make_unique<LanguageHead>(options, UnitBuilder(tuning));
+std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options, UnitBuilder builder) {
+  return std::make_unique<LanguageHead>(options, std::move(builder));
 }
 
 }  // namespace ranvier::models

@@ -23,15 +23,13 @@ struct HeadTransform {
 struct LanguageHeadOptions {
   TokenTable table;
   std::string norm_name;  ///< name of the norm's parameters
-  NormOptions norm;
-  Precision precision;
+  NormShape norm;
   std::string unit;                        ///< name of the unit without the table; empty: the norm's name
   std::optional<HeadTransform> transform;  ///< before the norm; its matrix is never tiled
   std::string bias;                        ///< name of the logits' bias; empty: none
   int targets = 0;  ///< largest number of targets per sample, whose logits are computed; 0: all positions
 };
 
-[[nodiscard]] std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options,
-                                                        const Tuning& tuning = {});
+[[nodiscard]] std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options, UnitBuilder builder);
 
 }  // namespace ranvier::models

@@ -17,6 +17,7 @@ namespace ranvier::models {
 struct LanguageModel {
   std::string name;   ///< "llama 2 × 384, 6 heads", in messages
   int positions = 1;  ///< T
+  Precision precision;
   TokenEmbeddingOptions embedding;
   int blocks = 1;
   /// Options of a block by its number; tiles are units of `builder`.

@@ -14,8 +14,8 @@ Linear::Linear(UnitBuilder& builder, std::size_t unit, const LinearOptions& opti
     : in_(options.in),
       layout_(options.layout),
       along_(options.cut.along),
-      dtype_(options.precision.compute),
-      gradient_dtype_(options.precision.gradient) {
+      dtype_(builder.precision().compute),
+      gradient_dtype_(builder.precision().gradient) {
   expect(layout_ == LinearOptions::Layout::out_in || options.tensors.size() == 1,
          "{} matrices side by side that are stored [in, out]", options.tensors.size());
   for (const LinearOptions::Tensor& tensor : options.tensors) out_ += tensor.channels;

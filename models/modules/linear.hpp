@@ -50,7 +50,6 @@ struct LinearOptions {
   bool bias = false;        ///< not for several tensors with outputs_apart
   bool adapts = true;       ///< has adapters if the run trains them and targets this tensor
   Initializer initializer;  ///< initial values of weights; biases are initialized to zero
-  Precision precision;
   Cut cut;
 };
 

@@ -16,7 +16,6 @@ LinearOptions up_options(const MlpOptions& options) {
                    .layout = options.layout,
                    .bias = options.bias,
                    .initializer = options.up.initializer,
-                   .precision = options.precision,
                    .cut = {options.tiles, LinearOptions::Cut::Along::outputs_apart}};
   if (options.gate && options.gate->name == options.up.name) {
     up.tensors.push_back({options.up.name, 2 * options.inner, 2});
@@ -33,7 +32,7 @@ Mlp::Mlp(UnitBuilder& builder, std::size_t unit, const MlpOptions& options)
     : gated_(options.gate.has_value()),
       inner_(options.inner),
       gelu_(options.gelu),
-      dtype_(options.precision.compute),
+      dtype_(builder.precision().compute),
       up_(builder, unit, up_options(options)),
       down_(builder, unit,
             {.tensors = {{options.down.name, options.channels}},
@@ -41,7 +40,6 @@ Mlp::Mlp(UnitBuilder& builder, std::size_t unit, const MlpOptions& options)
              .layout = options.layout,
              .bias = options.bias,
              .initializer = options.down.initializer,
-             .precision = options.precision,
              .cut = {options.tiles, LinearOptions::Cut::Along::inputs}}),
       tiles_(joined(up_.tiles(), down_.tiles())) {}
 

@@ -28,7 +28,6 @@ struct MlpOptions {
   bool bias = false;
   LinearOptions::Layout layout = LinearOptions::Layout::out_in;
   GeluForm gelu = GeluForm::erf;
-  Precision precision;
   std::vector<std::size_t> tiles;  ///< as LinearOptions::Cut::groups; S divides F
 };
 

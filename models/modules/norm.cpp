@@ -5,20 +5,20 @@
 
 namespace ranvier::models {
 
-Norm::Norm(UnitBuilder& builder, std::size_t unit, const std::string& name, const NormOptions& options)
-    : options_(options), dtype_(options.precision.compute) {
-  weight_ = builder.add(unit, {name + ".weight", {options.shape.channels}, {Initializer::Kind::ones}});
+Norm::Norm(UnitBuilder& builder, std::size_t unit, const std::string& name, const NormShape& shape)
+    : shape_(shape), dtype_(builder.precision().compute), gradient_dtype_(builder.precision().gradient) {
+  weight_ = builder.add(unit, {name + ".weight", {shape.channels}, {Initializer::Kind::ones}});
   if (!is_layer()) return;
-  bias_ = builder.add(unit, {name + ".bias", {options.shape.channels}, {Initializer::Kind::zeros}});
-  adjacent_ = bias_.unit == weight_.unit && bias_.offset == weight_.offset + options.shape.channels;
+  bias_ = builder.add(unit, {name + ".bias", {shape.channels}, {Initializer::Kind::zeros}});
+  adjacent_ = bias_.unit == weight_.unit && bias_.offset == weight_.offset + shape.channels;
 }
 
 Norm::Arrays Norm::plan(CallMemory& memory, std::size_t rows, SavedActivations activations) const {
   Arrays at;
   if (is_layer()) at.mean = memory.saved.add(rows, sizeof(float));
-  at.rstd = memory.saved.add(rows * options_.shape.groups, sizeof(float));
+  at.rstd = memory.saved.add(rows * shape_.groups, sizeof(float));
   if (activations == SavedActivations::all)
-    at.y = memory.saved.add(rows * options_.shape.groups * options_.shape.channels, size_of(dtype_));
+    at.y = memory.saved.add(rows * shape_.groups * shape_.channels, size_of(dtype_));
   at.sums = memory.deferred.add(parameters(), sizeof(float));
   at.kept = memory.deferred.add(parameters(), size_of(dtype_));
   return at;
@@ -53,7 +53,7 @@ void Norm::in_place(const LayerCall& call, const Arrays& at, std::byte* rows_in_
 }
 
 void Norm::keep(const LayerCall& call, const Arrays& at) const {
-  const std::size_t bytes = options_.shape.channels * size_of(dtype_);
+  const std::size_t bytes = shape_.channels * size_of(dtype_);
   const std::byte* const weight = parameter(call, weight_, dtype_);
   if (!is_layer() || adjacent_)  // one copy: fewer kernel launches on a GPU
     return runtime::copy(call.stream, call.deferred + at.kept, weight, is_layer() ? 2 * bytes : bytes);
@@ -84,20 +84,19 @@ void Norm::again(const LayerCall& call, const Arrays& at, std::byte* y, const st
                 .rstd = floats(call.saved + at.rstd),
                 .x = x,
                 .weight = weight,
-                .bias = is_layer() ? weight + options_.shape.channels * size_of(dtype_) : nullptr,
+                .bias = is_layer() ? weight + shape_.channels * size_of(dtype_) : nullptr,
                 .again = true});
 }
 
 void Norm::store_gradients(const LayerCall& call, const Arrays& at) const {
-  const runtime::DType dtype = options_.precision.gradient;
   const float* const sums = floats(call.deferred + at.sums);
   const bool one = !is_layer() || adjacent_;
   if (is_trained(call, weight_))
-    store_gradient(call.stream, gradient(call, weight_, dtype), dtype, sums,
-                   one ? parameters() : options_.shape.channels, call.accumulate);
+    store_gradient(call.stream, gradient(call, weight_, gradient_dtype_), gradient_dtype_, sums,
+                   one ? parameters() : shape_.channels, call.accumulate);
   if (!one && is_trained(call, bias_))
-    store_gradient(call.stream, gradient(call, bias_, dtype), dtype, sums + options_.shape.channels,
-                   options_.shape.channels, call.accumulate);
+    store_gradient(call.stream, gradient(call, bias_, gradient_dtype_), gradient_dtype_, sums + shape_.channels,
+                   shape_.channels, call.accumulate);
 }
 
 }  // namespace ranvier::models

@@ -13,11 +13,6 @@
 
 namespace ranvier::models {
 
-struct NormOptions {
-  NormShape shape;  ///< each call sets the rows
-  Precision precision;
-};
-
 class Norm {
  public:
   /// Offsets of a call's arrays.
@@ -29,8 +24,8 @@ class Norm {
     std::size_t kept;              ///< deferred: copy of the parameters, for use after their unit is released
   };
 
-  /// Declares `name`.weight and, for LayerNorm, `name`.bias.
-  Norm(UnitBuilder& builder, std::size_t unit, const std::string& name, const NormOptions& options);
+  /// Declares `name`.weight and, for LayerNorm, `name`.bias. Each call sets the shape's rows.
+  Norm(UnitBuilder& builder, std::size_t unit, const std::string& name, const NormShape& shape);
 
   /// `activations`: whether the output is saved.
   [[nodiscard]] Arrays plan(CallMemory& memory, std::size_t rows,
@@ -57,15 +52,15 @@ class Norm {
   void store_gradients(const LayerCall& call, const Arrays& at) const;
 
  private:
-  [[nodiscard]] bool is_layer() const { return options_.shape.kind == NormKind::layer; }
+  [[nodiscard]] bool is_layer() const { return shape_.kind == NormKind::layer; }
   [[nodiscard]] NormShape shape(std::size_t rows) const {
-    NormShape shape = options_.shape;
+    NormShape shape = shape_;
     shape.rows = rows;
     return shape;
   }
 
-  NormOptions options_;
-  runtime::DType dtype_;
+  NormShape shape_;  ///< without rows
+  runtime::DType dtype_, gradient_dtype_;
   ParameterRef weight_, bias_;
   bool adjacent_ = false;  ///< the bias follows the weight without a gap
 };

@@ -35,7 +35,8 @@ NormedConvolution::NormedConvolution(UnitBuilder& builder, std::size_t unit, std
       bias_(builder.add(unit, {options.norm + ".bias", {options.out}, {Initializer::Kind::zeros}})),
       mean_(builder.add(statistics, {options.norm + ".running_mean", {options.out}, {Initializer::Kind::zeros}})),
       variance_(builder.add(statistics, {options.norm + ".running_var", {options.out}, {Initializer::Kind::ones}})),
-      dtype_(options.precision.compute),
+      dtype_(builder.precision().compute),
+      gradient_dtype_(builder.precision().gradient),
       fixed_(!builder.tuning().trains(options.norm + ".running_mean")) {
   if (fixed_ == builder.tuning().trains(options.norm + ".running_var"))
     fail(ErrorCode::usage,
@@ -86,7 +87,7 @@ NormedConvolution::Arrays NormedConvolution::plan(CallMemory& memory, std::size_
 }
 
 std::size_t NormedConvolution::scratch_bytes(std::size_t samples) const {
-  const bool sums = options_.precision.gradient != DType::f32;
+  const bool sums = gradient_dtype_ != DType::f32;
   const std::size_t of_convolution =
       is_direct() ? 0 : bytes_at_once(samples) + (sums ? options_.out * patches(1).columns() * sizeof(float) : 0);
   return std::max(
@@ -188,35 +189,34 @@ void NormedConvolution::backward_input(const LayerCall& call, const Arrays& at, 
 void NormedConvolution::backward_kernels(const LayerCall& call, const std::byte* x, const std::byte* dy,
                                          std::byte* scratch) const {
   if (!is_trained(call, kernels_)) return;
-  const Precision& precision = options_.precision;
   const auto samples = static_cast<std::size_t>(call.shape.samples);
-  std::byte* const to = gradient(call, kernels_, precision.gradient);
+  std::byte* const to = gradient(call, kernels_, gradient_dtype_);
   // In half precision, sums over several multiplications would be rounded after each one.
-  const bool apart = precision.gradient != DType::f32 && samples_at_once(samples) < samples;
+  const bool apart = gradient_dtype_ != DType::f32 && samples_at_once(samples) < samples;
   const std::size_t columns = patches(1).columns();
   std::byte* const sums = apart ? scratch + bytes_at_once(samples) : to;
   for_some(samples, [&](std::size_t first, const PatchShape& some) {
     const std::byte* const rows = rows_of(call, x, first, some, scratch);
     matmul(call.stream, {.m = options_.out, .n = columns, .k = some.rows(), .transpose_a = true},
            {.c = sums,
-            .c_dtype = apart ? DType::f32 : precision.gradient,
-            .a = dy + out_rows(first) * options_.out * size_of(precision.compute),
+            .c_dtype = apart ? DType::f32 : gradient_dtype_,
+            .a = dy + out_rows(first) * options_.out * size_of(dtype_),
             .b = rows,
-            .dtype = precision.compute,
+            .dtype = dtype_,
             .accumulate = first > 0 || (!apart && call.accumulate)});
   });
   if (apart)
-    store_gradient(call.stream, to, precision.gradient, floats(sums), options_.out * columns, call.accumulate);
+    store_gradient(call.stream, to, gradient_dtype_, floats(sums), options_.out * columns, call.accumulate);
 }
 
 void NormedConvolution::backward_weight(const LayerCall& call, const Arrays& at, const std::byte* x,
                                         std::byte* scratch) const {
   backward_kernels(call, x, call.deferred + at.d_product, scratch);
-  const DType dtype = options_.precision.gradient;
   const std::size_t C = options_.out;
   const auto store = [&](const ParameterRef& place, const float* sums) {
     if (is_trained(call, place))
-      store_gradient(call.stream, gradient(call, place, dtype), dtype, sums, C, call.accumulate);
+      store_gradient(call.stream, gradient(call, place, gradient_dtype_), gradient_dtype_, sums, C,
+                     call.accumulate);
   };
   const float* const sums = floats(call.deferred + at.sums);
   store(weight_, sums);

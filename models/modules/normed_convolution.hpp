@@ -31,7 +31,6 @@ struct ConvolutionOptions {
   std::size_t size = 0;    ///< H and W
   std::size_t kernel = 1;  ///< K, odd; borders are padded with (K - 1) / 2 zeros
   std::size_t stride = 1;
-  Precision precision;
 };
 
 class NormedConvolution {
@@ -118,7 +117,7 @@ class NormedConvolution {
 
   ConvolutionOptions options_;
   ParameterRef kernels_, weight_, bias_, mean_, variance_;
-  runtime::DType dtype_;
+  runtime::DType dtype_, gradient_dtype_;
   bool fixed_;  ///< statistics are frozen
 };
 

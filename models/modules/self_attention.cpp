@@ -7,23 +7,22 @@
 namespace ranvier::models {
 namespace {
 
-NormOptions head_norm(const SelfAttentionOptions& options, int heads) {
+NormShape head_norm(const SelfAttentionOptions& options, int heads) {
   const AttentionShape& shape = options.shape;
   const auto channels = static_cast<std::size_t>(shape.channels);
-  return {.shape = {.channels = channels,
-                    .epsilon = options.norm_epsilon,
-                    .kind = NormKind::rms,
-                    .groups = static_cast<std::size_t>(heads),
-                    .x_stride = static_cast<std::size_t>(shape.heads + shape.stored_key_heads()) * channels,
-                    .y_stride = shape.row_channels()},
-          .precision = options.precision};
+  return {.channels = channels,
+          .epsilon = options.norm_epsilon,
+          .kind = NormKind::rms,
+          .groups = static_cast<std::size_t>(heads),
+          .x_stride = static_cast<std::size_t>(shape.heads + shape.stored_key_heads()) * channels,
+          .y_stride = shape.row_channels()};
 }
 
 }  // namespace
 
 SelfAttention::SelfAttention(UnitBuilder& builder, std::size_t unit, const std::string& name,
                              const SelfAttentionOptions& options)
-    : options_(options) {
+    : options_(options), dtype_(builder.precision().compute) {
   if (options.rotary)
     rotary_ = rotary_frequencies(options.shape.channels, options.rotary->base, options.rotary->scaling);
   if (!options.head_norms) return;
@@ -32,7 +31,7 @@ SelfAttention::SelfAttention(UnitBuilder& builder, std::size_t unit, const std::
 }
 
 SelfAttention::Arrays SelfAttention::plan(CallMemory& memory, const MicrobatchShape& shape) const {
-  const std::size_t N = rows(shape), element = size_of(options_.precision.compute);
+  const std::size_t N = rows(shape), element = size_of(dtype_);
   const auto heads = static_cast<std::size_t>(options_.shape.heads);
   Arrays at;
   at.logsumexp = memory.saved.add(N * heads, sizeof(float));
@@ -48,7 +47,7 @@ SelfAttention::Arrays SelfAttention::plan(CallMemory& memory, const MicrobatchSh
 }
 
 std::size_t SelfAttention::scratch_bytes(const MicrobatchShape& shape) const {
-  std::size_t bytes = attention_workspace_bytes(shape_of(shape), options_.precision.compute, shape.threads);
+  std::size_t bytes = attention_workspace_bytes(shape_of(shape), dtype_, shape.threads);
   for (const auto* norm : {&query_norm_, &key_norm_})
     if (*norm) bytes = std::max(bytes, (*norm)->scratch_bytes(rows(shape)));
   return bytes;
@@ -59,14 +58,13 @@ void SelfAttention::forward(const LayerCall& call, const Arrays& at, std::byte* 
   std::byte* const qkv = call.saved + at.qkv;
   if (query_norm_) {
     std::byte* const before = call.saved + at.before;
-    runtime::copy_runs(call.stream, before, rotated_bytes(), qkv,
-                       options_.shape.row_channels() * size_of(options_.precision.compute), rotated_bytes(),
-                       rows(call));
+    runtime::copy_runs(call.stream, before, rotated_bytes(), qkv, options_.shape.row_channels() * size_of(dtype_),
+                       rotated_bytes(), rows(call));
     query_norm_->forward(call, at.query_norm, qkv, before);
     key_norm_->forward(call, at.key_norm, qkv + query_bytes(), before + query_bytes());
   }
   rotate(call, qkv, Rotation::forward, call.positions);
-  attention_forward(call.stream, shape_of(call.shape), options_.precision.compute,
+  attention_forward(call.stream, shape_of(call.shape), dtype_,
                     {.qkv = qkv,
                      .out = call.saved + at.out,
                      .logsumexp = floats(call.saved + at.logsumexp),
@@ -78,7 +76,7 @@ void SelfAttention::forward(const LayerCall& call, const Arrays& at, std::byte* 
 void SelfAttention::backward(const LayerCall& call, const Arrays& at, const std::byte* d_out, std::byte* scratch,
                              const Dropout& dropout) const {
   std::byte* const d_qkv = call.deferred + at.d_qkv;
-  attention_backward(call.stream, shape_of(call.shape), options_.precision.compute,
+  attention_backward(call.stream, shape_of(call.shape), dtype_,
                      {.qkv = call.saved + at.qkv,
                       .out = call.saved + at.out,
                       .logsumexp = floats(call.saved + at.logsumexp),
@@ -99,24 +97,23 @@ void SelfAttention::backward(const LayerCall& call, const Arrays& at, const std:
 
 void SelfAttention::decode(const LayerCall& call, const Decoding& text, std::byte* out, std::byte* qkv,
                            std::size_t logsumexp, std::byte* scratch) const {
-  const runtime::DType dtype = options_.precision.compute;
   const CachedAttentionShape cache = cache_shape(call.shape.positions, text);
   if (query_norm_) {
     query_norm_->in_place(call, {.rstd = logsumexp}, qkv);
     key_norm_->in_place(call, {.rstd = logsumexp}, qkv + query_bytes());
   }
   rotate(call, qkv, Rotation::forward, text.past_place, text.past);
-  append_to_cache(call.stream, cache, dtype, text.keys, text.values, qkv);
+  append_to_cache(call.stream, cache, dtype_, text.keys, text.values, qkv);
   if (text.past_place == nullptr && text.past == 0 && rows(call) > 1) {
-    attention_forward(call.stream, shape_of(call.shape), dtype,
+    attention_forward(call.stream, shape_of(call.shape), dtype_,
                       {.qkv = qkv, .out = out, .logsumexp = floats(call.saved + logsumexp), .workspace = scratch});
   } else {
-    cached_attention(call.stream, cache, dtype, out, text.keys, text.values, qkv, scratch);
+    cached_attention(call.stream, cache, dtype_, out, text.keys, text.values, qkv, scratch);
   }
 }
 
 std::size_t SelfAttention::decode_scratch_bytes(int capacity, int threads) const {
-  return std::max(attention_workspace_bytes(shape_of({1, capacity}), options_.precision.compute, threads),
+  return std::max(attention_workspace_bytes(shape_of({1, capacity}), dtype_, threads),
                   cached_attention_workspace_bytes(cache_shape(1, {.capacity = capacity}), threads));
 }
 
@@ -160,16 +157,14 @@ void SelfAttention::rotate(const LayerCall& call, std::byte* qkv, Rotation rotat
   const AttentionShape& shape = options_.shape;
   rotary(call.stream,
          {call.shape.samples, call.shape.positions, shape.heads + shape.stored_key_heads(), shape.row_channels()},
-         options_.precision.compute, qkv, *rotary_, rotation, positions, first_position);
+         dtype_, qkv, *rotary_, rotation, positions, first_position);
 }
 
 std::size_t SelfAttention::query_bytes() const {
   return static_cast<std::size_t>(options_.shape.heads) * static_cast<std::size_t>(options_.shape.channels) *
-         size_of(options_.precision.compute);
+         size_of(dtype_);
 }
 
-std::size_t SelfAttention::rotated_bytes() const {
-  return query_bytes() + key_channels() * size_of(options_.precision.compute);
-}
+std::size_t SelfAttention::rotated_bytes() const { return query_bytes() + key_channels() * size_of(dtype_); }
 
 }  // namespace ranvier::models

@@ -24,7 +24,6 @@ struct SelfAttentionOptions {
   std::optional<RotaryOptions> rotary;  ///< none: no rotary positions
   bool head_norms = false;              ///< RMSNorm of each head's queries and keys, before rotation
   float norm_epsilon = 1e-5f;
-  Precision precision;
 };
 
 class SelfAttention {
@@ -80,6 +79,7 @@ class SelfAttention {
   [[nodiscard]] std::size_t rotated_bytes() const;
 
   SelfAttentionOptions options_;
+  runtime::DType dtype_;
   std::optional<RotaryFrequencies> rotary_;
   std::optional<Norm> query_norm_, key_norm_;
 };

@@ -16,7 +16,10 @@ namespace {
 class TokenEmbedding final : public Layer {
  public:
   TokenEmbedding(const TokenEmbeddingOptions& options, UnitBuilder builder)
-      : Layer("embedding"), options_(options), dtype_(options.precision.compute) {
+      : Layer("embedding"),
+        options_(options),
+        dtype_(builder.precision().compute),
+        gradient_dtype_(builder.precision().gradient) {
     for (const UnitSpec& unit : options_.table.units) builder.add_unit(unit);
     const std::size_t unit = builder.add_unit(options.unit);
     // In the order of the checkpoint's modules.
@@ -100,26 +103,26 @@ class TokenEmbedding final : public Layer {
 
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     const Arrays at = arrays(call);
-    const runtime::DType dtype = options_.precision.gradient;
-    const std::size_t row_bytes = options_.table.channels * size_of(dtype);
+    const std::size_t row_bytes = options_.table.channels * size_of(gradient_dtype_);
     const std::byte* const d_sum = keeps_d_sum() ? call.deferred + at.d_sum : call.output_gradient;
     const bool last = last_tile(call);
     const bool trains_positions = last && positions_ && is_trained(call, *positions_);
     const bool trains_types = last && types_ && is_trained(call, *types_);
     if (!call.accumulate) {  // rows that no sample uses
       if (trains_positions && options_.first_position > 0)
-        runtime::fill_zero(call.stream, gradient(call, *positions_, dtype), options_.first_position * row_bytes);
+        runtime::fill_zero(call.stream, gradient(call, *positions_, gradient_dtype_),
+                           options_.first_position * row_bytes);
       if (trains_types)
-        runtime::fill_zero(call.stream, gradient(call, *types_, dtype) + row_bytes,
+        runtime::fill_zero(call.stream, gradient(call, *types_, gradient_dtype_) + row_bytes,
                            (options_.types->shape.at(0) - 1) * row_bytes);
     }
-    std::byte* const d_positions = trains_positions ? gradient(call, first_position(), dtype) : nullptr;
+    std::byte* const d_positions = trains_positions ? gradient(call, first_position(), gradient_dtype_) : nullptr;
     EmbeddingBackward backward{.tokens_gradient = call.gradients[call.part],
                                .first_row = call.part * options_.table.tile_rows,
                                .token_rows = options_.table.tile_rows,
                                .positions_gradient = call.positions == nullptr ? d_positions : nullptr,
                                .position_rows = usable_positions_,
-                               .gradient_dtype = dtype,
+                               .gradient_dtype = gradient_dtype_,
                                .d_out = d_sum,
                                .tokens = reinterpret_cast<const std::int32_t*>(input),
                                .accumulate = call.accumulate,
@@ -135,7 +138,7 @@ class TokenEmbedding final : public Layer {
       embedding_backward(call.stream, embedding_shape(call.shape), dtype_, backward);
     }
     if (trains_types)
-      column_sums(call.stream, gradient(call, *types_, dtype), dtype, d_sum, dtype_, rows(call),
+      column_sums(call.stream, gradient(call, *types_, gradient_dtype_), gradient_dtype_, d_sum, dtype_, rows(call),
                   options_.table.channels, call.accumulate);
     if (last && norm_) norm_->store_gradients(call, at.norm);
   }
@@ -184,7 +187,7 @@ class TokenEmbedding final : public Layer {
   }
 
   TokenEmbeddingOptions options_;
-  runtime::DType dtype_;
+  runtime::DType dtype_, gradient_dtype_;
   std::optional<ParameterRef> positions_, types_;
   std::size_t usable_positions_ = 0;
   std::optional<Norm> norm_;
@@ -192,8 +195,8 @@ class TokenEmbedding final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_token_embedding(const TokenEmbeddingOptions& options, const Tuning& tuning) {
-  return std::make_unique<TokenEmbedding>(options, UnitBuilder(tuning));
+std::unique_ptr<Layer> make_token_embedding(const TokenEmbeddingOptions& options, UnitBuilder builder) {
+  return std::make_unique<TokenEmbedding>(options, std::move(builder));
 }
 
 }  // namespace ranvier::models

@@ -3,7 +3,6 @@
 // all other parameters.
 #pragma once
 
-#include "models/core/tuning.hpp"
 #include "models/modules/norm.hpp"
 #include "models/modules/token_table.hpp"
 
@@ -20,13 +19,12 @@ struct TokenEmbeddingOptions {
   std::size_t first_position = 0;               ///< row of a sample's first position; rows before it are unused
   std::optional<ParameterSpec> types = {};      ///< a row per token type; all tokens have the first one
   std::string norm_name = {};                   ///< name of the sum's norm; empty: none
-  NormOptions norm = {};
+  NormShape norm = {};
   float dropout = 0;               ///< dropout rate of the output
   std::uint32_t dropout_site = 0;  ///< site number for make_dropout
-  Precision precision;
 };
 
 [[nodiscard]] std::unique_ptr<Layer> make_token_embedding(const TokenEmbeddingOptions& options,
-                                                          const Tuning& tuning = {});
+                                                          UnitBuilder builder);
 
 }  // namespace ranvier::models

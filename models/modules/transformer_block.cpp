@@ -15,7 +15,7 @@ namespace {
 
 /// norm, if `is_there`.
 std::optional<Norm> norm_if(bool is_there, UnitBuilder& builder, std::size_t unit, const std::string& name,
-                            const NormOptions& norm) {
+                            const NormShape& norm) {
   if (!is_there) return std::nullopt;
   return Norm(builder, unit, name, norm);
 }
@@ -27,8 +27,8 @@ class TransformerBlock final : public DecodingLayer {
  public:
   TransformerBlock(const TransformerBlockOptions& options, UnitBuilder&& builder)
       : DecodingLayer(options.name),
-        dtype_(options.norm.precision.compute),
-        channels_(options.norm.shape.channels),
+        dtype_(builder.precision().compute),
+        channels_(options.norm.channels),
         dropout_(options.dropout),
         index_(options.index),
         unit_(builder.add_unit(name())),

@@ -2,7 +2,7 @@
 // norm(x)))), then middle + mlp(norm(middle)). After (post-norm): middle = norm(x + out(attention(qkv(x)))), then
 // norm(middle + mlp(middle)). All language models use it with different options. Any thread.
 //
-//   UnitBuilder builder(tuning);
+//   UnitBuilder builder(precision, tuning);
 //   const TransformerBlockOptions block{…, .qkv = {…, .cut = {builder.add_tiles(name + ".qkv", tiles)}}, …};
 //   std::unique_ptr<Layer> layer = make_transformer_block(block, std::move(builder));
 #pragma once
@@ -37,7 +37,7 @@ struct TransformerBlockOptions {
   int index = 0;               ///< number of the block in the model
   bool post_norm = false;      ///< norms after the branches, not before
   std::string norm_1, norm_2;  ///< names of the norms of attention and of the MLP
-  NormOptions norm;            ///< options of both norms
+  NormShape norm;              ///< shape of both norms
   LinearOptions qkv, out;
   std::string attention_name;  ///< prefix of attention's own parameters
   SelfAttentionOptions attention;

@@ -1,6 +1,6 @@
 // Assigns the parameters of a layer's modules to its units.
 //
-//   UnitBuilder builder;
+//   UnitBuilder builder(precision, tuning);
 //   const std::size_t unit = builder.add_unit("model.layers.0");
 //   const ParameterRef weight = builder.add(unit, {"model.layers.0.mlp.up_proj.weight", {F, C}, normal, true});
 //   units_ = std::move(builder).units();
@@ -26,9 +26,11 @@ struct ParameterRef {
 
 class UnitBuilder {
  public:
-  UnitBuilder() = default;
-  explicit UnitBuilder(Tuning tuning) : tuning_(std::move(tuning)) {}
+  /// All modules have this precision.
+  explicit UnitBuilder(const Precision& precision, Tuning tuning = {})
+      : precision_(precision), tuning_(std::move(tuning)) {}
 
+  [[nodiscard]] const Precision& precision() const noexcept { return precision_; }
   [[nodiscard]] const Tuning& tuning() const noexcept { return tuning_; }
 
   /// Adds a group of parameters, which becomes one unit of this name, or two (frozen and trained). Returns its number
@@ -50,6 +52,7 @@ class UnitBuilder {
     float averaged = 0;
   };
 
+  Precision precision_;
   Tuning tuning_;
   std::vector<Group> groups_;
   std::vector<UnitSpec> units_;
