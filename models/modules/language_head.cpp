@@ -14,55 +14,6 @@
 namespace ranvier::models {
 namespace {
 
-/// Offsets of a call's arrays. Letters: N rows with logits (B·T, or B·F gathered positions), C channels, P stored rows
-/// of the token table.
-struct Arrays : CallMemory {
-  Arrays(const TokenTable& table, const Norm& final_norm, const std::optional<Linear>& transform,
-         runtime::DType dtype, const MicrobatchShape& shape, const TargetRows& choice) {
-    const std::size_t N = choice.chosen > 0 ? choice.rows() : rows(shape);
-    const std::size_t C = table.channels, element = size_of(dtype);
-    norm = final_norm.plan(*this, N, shape.saved);
-    if (choice.chosen > 0) {
-      places = saved.add(N, sizeof(std::int32_t));
-      targets = saved.add(N, sizeof(std::int32_t));
-      input = saved.add(N * C, element);
-      d_input = workspace.add(N * C, element);
-      losses = workspace.add(choice.all(), sizeof(double));
-      const Arrays one(table, final_norm, transform, dtype, {1, 1, 1}, {});
-      one_saved = saved.add(1, one.saved.bytes());
-      one_workspace = workspace.add(1, one.workspace.bytes());
-    }
-    if (transform) {
-      product = transform->plan(*this, N);
-      dense = saved.add(N * C, element);
-      active = saved.add(N * C, element);
-      d_dense = deferred.add(N * C, element);
-    }
-    logits = saved.add(N * table.stored_rows(), element);
-    normal = workspace.add(N * C, element);
-    row_losses = workspace.add(N, sizeof(double));
-    exponentials = workspace.add(static_cast<std::size_t>(shape.threads) * table.stored_rows(), sizeof(float));
-    sum = table.tiles() > 1 && element < sizeof(float) ? workspace.add(N * C, sizeof(float)) : normal;
-    scratch = workspace.add(1, final_norm.scratch_bytes(N));
-  }
-
-  std::size_t places = 0, targets = 0;  ///< saved [N] int32: positions and targets of gathered rows
-  std::size_t input = 0, d_input = 0;   ///< saved, workspace [N, C]: gathered rows of the input, and their gradient
-  std::size_t losses = 0;               ///< workspace [B, T] double: losses of all positions, if rows are gathered
-  std::size_t one_saved = 0,
-              one_workspace = 0;  ///< saved, workspace: arrays for the logits of a single row
-  Norm::Arrays norm;
-  Linear::Arrays product;             ///< arrays of the transform
-  std::size_t dense = 0, active = 0;  ///< saved [N, C]: output of the transform before and after GELU
-  std::size_t d_dense = 0;            ///< deferred [N, C]: gradient of `dense`
-  std::size_t logits;                 ///< [N, P]; after forward in training, their gradients
-  std::size_t normal;                 ///< [N, C]: the norm's output, if it is not saved, or its gradient
-  std::size_t row_losses;             ///< [N] double
-  std::size_t exponentials;           ///< [threads, P] float
-  std::size_t sum;                    ///< [N, C] float: gradient of the norm's output, summed over tiles
-  std::size_t scratch;
-};
-
 class LanguageHead final : public Layer {
  public:
   LanguageHead(const LanguageHeadOptions& options, UnitBuilder builder)
@@ -125,7 +76,7 @@ class LanguageHead final : public Layer {
       LayerCall one = with_rows(call, 1, 1);
       one.saved += at.one_saved;
       one.workspace += at.one_workspace;
-      const Arrays at_one = arrays_of({1, 1, 1}, {});
+      const Arrays at_one(*this, {1, 1, 1}, {});
       compute_logits(one, at_one, input + static_cast<std::size_t>(details.position) * row_bytes);
       if (last_tile(call)) copy_logits(one, at_one, 0);
     }
@@ -165,6 +116,54 @@ class LanguageHead final : public Layer {
   }
 
  private:
+  /// Offsets of a call's arrays. Letters: N rows with logits (B·T, or B·F gathered positions), C channels, P stored
+  /// rows of the token table.
+  struct Arrays : CallMemory {
+    Arrays(const LanguageHead& head, const MicrobatchShape& shape, const TargetRows& choice) {
+      const TokenTable& table = head.table_;
+      const std::size_t N = choice.chosen > 0 ? choice.rows() : rows(shape);
+      const std::size_t C = table.channels, element = size_of(head.dtype_);
+      norm = head.norm_.plan(*this, N, shape.saved);
+      if (choice.chosen > 0) {
+        places = saved.add(N, sizeof(std::int32_t));
+        targets = saved.add(N, sizeof(std::int32_t));
+        input = saved.add(N * C, element);
+        d_input = workspace.add(N * C, element);
+        losses = workspace.add(choice.all(), sizeof(double));
+        const Arrays one(head, {1, 1, 1}, {});
+        one_saved = saved.add(1, one.saved.bytes());
+        one_workspace = workspace.add(1, one.workspace.bytes());
+      }
+      if (head.transform_) {
+        product = head.transform_->plan(*this, N);
+        dense = saved.add(N * C, element);
+        active = saved.add(N * C, element);
+        d_dense = deferred.add(N * C, element);
+      }
+      logits = saved.add(N * table.stored_rows(), element);
+      normal = workspace.add(N * C, element);
+      row_losses = workspace.add(N, sizeof(double));
+      exponentials = workspace.add(static_cast<std::size_t>(shape.threads) * table.stored_rows(), sizeof(float));
+      sum = table.tiles() > 1 && element < sizeof(float) ? workspace.add(N * C, sizeof(float)) : normal;
+      scratch = workspace.add(1, head.norm_.scratch_bytes(N));
+    }
+
+    std::size_t places = 0, targets = 0;  ///< saved [N] int32: positions and targets of gathered rows
+    std::size_t input = 0, d_input = 0;   ///< saved, workspace [N, C]: gathered rows of the input, their gradient
+    std::size_t losses = 0;  ///< workspace [B, T] double: losses of all positions, if rows are gathered
+    std::size_t one_saved = 0, one_workspace = 0;  ///< saved, workspace: arrays for the logits of a single row
+    Norm::Arrays norm;
+    Linear::Arrays product;             ///< arrays of the transform
+    std::size_t dense = 0, active = 0;  ///< saved [N, C]: output of the transform before and after GELU
+    std::size_t d_dense = 0;            ///< deferred [N, C]: gradient of `dense`
+    std::size_t logits;                 ///< [N, P]; after forward in training, their gradients
+    std::size_t normal;                 ///< [N, C]: the norm's output, if it is not saved, or its gradient
+    std::size_t row_losses;             ///< [N] double
+    std::size_t exponentials;           ///< [threads, P] float
+    std::size_t sum;                    ///< [N, C] float: gradient of the norm's output, summed over tiles
+    std::size_t scratch;
+  };
+
   bool chooses() const { return targets_ > 0; }
 
   /// No gathered rows if all positions are computed.
@@ -279,10 +278,7 @@ class LanguageHead final : public Layer {
   }
 
   Arrays arrays(const LayerCall& call) const { return arrays_of(planned_shape(call, name())); }
-  Arrays arrays_of(const MicrobatchShape& shape) const { return arrays_of(shape, choice_of(shape)); }
-  Arrays arrays_of(const MicrobatchShape& shape, const TargetRows& choice) const {
-    return {table_, norm_, transform_, dtype_, shape, choice};
-  }
+  Arrays arrays_of(const MicrobatchShape& shape) const { return {*this, shape, choice_of(shape)}; }
 
   const std::byte* norm_input(const LayerCall& call, const Arrays& at, const std::byte* input) const {
     return transform_ ? call.saved + at.active : input;

@@ -6,6 +6,7 @@
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/memory_layout.hpp"
+#include "models/ops/norm.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 
@@ -42,6 +43,13 @@ namespace ranvier::models {
 /// Whether the call writes the parameter's gradient; false if it is frozen.
 [[nodiscard]] inline bool is_trained(const LayerCall& call, const ParameterRef& place) {
   return call.gradients[place.unit] != nullptr;
+}
+
+/// Stores the gradient of a parameter of n elements from sums in float, unless the parameter is frozen.
+inline void store_gradient(const LayerCall& call, const ParameterRef& place, runtime::DType dtype,
+                           const float* sums, std::size_t n) {
+  if (is_trained(call, place))
+    store_gradient(call.stream, gradient(call, place, dtype), dtype, sums, n, call.accumulate);
 }
 
 /// Dropout of the call's microbatch at one site of the model.

@@ -2,7 +2,6 @@
 
 #include "models/ops/fused_matmul.hpp"
 #include "models/ops/matrix_vector.hpp"
-#include "models/ops/norm.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -307,11 +306,8 @@ void Linear::backward_bias(const LayerCall& call, const std::byte* dy, std::byte
                        row_, call.accumulate);
   }
   column_sums(call.stream, scratch, runtime::DType::f32, dy, dtype_, rows(call), out_, false);
-  for (const Run& run : biases_) {
-    if (!is_trained(call, run.place)) continue;
-    store_gradient(call.stream, gradient(call, run.place, gradient_dtype_), gradient_dtype_,
-                   floats(scratch) + run.first, run.channels, call.accumulate);
-  }
+  for (const Run& run : biases_)
+    store_gradient(call, run.place, gradient_dtype_, floats(scratch) + run.first, run.channels);
 }
 
 }  // namespace ranvier::models

@@ -91,12 +91,8 @@ void Norm::again(const LayerCall& call, const Arrays& at, std::byte* y, const st
 void Norm::store_gradients(const LayerCall& call, const Arrays& at) const {
   const float* const sums = floats(call.deferred + at.sums);
   const bool one = !is_layer() || adjacent_;
-  if (is_trained(call, weight_))
-    store_gradient(call.stream, gradient(call, weight_, gradient_dtype_), gradient_dtype_, sums,
-                   one ? parameters() : shape_.channels, call.accumulate);
-  if (!one && is_trained(call, bias_))
-    store_gradient(call.stream, gradient(call, bias_, gradient_dtype_), gradient_dtype_, sums + shape_.channels,
-                   shape_.channels, call.accumulate);
+  store_gradient(call, weight_, gradient_dtype_, sums, one ? parameters() : shape_.channels);
+  if (!one) store_gradient(call, bias_, gradient_dtype_, sums + shape_.channels, shape_.channels);
 }
 
 }  // namespace ranvier::models

@@ -213,14 +213,9 @@ void NormedConvolution::backward_weight(const LayerCall& call, const Arrays& at,
                                         std::byte* scratch) const {
   backward_kernels(call, x, call.deferred + at.d_product, scratch);
   const std::size_t C = options_.out;
-  const auto store = [&](const ParameterRef& place, const float* sums) {
-    if (is_trained(call, place))
-      store_gradient(call.stream, gradient(call, place, gradient_dtype_), gradient_dtype_, sums, C,
-                     call.accumulate);
-  };
   const float* const sums = floats(call.deferred + at.sums);
-  store(weight_, sums);
-  store(bias_, sums + C);
+  store_gradient(call, weight_, gradient_dtype_, sums, C);
+  store_gradient(call, bias_, gradient_dtype_, sums + C, C);
   if (fixed_) return;
   // The microbatch's share of the batch. The variance is scaled from N to N - 1, to estimate the population's.
   const double share = call.loss_factor * call.shape.samples;
@@ -230,8 +225,8 @@ void NormedConvolution::backward_weight(const LayerCall& call, const Arrays& at,
   runtime::scale(call.stream, mean, DType::f32, static_cast<float>(share), C);
   runtime::scale(call.stream, mean + C, DType::f32, static_cast<float>(at.rows > 1 ? share * N / (N - 1) : share),
                  C);
-  store(mean_, mean);
-  store(variance_, mean + C);
+  store_gradient(call, mean_, gradient_dtype_, mean, C);
+  store_gradient(call, variance_, gradient_dtype_, mean + C, C);
 }
 
 }  // namespace ranvier::models
