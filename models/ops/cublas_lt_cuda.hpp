@@ -13,30 +13,25 @@ namespace ranvier::models::cuda {
 void check(cublasStatus_t status, const char* call);
 
 template <typename Function>
-class CublasLtFunction {
- public:
-  explicit CublasLtFunction(const char* name)
-      : name_(name), function_(reinterpret_cast<Function*>(find_cublas_lt(name))) {}
+struct CublasLtFunction {
+  const char* name;
+  Function* function;
 
   template <typename... Arguments>
   auto operator()(Arguments... arguments) const {
-    return function_(arguments...);
+    return function(arguments...);
   }
   /// Throws like cuda::check().
   template <typename... Arguments>
   void checked(Arguments... arguments) const {
-    check(function_(arguments...), name_);
+    check(function(arguments...), name);
   }
-
- private:
-  const char* name_;
-  Function* function_;
 };
 
 /// Functions of the library, loaded when needed, so that other jobs do not load it.
 struct CublasLt {
 #define RANVIER_CUBLAS_LT_FUNCTION(name) \
-  CublasLtFunction<decltype(::name)> name { #name }
+  CublasLtFunction<decltype(::name)> name { #name, reinterpret_cast<decltype(&::name)>(find_cublas_lt(#name)) }
   RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatmulPreferenceCreate);
   RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatmulPreferenceDestroy);
   RANVIER_CUBLAS_LT_FUNCTION(cublasLtMatmulPreferenceSetAttribute);

@@ -251,51 +251,54 @@ cublasStatus_t check_algorithm(cublasLtHandle_t, cublasLtMatmulDesc_t descriptio
 
 const CublasLt& cublas_lt() {
   static const CublasLt functions{
-      .matmul_preference_create =
-          [](cublasLtMatmulPreference_t* made) {
-            *made = reinterpret_cast<cublasLtMatmulPreference_t>(new std::uint32_t{CUBLASLT_REDUCTION_SCHEME_MASK});
-            return CUBLAS_STATUS_SUCCESS;
-          },
-      .matmul_preference_destroy =
-          [](cublasLtMatmulPreference_t preference) {
-            delete &behind<cublasLtMatmulPreference_t, std::uint32_t>(preference);
-            return CUBLAS_STATUS_SUCCESS;
-          },
-      .matmul_preference_set_attribute = set_preference,
-      .matmul_algo_get_heuristic = answer,
-      .matmul_desc_create =
-          [](cublasLtMatmulDesc_t* made, cublasComputeType_t compute, cudaDataType) {
-            if (compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-            *made = reinterpret_cast<cublasLtMatmulDesc_t>(new Product);
-            return CUBLAS_STATUS_SUCCESS;
-          },
-      .matmul_desc_destroy =
-          [](cublasLtMatmulDesc_t description) {
-            delete &product(description);
-            return CUBLAS_STATUS_SUCCESS;
-          },
-      .matmul_desc_set_attribute = set_attribute,
-      .matrix_layout_create =
-          [](cublasLtMatrixLayout_t* made, cudaDataType type, std::uint64_t rows, std::uint64_t columns,
-             std::int64_t stride) {
-            *made = reinterpret_cast<cublasLtMatrixLayout_t>(new Matrix{type, rows, columns, stride});
-            return CUBLAS_STATUS_SUCCESS;
-          },
-      .matrix_layout_destroy =
-          [](cublasLtMatrixLayout_t layout) {
-            delete &matrix(layout);
-            return CUBLAS_STATUS_SUCCESS;
-          },
-      .get_status_string = [](cublasStatus_t) { return "refused by the emulated cuBLASLt"; },
-      .create =
-          [](cublasLtHandle_t* made) {
-            static int one;
-            *made = reinterpret_cast<cublasLtHandle_t>(&one);
-            return CUBLAS_STATUS_SUCCESS;
-          },
-      .matmul = multiply,
-      .matmul_algo_check = check_algorithm,
-      .get_version = [] { return std::size_t{1}; },
+      .cublasLtMatmulPreferenceCreate = {"cublasLtMatmulPreferenceCreate",
+                                         [](cublasLtMatmulPreference_t* made) {
+                                           *made = reinterpret_cast<cublasLtMatmulPreference_t>(
+                                               new std::uint32_t{CUBLASLT_REDUCTION_SCHEME_MASK});
+                                           return CUBLAS_STATUS_SUCCESS;
+                                         }},
+      .cublasLtMatmulPreferenceDestroy = {"cublasLtMatmulPreferenceDestroy",
+                                          [](cublasLtMatmulPreference_t preference) {
+                                            delete &behind<cublasLtMatmulPreference_t, std::uint32_t>(preference);
+                                            return CUBLAS_STATUS_SUCCESS;
+                                          }},
+      .cublasLtMatmulPreferenceSetAttribute = {"cublasLtMatmulPreferenceSetAttribute", set_preference},
+      .cublasLtMatmulAlgoGetHeuristic = {"cublasLtMatmulAlgoGetHeuristic", answer},
+      .cublasLtMatmulDescCreate = {"cublasLtMatmulDescCreate",
+                                   [](cublasLtMatmulDesc_t* made, cublasComputeType_t compute, cudaDataType) {
+                                     if (compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+                                     *made = reinterpret_cast<cublasLtMatmulDesc_t>(new Product);
+                                     return CUBLAS_STATUS_SUCCESS;
+                                   }},
+      .cublasLtMatmulDescDestroy = {"cublasLtMatmulDescDestroy",
+                                    [](cublasLtMatmulDesc_t description) {
+                                      delete &product(description);
+                                      return CUBLAS_STATUS_SUCCESS;
+                                    }},
+      .cublasLtMatmulDescSetAttribute = {"cublasLtMatmulDescSetAttribute", set_attribute},
+      .cublasLtMatrixLayoutCreate = {"cublasLtMatrixLayoutCreate",
+                                     [](cublasLtMatrixLayout_t* made, cudaDataType type, std::uint64_t rows,
+                                        std::uint64_t columns, std::int64_t stride) {
+                                       *made = reinterpret_cast<cublasLtMatrixLayout_t>(
+                                           new Matrix{type, rows, columns, stride});
+                                       return CUBLAS_STATUS_SUCCESS;
+                                     }},
+      .cublasLtMatrixLayoutDestroy = {"cublasLtMatrixLayoutDestroy",
+                                      [](cublasLtMatrixLayout_t layout) {
+                                        delete &matrix(layout);
+                                        return CUBLAS_STATUS_SUCCESS;
+                                      }},
+      .cublasLtGetStatusString = {"cublasLtGetStatusString",
+                                  [](cublasStatus_t) { return "refused by the emulated cuBLASLt"; }},
+      .cublasLtCreate = {"cublasLtCreate",
+                         [](cublasLtHandle_t* made) {
+                           static int one;
+                           *made = reinterpret_cast<cublasLtHandle_t>(&one);
+                           return CUBLAS_STATUS_SUCCESS;
+                         }},
+      .cublasLtMatmul = {"cublasLtMatmul", multiply},
+      .cublasLtMatmulAlgoCheck = {"cublasLtMatmulAlgoCheck", check_algorithm},
+      .cublasLtGetVersion = {"cublasLtGetVersion", [] { return std::size_t{1}; }},
   };
   return functions;
 }
