@@ -3,12 +3,13 @@
 // Letters: B samples, T positions, N = B·T rows, H query heads, K key-value heads, D channels per head.
 #pragma once
 
-#include "models/modules/decoding.hpp"
 #include "models/modules/norm.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/cached_attention.hpp"
 #include "models/ops/rotary.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -24,6 +25,17 @@ struct SelfAttentionOptions {
   std::optional<RotaryOptions> rotary;  ///< none: no rotary positions
   bool head_norms = false;              ///< RMSNorm of each head's queries and keys, before rotation
   float norm_epsilon = 1e-5f;
+};
+
+/// State of incremental decoding with a key-value cache. It comes with a LayerCall whose rows are consecutive new tokens
+/// of one text.
+struct Decoding {
+  int past = 0;  ///< tokens already in the cache; unknown if past_place is given
+  /// Device address of `past`, read when the work runs, so that the same work serves consecutive positions
+  /// (runtime::Stream::repeat).
+  const std::int32_t* past_place = nullptr;
+  int capacity = 1;                              ///< T: capacity of the cache in positions
+  std::byte *keys = nullptr, *values = nullptr;  ///< [K, T, D] each: the layer's cache
 };
 
 class SelfAttention {

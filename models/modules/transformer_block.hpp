@@ -8,7 +8,6 @@
 #pragma once
 
 #include "models/core/layer.hpp"
-#include "models/modules/decoding.hpp"
 #include "models/modules/linear.hpp"
 #include "models/modules/mlp.hpp"
 #include "models/modules/norm.hpp"
