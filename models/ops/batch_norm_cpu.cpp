@@ -1,7 +1,6 @@
 #include "models/ops/batch_norm.hpp"
 
 #include "models/ops/dispatch.hpp"
-#include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/host/compute_pool.hpp"

@@ -2,7 +2,6 @@
 
 #include "models/ops/bad_token.hpp"
 #include "models/ops/dispatch.hpp"
-#include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
 

@@ -3,7 +3,6 @@
 #include "models/ops/bad_token.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dispatch.hpp"
-#include "models/ops/small_task.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/elementwise.hpp"
