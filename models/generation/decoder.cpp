@@ -1,7 +1,7 @@
 #include "models/generation/decoder.hpp"
 
 #include "models/ops/embedding.hpp"
-#include "models/ops/matrix_vector.hpp"
+#include "models/ops/matmul.hpp"
 #include "models/ops/memory_layout.hpp"
 #include "models/ops/transpose.hpp"
 #include "runtime/base/error.hpp"
@@ -218,8 +218,8 @@ void Decoder::compute(std::size_t rows, Decoding text) {
                       arrays_.branch + skipped, arrays_.sum + skipped);
   std::swap(arrays_.x, arrays_.sum);
   std::byte* const logits = workspace_.data() + logits_;
-  matrix_vector(*stream_, {vocabulary_, channels_},
-                {.y = logits, .a = head_, .x = arrays_.narrow, .dtype = dtype_});
+  matrix_vector(*stream_, {.m = 1, .n = vocabulary_, .k = channels_, .transpose_b = true},
+                {.c = logits, .a = arrays_.narrow, .b = head_, .dtype = dtype_});
   // One copy: the kernel would write each number over the bus separately.
   if (near_logits_.data() != nullptr) runtime::copy(*stream_, near_logits_.data(), logits, near_logits_.bytes());
 }

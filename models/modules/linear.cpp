@@ -1,7 +1,6 @@
 #include "models/modules/linear.hpp"
 
 #include "models/ops/fused_matmul.hpp"
-#include "models/ops/matrix_vector.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -203,15 +202,8 @@ void Linear::decode(const LayerCall& call, std::byte* y, const std::byte* x) con
   expect(tiles_.size() == 1 && layout_ == LinearOptions::Layout::out_in && !has_adapters(),
          "decoding takes whole weights that are stored [out, in], without adapters");
   if (rows(call) > 1) return forward(call, y, x);
-  for (const Run& run : weights_) {
-    matrix_vector(call.stream, {run.channels, in_},
-                  {.y = y + run.column * size_of(dtype_),
-                   .y_dtype = dtype_,
-                   .a = parameter(call, run.place, dtype_),
-                   .x = x,
-                   .dtype = dtype_,
-                   .bias = bias_of(call, run)});
-  }
+  for (const Run& run : weights_)
+    matrix_vector(call.stream, forward_shape(call, run), forward_arrays(call, run, {y, dtype_}, x));
 }
 
 void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at,

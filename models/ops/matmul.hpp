@@ -43,12 +43,18 @@ struct MatmulArrays {
 /// of threads or rows. On a GPU it depends on shape, strides and the arrays' alignment.
 void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays);
 
+/// c[N] = a[K] · b[N, K] + bias at memory bandwidth, for decoders that produce one token at a time: M is 1, b is
+/// transposed without gaps, nothing accumulates. Sums in float and rounds once like matmul(), but in another order,
+/// which depends on K only.
+void matrix_vector(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays);
+
 /// sums[N] (+)= Σ_m dy[M, N]: the gradient of a bias, summed in float in the same order for any number of threads.
 void column_sums(runtime::StreamView stream, void* sums, runtime::DType sums_dtype, const void* dy,
                  runtime::DType dtype, std::size_t m, std::size_t n, bool accumulate);
 
 // GPU kernels; CPU kernels are in matmul_cpu.hpp.
 decltype(matmul) matmul_cuda;
+decltype(matrix_vector) matrix_vector_cuda;
 decltype(column_sums) column_sums_cuda;
 /// Our own kernel for everything that the library rejects; slow.
 decltype(matmul) matmul_cuda_plain;

@@ -1,6 +1,5 @@
-#include "models/ops/matrix_vector.hpp"
-
 #include "models/ops/dispatch.hpp"
+#include "models/ops/matmul.hpp"
 #include "models/ops/scratch.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/host/compute_pool.hpp"
@@ -34,27 +33,29 @@ float product(const T* a, const float* x, std::size_t k) {
 
 }  // namespace
 
-void matrix_vector(runtime::StreamView stream, const MatrixVectorShape& shape, const MatrixVectorArrays& arrays) {
+void matrix_vector(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
   expect_kernel(arrays.dtype, "matrix_vector");
-  expect(arrays.y_dtype == runtime::DType::f32 || arrays.y_dtype == arrays.dtype, "matrix_vector of {} to {}",
-         to_string(arrays.dtype), to_string(arrays.y_dtype));
+  expect(arrays.c_dtype == runtime::DType::f32 || arrays.c_dtype == arrays.dtype, "matrix_vector of {} to {}",
+         to_string(arrays.dtype), to_string(arrays.c_dtype));
+  expect(shape.m == 1 && shape.transpose_b && shape.b_row() == shape.k && !arrays.accumulate,
+         "matrix_vector of M {}, N {}, K {}", shape.m, shape.n, shape.k);
   if (shape.n == 0) return;
-  runtime::WorkCost cost = product_cost({.m = 1, .n = shape.n, .k = shape.k}, arrays.dtype, arrays.y_dtype, false);
+  runtime::WorkCost cost = product_cost({.m = 1, .n = shape.n, .k = shape.k}, arrays.dtype, arrays.c_dtype, false);
   if (arrays.bias != nullptr) cost.bytes += static_cast<double>(bytes_of(shape.n, arrays.dtype));
   if (ran_on_gpu<matrix_vector_cuda>(stream, shape, arrays)) return;
   launch_typed(stream, arrays.dtype, cost, [=]<typename T>(runtime::ComputePool& pool, T) {
-    runtime::with_float_type(arrays.y_dtype, [&]<typename Y>(Y) {
+    runtime::with_float_type(arrays.c_dtype, [&]<typename Y>(Y) {
       pool.run([&](int thread, int threads) {
         static thread_local Scratch memory;
         auto* const x = memory.get<float>(shape.k);
-        simd::convert(x, static_cast<const T*>(arrays.x), shape.k);
-        const auto* const a = static_cast<const T*>(arrays.a);
+        simd::convert(x, static_cast<const T*>(arrays.a), shape.k);
+        const auto* const b = static_cast<const T*>(arrays.b);
         const auto* const bias = static_cast<const T*>(arrays.bias);
-        auto* const y = static_cast<Y*>(arrays.y);
+        auto* const y = static_cast<Y*>(arrays.c);
         const auto share =
             runtime::share_of(shape.n, thread, threads, 64);  // so that each cache line has one writer
         for (std::size_t row = share.begin; row < share.end; ++row) {
-          const float sum = product(a + row * shape.k, x, shape.k);
+          const float sum = product(b + row * shape.k, x, shape.k);
           y[row] = runtime::from_float<Y>(bias == nullptr ? sum : sum + runtime::to_float(bias[row]));
         }
       });

@@ -1,6 +1,5 @@
-#include "models/ops/matrix_vector.hpp"
-
 #include "models/ops/cuda_vector.cuh"
+#include "models/ops/matmul.hpp"
 
 namespace ranvier::models {
 namespace {
@@ -29,14 +28,13 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void matrix_vector_cuda(runtime::StreamView stream, const MatrixVectorShape& shape,
-                        const MatrixVectorArrays& arrays) {
-  cuda::with_rows(arrays.dtype, shape.k, {arrays.a, arrays.x}, [&]<typename T>(T type, auto width) {
+void matrix_vector_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
+  cuda::with_rows(arrays.dtype, shape.k, {arrays.a, arrays.b}, [&]<typename T>(T type, auto width) {
     const auto run = [&]<typename Y>(Y) {
       cuda::launch("matrix_vector", stream, {cuda::blocks_of(shape.n, threads / 32), threads},
-                   row_kernel<width(), T, Y>, arrays.y, arrays.a, arrays.x, arrays.bias, shape.n, shape.k);
+                   row_kernel<width(), T, Y>, arrays.c, arrays.b, arrays.a, arrays.bias, shape.n, shape.k);
     };
-    if (arrays.y_dtype == runtime::DType::f32) {
+    if (arrays.c_dtype == runtime::DType::f32) {
       run(float{});
     } else {
       run(type);  // the only other type that matrix_vector() accepts

@@ -6,7 +6,6 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/ops/matrix_vector.hpp"
 #include "models/ops/norm.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -246,11 +245,13 @@ TEST_CASE("the last columns of more than 2^32 elements are summed, and the last 
     constexpr std::size_t k = 4096, near_rows = 4, n = far / k + near_rows;
     const TypedArray rows(half, near_rows * k, 1), x(half, k, 2);
     TypedArray near(DType::f32, near_rows);
-    matrix_vector(stream, {near_rows, k}, {.y = near.data(), .a = rows.data(), .x = x.data(), .dtype = half});
+    matrix_vector(stream, {.m = 1, .n = near_rows, .k = k, .transpose_b = true},
+                  {.c = near.data(), .a = x.data(), .b = rows.data(), .dtype = half});
     const SparseArray a(half, n * k), y(DType::f32, n);
     a.put_last(rows);
     const OnlyLastBlocks last(1);
-    matrix_vector(stream, {n, k}, {.y = y.data(), .a = a.data(), .x = x.data(), .dtype = half});
+    matrix_vector(stream, {.m = 1, .n = n, .k = k, .transpose_b = true},
+                  {.c = y.data(), .a = x.data(), .b = a.data(), .dtype = half});
     CHECK(y.ends_like(near, near_rows));
   });
 }

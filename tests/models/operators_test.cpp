@@ -1,7 +1,6 @@
 // Operators compared with their definitions in double: a row per operator and shape, in every dtype on every device.
 #include "models/ops/activation.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/ops/matrix_vector.hpp"
 #include "models/ops/norm.hpp"
 #include "models/ops/patches.hpp"
 #include "models/ops/pooling.hpp"
@@ -216,11 +215,11 @@ Operator matrix_vector_row(std::size_t n, std::size_t k, DType dtype, DType y_dt
           .call =
               [=](StreamView stream, DeviceCopies& at, Outputs& out) {
                 for (TypedArray& y : out)
-                  matrix_vector(stream, {n, k},
-                                {.y = at(y),
-                                 .y_dtype = y_dtype,
-                                 .a = at(a),
-                                 .x = at(x),
+                  matrix_vector(stream, {.m = 1, .n = n, .k = k, .transpose_b = true},
+                                {.c = at(y),
+                                 .c_dtype = y_dtype,
+                                 .a = at(x),
+                                 .b = at(a),
                                  .dtype = dtype,
                                  .bias = has_bias ? at(bias) : nullptr});
               },
@@ -465,7 +464,9 @@ TEST_CASE("a product of a matrix and a vector in a third type is refused") {
   const auto device = runtime::make_inline_device({.threads = 1});
   const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
   float y = 0, a = 0, x = 0;
-  CHECK_THROWS_AS(matrix_vector(*stream, {1, 1}, {.y = &y, .y_dtype = DType::f16, .a = &a, .x = &x}), Error);
+  CHECK_THROWS_AS(matrix_vector(*stream, {.m = 1, .n = 1, .k = 1, .transpose_b = true},
+                                {.c = &y, .c_dtype = DType::f16, .a = &x, .b = &a}),
+                  Error);
 }
 
 TEST_CASE("rotary frequencies fall geometrically, and scaling equals the papers' models") {

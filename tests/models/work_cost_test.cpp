@@ -4,7 +4,6 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/ops/matrix_vector.hpp"
 #include "models/ops/norm.hpp"
 #include "models/ops/patches.hpp"
 #include "models/ops/pooling.hpp"
@@ -75,11 +74,11 @@ TEST_CASE("a matrix times a vector costs as much as a product of one row") {
   for (const DType dtype : float_types)
     for (const bool biased : {false, true})
       check_product(dtype, {1, N, K}, [&](StreamView stream, CostedRun& run) {
-        matrix_vector(stream, {.n = N, .k = K},
-                      {.y = run.writes(N, DType::f32),
-                       .y_dtype = DType::f32,
-                       .a = run.reads(N * K),
-                       .x = run.reads(K),
+        matrix_vector(stream, {.m = 1, .n = N, .k = K, .transpose_b = true},
+                      {.c = run.writes(N, DType::f32),
+                       .c_dtype = DType::f32,
+                       .a = run.reads(K),
+                       .b = run.reads(N * K),
                        .dtype = dtype,
                        .bias = biased ? run.reads(N) : none});
       });
