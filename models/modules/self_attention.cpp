@@ -118,14 +118,7 @@ std::size_t SelfAttention::decode_scratch_bytes(int capacity, int threads) const
 }
 
 CachedAttentionShape SelfAttention::cache_shape(int queries, const Decoding& text) const {
-  return {.queries = queries,
-          .past = text.past,
-          .capacity = text.capacity,
-          .heads = options_.shape.heads,
-          .channels = options_.shape.channels,
-          .past_place = text.past_place,
-          .key_heads = options_.shape.key_heads,
-          .window = options_.shape.window};
+  return {shape_of({1, queries}), text.past, text.capacity, text.past_place};
 }
 
 std::size_t SelfAttention::key_channels() const {

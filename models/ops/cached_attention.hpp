@@ -5,31 +5,20 @@
 // head, C = H·D. A row of qkv has (H + 2K)·D channels, as in attention.hpp.
 #pragma once
 
-#include "runtime/base/dtype.hpp"
-#include "runtime/device/stream.hpp"
+#include "models/ops/attention.hpp"
 
 #include <cstddef>
 #include <cstdint>
 
 namespace ranvier::models {
 
-struct CachedAttentionShape {
-  int queries = 1;   ///< Q
+/// `positions` are Q, of one sample.
+struct CachedAttentionShape : AttentionShape {
   int past = 0;      ///< P; P + Q is at most T
   int capacity = 1;  ///< T
-  int heads = 1;     ///< H
-  int channels = 1;  ///< D
   /// Device address of P, read when the work runs, so that the same work serves consecutive positions
   /// (runtime::Stream::repeat). Null: `past` is used.
   const std::int32_t* past_place = nullptr;
-  int key_heads = 0;  ///< K, a divisor of H: head h reads keys and values of head h·K / H. 0: K = H
-  int window = 0;     ///< number of positions attended to, the current one included; 0: no window
-
-  [[nodiscard]] int stored_key_heads() const noexcept { return key_heads > 0 ? key_heads : heads; }
-  [[nodiscard]] std::size_t row_channels() const noexcept {
-    return (static_cast<std::size_t>(heads) + 2 * static_cast<std::size_t>(stored_key_heads())) *
-           static_cast<std::size_t>(channels);
-  }
 };
 
 /// Copies keys and values of qkv[Q, (H + 2K)·D] to positions P … P+Q-1 of keys[K, T, D] and values[K, T, D].

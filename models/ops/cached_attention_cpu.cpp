@@ -117,20 +117,20 @@ void check(const CachedAttentionShape& shape) {
          "cached attention of {} heads of queries over {} of keys, with a window of {}", shape.heads,
          shape.key_heads, shape.window);
   if (shape.past_place != nullptr) return;  // the writer of *past_place checks it
-  expect(shape.past >= 0 && shape.queries >= 0 && shape.past + shape.queries <= shape.capacity,
-         "{} positions after {} in a cache of {}", shape.queries, shape.past, shape.capacity);
+  expect(shape.past >= 0 && shape.positions >= 0 && shape.past + shape.positions <= shape.capacity,
+         "{} positions after {} in a cache of {}", shape.positions, shape.past, shape.capacity);
 }
 
 /// Cost of reading and writing keys and values of the new positions.
 runtime::WorkCost append_cost(const CachedAttentionShape& shape, runtime::DType dtype) {
-  const auto Q = static_cast<std::size_t>(shape.queries), K = static_cast<std::size_t>(shape.stored_key_heads());
+  const auto Q = static_cast<std::size_t>(shape.positions), K = static_cast<std::size_t>(shape.stored_key_heads());
   return runtime::elementwise_cost(bytes_of(4 * Q * K * static_cast<std::size_t>(shape.channels), dtype), dtype);
 }
 
 /// Two multiplications per pair; queries, results, and visible keys and values. If only the device knows `past`: the
 /// cost at the cache's last positions.
 runtime::WorkCost attention_cost(const CachedAttentionShape& shape, runtime::DType dtype) {
-  const auto Q = static_cast<std::size_t>(shape.queries), D = static_cast<std::size_t>(shape.channels);
+  const auto Q = static_cast<std::size_t>(shape.positions), D = static_cast<std::size_t>(shape.channels);
   const auto H = static_cast<std::size_t>(shape.heads), K = static_cast<std::size_t>(shape.stored_key_heads());
   const auto window = static_cast<std::size_t>(shape.window);
   const std::size_t past = shape.past_place != nullptr ? static_cast<std::size_t>(shape.capacity) - Q
@@ -157,7 +157,7 @@ void append_to_cache(runtime::StreamView stream, const CachedAttentionShape& giv
     const auto capacity = static_cast<std::size_t>(shape.capacity);
     const std::size_t head_bytes = static_cast<std::size_t>(shape.channels) * element;
     const auto* const from = static_cast<const std::byte*>(qkv);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(shape.queries); ++i) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(shape.positions); ++i) {
       const std::byte* const row_keys = from + (i * (heads + 2 * key_heads) + heads) * head_bytes;
       for (std::size_t h = 0; h < key_heads; ++h) {
         const std::size_t place = (h * capacity + static_cast<std::size_t>(shape.past) + i) * head_bytes;
@@ -181,7 +181,7 @@ void cached_attention(runtime::StreamView stream, const CachedAttentionShape& gi
     const CachedAttentionShape shape = with_past(given);
     const Arrays at(shape);
     const auto H = static_cast<std::size_t>(shape.heads), D = static_cast<std::size_t>(shape.channels);
-    const auto Q = static_cast<std::size_t>(shape.queries), past = static_cast<std::size_t>(shape.past);
+    const auto Q = static_cast<std::size_t>(shape.positions), past = static_cast<std::size_t>(shape.past);
     const std::size_t sharing = H / static_cast<std::size_t>(shape.stored_key_heads()), row = shape.row_channels();
     const auto window = static_cast<std::size_t>(shape.window);
     const std::size_t head_elements = static_cast<std::size_t>(shape.capacity) * D;

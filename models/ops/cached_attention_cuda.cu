@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(threads)
     append_kernel(CachedAttentionShape shape, T* keys, T* values, const T* qkv) {
   const std::size_t D = shape.channels, of_queries = shape.heads * D, of_keys = shape.key_heads * D;
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
-  if (at >= static_cast<std::size_t>(shape.queries) * of_keys) return;
+  if (at >= static_cast<std::size_t>(shape.positions) * of_keys) return;
   const std::size_t i = at / of_keys, h = at % of_keys / D, d = at % D;
   const std::size_t place = (h * shape.capacity + past_of(shape) + i) * D + d;
   const T* const row = qkv + i * (of_queries + 2 * of_keys) + of_queries + h * D + d;
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(threads)
 
 void append_to_cache_cuda(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
                           void* keys, void* values, const void* qkv) {
-  const std::size_t elements = static_cast<std::size_t>(shape.queries) *
+  const std::size_t elements = static_cast<std::size_t>(shape.positions) *
                                static_cast<std::size_t>(shape.stored_key_heads()) *
                                static_cast<std::size_t>(shape.channels);
   cuda::with_type(dtype, [&]<typename T>(T) {
@@ -122,11 +122,11 @@ void append_to_cache_cuda(runtime::StreamView stream, const CachedAttentionShape
 
 void cached_attention_cuda(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
                            void* out, const void* keys, const void* values, const void* qkv, std::byte*) {
-  if (shape.queries == 0) return;
+  if (shape.positions == 0) return;
   expect(shape.channels <= 256, "cached attention with heads of {} channels: a GPU's kernel takes 256",
          shape.channels);
   const float scale = 1.0f / std::sqrt(static_cast<float>(shape.channels));
-  const dim3 grid(cuda::blocks_of(static_cast<std::size_t>(shape.queries), 1),
+  const dim3 grid(cuda::blocks_of(static_cast<std::size_t>(shape.positions), 1),
                   cuda::blocks_down(static_cast<std::size_t>(shape.heads), 1));
   cuda::with_type(dtype, [&]<typename T>(T) {
     cuda::with_parts(shape.channels, [&](auto parts) {

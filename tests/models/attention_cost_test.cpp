@@ -78,13 +78,8 @@ TEST_CASE("cached attention costs two products over the existing positions") {
       for (const int past : {0, 1, 4})
         for (const int queries : {1, 3}) {
           CAPTURE_ALL(window, past, queries);
-          const CachedAttentionShape shape{.queries = queries,
-                                           .past = past,
-                                           .capacity = T,
-                                           .heads = H,
-                                           .channels = D,
-                                           .key_heads = K,
-                                           .window = window};
+          const CachedAttentionShape shape{
+              {.positions = queries, .heads = H, .channels = D, .key_heads = K, .window = window}, past, T};
           const auto Q = static_cast<std::size_t>(queries);
           std::size_t seen = 0;  // keys visible to any of the queries
           for (int j = 0; j < past + queries; ++j) {

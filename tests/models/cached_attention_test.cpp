@@ -53,7 +53,7 @@ TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, CachedAtten
   for (std::size_t call = 0; call < calls.size(); ++call) pasts[call] = std::exchange(past, past + calls[call]);
   const std::int32_t* const places = at(pasts);
   for (std::size_t call = 0; call < calls.size(); ++call) {
-    shape.queries = calls[call];
+    shape.positions = calls[call];
     shape.past = finds_past ? 0 : pasts[call];
     shape.past_place = finds_past ? places + call : nullptr;
     const auto first = static_cast<std::size_t>(pasts[call]);
@@ -80,7 +80,7 @@ TEST_CASE("attention to a cache equals attention to all positions, for any numbe
     for (const DType dtype : float_types) {
       if (!share.takes()) continue;
       const CachedAttentionShape shape{
-          .capacity = n, .heads = heads, .channels = channels, .key_heads = key_heads, .window = window};
+          {.heads = heads, .channels = channels, .key_heads = key_heads, .window = window}, 0, n};
       CachedAttentionShape roomy = shape;
       roomy.capacity += 7;
       const TypedArray qkv(dtype, static_cast<std::size_t>(n) * shape.row_channels(), 5);
@@ -104,7 +104,7 @@ TEST_CASE("attention to a cache equals attention to all positions, for any numbe
 TEST_CASE("attention to a cache handles scores beyond the range of the exponential") {
   TypedArray qkv(DType::f32, 3 * 3 * 16, 9, 1e3);
   on_every_device([&](runtime::StreamView stream) {
-    const TypedArray out = cached(stream, qkv, {.capacity = 3, .heads = 1, .channels = 16}, {1, 1, 1});
+    const TypedArray out = cached(stream, qkv, {{.heads = 1, .channels = 16}, 0, 3}, {1, 1, 1});
     bool finite = true;
     for (std::size_t i = 0; i < out.size(); ++i) finite = finite && std::isfinite(out[i]);
     CHECK(finite);
@@ -115,13 +115,11 @@ TEST_CASE("a cache refuses positions beyond its capacity, and heads that do not 
   const auto device = runtime::make_inline_device({.threads = 1});
   const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
   float memory[3] = {};
-  CHECK_THROWS_AS(append_to_cache(*stream, {.queries = 1, .past = 4, .capacity = 4, .heads = 1, .channels = 1},
-                                  DType::f32, memory, memory, memory),
+  CHECK_THROWS_AS(append_to_cache(*stream, {{.heads = 1, .channels = 1}, 4, 4}, DType::f32, memory, memory, memory),
                   Error);
-  CHECK_THROWS_AS(append_to_cache(*stream, {.capacity = 4, .heads = 3, .channels = 1, .key_heads = 2}, DType::f32,
-                                  memory, memory, memory),
+  CHECK_THROWS_AS(append_to_cache(*stream, {{.heads = 3, .channels = 1, .key_heads = 2}, 0, 4}, DType::f32, memory,
+                                  memory, memory),
                   Error);
-  CHECK_THROWS_AS(
-      append_to_cache(*stream, {.capacity = 4, .heads = 0, .channels = 1}, DType::f32, memory, memory, memory),
-      Error);
+  CHECK_THROWS_AS(append_to_cache(*stream, {{.heads = 0, .channels = 1}, 0, 4}, DType::f32, memory, memory, memory),
+                  Error);
 }

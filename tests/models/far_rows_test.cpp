@@ -140,7 +140,7 @@ TEST_CASE("the gradient of more positions than its order supports is refused wit
 
 TEST_CASE("a cache of more than 2^32 elements is filled and attended to") {
   constexpr int heads = 2, D = 64, past = 3, queries = 2;
-  const CachedAttentionShape near{queries, past, past + queries, heads, D, nullptr};
+  const CachedAttentionShape near{{.positions = queries, .heads = heads, .channels = D}, past, past + queries};
   CachedAttentionShape all = near;
   all.capacity = 1 << 26;
   const TypedArray qkv(DType::bf16, queries * 3 * heads * D, 1), earlier(DType::bf16, past * D, 2);
