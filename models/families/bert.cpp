@@ -293,8 +293,7 @@ LanguageModel BertOptions::language_model() const {
                                     .types = rows(".token_type_embeddings.weight", types, 0),
                                     .norm_name = embeddings + ".LayerNorm",
                                     .norm = norm,
-                                    .dropout = dropout,
-                                    .dropout_site = embedding_dropout_site},
+                                    .dropout = dropout},
                       .blocks = layers,
                       .block = block,
                       .head = ClassificationHeadOptions{}};
@@ -318,7 +317,7 @@ LanguageModel BertOptions::language_model() const {
                                    .norm_name = roberta ? "lm_head.layer_norm" : transform + ".LayerNorm",
                                    .norm = norm,
                                    .unit = head,
-                                   .transform = HeadTransform{.name = transform + ".dense", .initializer = normal},
+                                   .transform = MlpOptions::Matrix{transform + ".dense", normal},
                                    .bias = head + ".bias",
                                    .targets = targets};
   return model;

@@ -251,8 +251,7 @@ LanguageModel GptOptions::language_model() const {
                                                    .initializer = normal,
                                                    .decays = true,
                                                    .undecayed_end = (rows - T) * C},
-                        .dropout = dropout,
-                        .dropout_site = embedding_dropout_site},
+                        .dropout = dropout},
           .blocks = layers,
           .block = block,
           .head = LanguageHeadOptions{.table = words, .norm_name = "ln_f", .norm = norm}};

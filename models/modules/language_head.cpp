@@ -1,5 +1,4 @@
-#include "models/modules/language_head.hpp"
-
+#include "models/modules/language_model.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
 #include "models/ops/matmul.hpp"
@@ -24,7 +23,6 @@ class LanguageHead final : public Layer {
         unit_(add_units(options, builder)),
         bias_(bias_of(options, builder)),
         transform_(transform_of(options, builder)),
-        gelu_(options.transform ? options.transform->gelu : GeluForm::erf),
         norm_(builder, unit_, options.norm_name, options.norm),
         targets_(options.targets) {
     set_units(std::move(builder).units());
@@ -184,7 +182,7 @@ class LanguageHead final : public Layer {
     const std::size_t N = rows(call), C = table_.channels;
     if (transform_ && call.part == 0) {
       transform_->forward(call, call.saved + at.dense, input, at.product);
-      gelu_forward(call.stream, dtype_, call.saved + at.active, call.saved + at.dense, N * C, gelu_);
+      gelu_forward(call.stream, dtype_, call.saved + at.active, call.saved + at.dense, N * C, GeluForm::erf);
     }
     std::byte* const normal = saved_or(call, at.norm.y, call.workspace + at.normal);
     if (call.part == 0) norm_.forward(call, at.norm, normal, norm_input(call, at, input));
@@ -231,7 +229,7 @@ class LanguageHead final : public Layer {
     norm_.backward(call, at.norm, d_norm_input, call.workspace + at.normal, norm_input(call, at, input), nullptr,
                    call.workspace + at.scratch);
     if (!transform_) return;
-    gelu_backward(call.stream, dtype_, d_norm_input, call.saved + at.dense, nullptr, N * C, gelu_);
+    gelu_backward(call.stream, dtype_, d_norm_input, call.saved + at.dense, nullptr, N * C, GeluForm::erf);
     transform_->backward_input(call, input_gradient, d_norm_input, at.product);
   }
 
@@ -295,7 +293,6 @@ class LanguageHead final : public Layer {
   std::size_t unit_;
   std::optional<ParameterRef> bias_;
   std::optional<Linear> transform_;
-  GeluForm gelu_;
   Norm norm_;
   int targets_;  ///< LanguageHeadOptions::targets
 };

@@ -1,7 +1,5 @@
-#include "models/modules/token_embedding.hpp"
-
+#include "models/modules/language_model.hpp"
 #include "models/modules/layer_call.hpp"
-#include "models/modules/unit_builder.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matmul.hpp"
 #include "runtime/base/error.hpp"
@@ -183,7 +181,7 @@ class TokenEmbedding final : public Layer {
 
   void drop(const LayerCall& call, std::byte* values) const {
     dropout(call.stream, values, dtype_, call.shape.samples, output_elements(call.shape.positions),
-            dropout_at(call, options_.dropout, options_.dropout_site));
+            dropout_at(call, options_.dropout, embedding_dropout_site));
   }
 
   TokenEmbeddingOptions options_;
