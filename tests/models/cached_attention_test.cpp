@@ -1,7 +1,7 @@
 #include "models/ops/cached_attention.hpp"
 
-#include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
+#include "tests/models/plain_attention.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -10,32 +10,7 @@ using runtime::DType;
 
 namespace {
 
-/// out[n, C] of attention by its definition, in double, from n rows of qkv.
-std::vector<double> plain(const std::vector<double>& qkv, std::size_t n, const CachedAttentionShape& shape) {
-  const auto H = static_cast<std::size_t>(shape.heads), K = static_cast<std::size_t>(shape.stored_key_heads()),
-             D = static_cast<std::size_t>(shape.channels), window = static_cast<std::size_t>(shape.window);
-  const std::size_t C = H * D, row = shape.row_channels();
-  std::vector<double> out(n * C);
-  for (std::size_t h = 0; h < H; ++h) {
-    const std::size_t key = C + h * K / H * D, value = key + K * D;
-    for (std::size_t i = 0; i < n; ++i) {
-      std::vector<double> weights(i + 1);
-      double total = 0;
-      for (std::size_t j = 0; j <= i; ++j) {
-        if (window > 0 && i - j >= window) continue;
-        double score = 0;
-        for (std::size_t d = 0; d < D; ++d) score += qkv[i * row + h * D + d] * qkv[j * row + key + d];
-        weights[j] = std::exp(score / std::sqrt(static_cast<double>(D)));
-        total += weights[j];
-      }
-      for (std::size_t j = 0; j <= i; ++j)
-        for (std::size_t d = 0; d < D; ++d) out[i * C + h * D + d] += weights[j] / total * qkv[j * row + value + d];
-    }
-  }
-  return out;
-}
-
-/// The same through a cache, with `calls[i]` positions in call i. The number of earlier positions is an argument, or is
+/// Attention of all positions through a cache, with `calls[i]` positions in call i. The number of earlier positions is an argument, or is
 /// read from device memory.
 TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, CachedAttentionShape shape,
                   const std::vector<int>& calls, bool finds_past = false) {
@@ -84,7 +59,10 @@ TEST_CASE("attention to a cache equals attention to all positions, for any numbe
       CachedAttentionShape roomy = shape;
       roomy.capacity += 7;
       const TypedArray qkv(dtype, static_cast<std::size_t>(n) * shape.row_channels(), 5);
-      const auto expected = plain(doubles(qkv), n, shape);
+      Doubles expected, logsumexp;
+      PlainAttention{
+          {.positions = n, .heads = heads, .channels = channels, .key_heads = key_heads, .window = window}, {}}
+          .forward(doubles(qkv), expected, logsumexp);
       on_every_device([&](runtime::StreamView stream) {
         const TypedArray at_once = cached(stream, qkv, shape, {n});
         double error = 0;

@@ -11,6 +11,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -59,7 +60,7 @@ struct SmallTokenizer {
     return text;
   }
 
-  [[nodiscard]] static std::string in_json(const std::string& text) {
+  [[nodiscard]] static std::string in_json(std::string_view text) {
     std::string out = "\"";
     for (const char c : text) out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
     return out + '"';

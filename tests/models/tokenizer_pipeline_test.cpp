@@ -14,8 +14,6 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-std::string as_json(std::string_view text) { return SmallTokenizer::in_json(std::string(text)); }
-
 /// Parts of a tokenizer.json, in JSON.
 struct Parts {
   std::string normalizer = "null", pre_tokenizer = "null", decoder = "null", model_options, added;
@@ -26,9 +24,10 @@ struct Parts {
   [[nodiscard]] std::string json() const {
     std::string vocabulary, joins;
     for (std::size_t i = 0; i < pieces.size(); ++i)
-      vocabulary += fmt::format("{}{}: {}", i == 0 ? "" : ", ", as_json(pieces[i]), i);
+      vocabulary += fmt::format("{}{}: {}", i == 0 ? "" : ", ", SmallTokenizer::in_json(pieces[i]), i);
     for (const auto& [left, right] : merges)
-      joins += fmt::format("{}[{}, {}]", joins.empty() ? "" : ", ", as_json(left), as_json(right));
+      joins += fmt::format("{}[{}, {}]", joins.empty() ? "" : ", ", SmallTokenizer::in_json(left),
+                           SmallTokenizer::in_json(right));
     const std::string with_merges = type == "BPE" ? fmt::format(", \"merges\": [{}]", joins) : "";
     return fmt::format(
         R"({{"added_tokens": [{}], "normalizer": {}, "pre_tokenizer": {}, "post_processor": {}, "decoder": {}, )"
@@ -40,7 +39,8 @@ struct Parts {
 std::string special(std::string_view content, int id, bool is_special = true) {
   return fmt::format(R"({{"id": {}, "content": {}, "single_word": false, "lstrip": false, "rstrip": false, )"
                      R"("normalized": {}, "special": {}}})",
-                     id, as_json(content), is_special ? "false" : "true", is_special ? "true" : "false");
+                     id, SmallTokenizer::in_json(content), is_special ? "false" : "true",
+                     is_special ? "true" : "false");
 }
 
 struct Fixture {
@@ -81,7 +81,7 @@ std::string split_by_expression(std::string_view expression) {
       R"({{"type": "Sequence", "pretokenizers": [{{"type": "Split", "pattern": {{"Regex": {}}}, )"
       R"("behavior": "Isolated", "invert": false}}, {{"type": "ByteLevel", "add_prefix_space": false, )"
       R"("use_regex": false}}]}})",
-      as_json(expression));
+      SmallTokenizer::in_json(expression));
 }
 
 constexpr std::string_view llama3 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
