@@ -6,6 +6,7 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/ops/matrix_vector.hpp"
 #include "models/ops/norm.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -24,168 +25,124 @@ namespace {
 constexpr std::size_t far = std::size_t{1} << 32;
 constexpr DType half = DType::bf16;
 
-float* floats(TypedArray& array) { return reinterpret_cast<float*>(array.data()); }
+/// Calls run(false) for small arrays, then run(true) for large ones, of which only the last blocks are computed.
+template <typename Run>
+void on_small_and_large(unsigned last_blocks, Run run) {
+  run(false);
+  const OnlyLastBlocks last(last_blocks);
+  run(true);
+}
 
 }  // namespace
 
 TEST_CASE("the last rows of a layer norm of more than 2^32 elements are normalized like rows of a small one") {
   on_one_device([](runtime::StreamView stream) {
-    constexpr std::size_t C = 1024, near_rows = 64, rows = far / C + near_rows;
-    const TypedArray values(half, near_rows * C, 1), branch(half, near_rows * C, 2);
-    const TypedArray weight(half, C, 3), bias(half, C, 4);
-    TypedArray y(half, values.size()), sum(half, values.size());
-    TypedArray mean(DType::f32, near_rows), rstd(DType::f32, near_rows);
-    norm_forward(stream, {near_rows, C}, half,
-                 {y.data(), floats(mean), floats(rstd), values.data(), weight.data(), bias.data(), branch.data(),
-                  sum.data()});
-    const SparseArray far_x(half, rows * C), far_branch(half, rows * C), far_y(half, rows * C),
-        far_sum(half, rows * C), far_mean(DType::f32, rows), far_rstd(DType::f32, rows);
-    far_x.put_last(values);
-    far_branch.put_last(branch);
-    NormForward arrays{far_y.data(),  far_mean.floats(), far_rstd.floats(), far_x.data(),
-                       weight.data(), bias.data(),       far_branch.data(), far_sum.data()};
-    {
-      const OnlyLastBlocks last(near_rows / 4);
-      norm_forward(stream, {rows, C}, half, arrays);
-    }
-    CHECK(far_y.ends_like(y, y.size()));
-    CHECK(far_sum.ends_like(sum, sum.size()));
-    CHECK(far_mean.ends_like(mean, near_rows));
-    CHECK(far_rstd.ends_like(rstd, near_rows));
-
-    const SparseArray far_again(half, rows * C);
-    {
-      const OnlyLastBlocks last(near_rows / 4);
-      arrays.y = far_again.data();
-      arrays.x = far_sum.data();
-      arrays.branch = nullptr;
-      arrays.again = true;
-      norm_forward(stream, {rows, C}, half, arrays);
-    }
-    CHECK(far_again.ends_like(y, y.size()));
+    constexpr std::size_t C = 1024, few = 64, rows = far / C + few;
+    const TypedArray weight(half, C, 3), bias(half, C, 4), zeros(half, few * C), of_rows(DType::f32, few);
+    SmallAndLarge x(TypedArray(half, few * C, 1), rows * C), branch(TypedArray(half, few * C, 2), rows * C),
+        y(zeros, rows * C), sum(zeros, rows * C), mean(of_rows, rows), rstd(of_rows, rows), again(zeros, rows * C);
+    on_small_and_large(few / 4, [&](bool large) {
+      const NormShape shape{large ? rows : few, C};
+      norm_forward(stream, shape, half,
+                   {y(large), mean.floats(large), rstd.floats(large), x(large), weight.data(), bias.data(),
+                    branch(large), sum(large)});
+      norm_forward(stream, shape, half,
+                   {.y = again(large),
+                    .mean = mean.floats(large),
+                    .rstd = rstd.floats(large),
+                    .x = sum(large),
+                    .weight = weight.data(),
+                    .bias = bias.data(),
+                    .again = true});
+    });
+    for (const SmallAndLarge* const arrays : {&y, &sum, &mean, &rstd, &again}) arrays->check_ends();
   });
 }
 
 TEST_CASE("the gradients of the last rows of a layer norm of more than 2^32 elements equal those in a small one") {
   on_one_device([](runtime::StreamView stream) {
-    constexpr std::size_t C = 1024, near_rows = 64, rows = far / C + near_rows, blocks = 2;
-    const TypedArray x(half, near_rows * C, 1), dy(half, near_rows * C, 2), weight(half, C, 3);
-    TypedArray mean(DType::f32, near_rows, 4), rstd(DType::f32, near_rows, 5);
-    TypedArray dx(half, x.size()), sums(DType::f32, 2 * C);
-    std::vector<std::byte> workspace(norm_workspace_bytes({near_rows, C}));
-    norm_backward(stream, {near_rows, C}, half,
-                  {.dx = dx.data(),
-                   .sums = floats(sums),
-                   .dy = dy.data(),
-                   .x = x.data(),
-                   .mean = floats(mean),
-                   .rstd = floats(rstd),
-                   .weight = weight.data(),
-                   .workspace = workspace.data()});
-    const SparseArray far_x(half, rows * C), far_dy(half, rows * C), far_dx(half, rows * C),
-        far_mean(DType::f32, rows), far_rstd(DType::f32, rows),
-        far_workspace(DType::f32, norm_workspace_bytes({rows, C}) / sizeof(float));
-    far_x.put_last(x);
-    far_dy.put_last(dy);
-    far_mean.put_last(mean);
-    far_rstd.put_last(rstd);
-    TypedArray far_sums(DType::f32, 2 * C);
-    {
-      const OnlyLastBlocks last(blocks);
-      norm_backward(stream, {rows, C}, half,
-                    {.dx = far_dx.data(),
-                     .sums = floats(far_sums),
-                     .dy = far_dy.data(),
-                     .x = far_x.data(),
-                     .mean = far_mean.floats(),
-                     .rstd = far_rstd.floats(),
+    constexpr std::size_t C = 1024, few = 64, rows = far / C + few, blocks = 2;
+    const auto workspace_floats = [](std::size_t n) { return norm_workspace_bytes({n, C}) / sizeof(float); };
+    const TypedArray weight(half, C, 3);
+    SmallAndLarge x(TypedArray(half, few * C, 1), rows * C), dy(TypedArray(half, few * C, 2), rows * C),
+        dx(TypedArray(half, few * C), rows * C), mean(TypedArray(DType::f32, few, 4), rows),
+        rstd(TypedArray(DType::f32, few, 5), rows), sums(TypedArray(DType::f32, 2 * C), 2 * C),
+        workspace(TypedArray(DType::f32, workspace_floats(few)), workspace_floats(rows));
+    on_small_and_large(blocks, [&](bool large) {
+      norm_backward(stream, {large ? rows : few, C}, half,
+                    {.dx = dx(large),
+                     .sums = sums.floats(large),
+                     .dy = dy(large),
+                     .x = x(large),
+                     .mean = mean.floats(large),
+                     .rstd = rstd.floats(large),
                      .weight = weight.data(),
-                     .workspace = far_workspace.data()});
-    }
-    CHECK(far_dx.ends_like(dx, dx.size()));
-    constexpr std::size_t columns = blocks * 32;  // summed by the last blocks
-    CHECK(same_bits(far_sums, 2 * C - columns, sums, 2 * C - columns, columns));
+                     .workspace = workspace(large)});
+    });
+    dx.check_ends();
+    sums.check_ends(blocks * 32);  // summed by the last blocks
   });
 }
 
 TEST_CASE("the last row of more than 2^32 logits has the loss and the gradient of that row alone") {
   on_one_device([](runtime::StreamView stream) {
     constexpr std::size_t V = 50257, stride = 50304, rows = far / stride + 2;
-    const TypedArray row(half, stride, 1);
-    TypedArray gradient = row;
-    std::int32_t target = 50000;
-    double loss = 0, far_loss = 0, row_loss = 0;
-    CrossEntropyArrays arrays{.logits = gradient.data(),
-                              .targets = &target,
-                              .loss = &loss,
-                              .loss_factor = 0.5,
-                              .gradient = true,
-                              .gradient_factor = 0.25f,
-                              .row_losses = &row_loss};
-    cross_entropy(stream, {1, V, stride}, half, arrays);
-
-    const SparseArray logits(half, rows * stride), targets(DType::i32, rows), row_losses(DType::f64, rows);
-    logits.put_last(row);
-    targets.integers()[rows - 1] = target;
-    arrays.logits = logits.data();
-    arrays.targets = targets.integers();
-    arrays.loss = &far_loss;
-    arrays.row_losses = reinterpret_cast<double*>(row_losses.data());
-    {
-      const OnlyLastBlocks last(1);
-      cross_entropy(stream, {rows, V, stride}, half, arrays);
-    }
-    CHECK(loss > 1);
-    CHECK(far_loss == loss);
-    CHECK(logits.ends_like(gradient, stride));
+    SmallAndLarge logits(TypedArray(half, stride, 1), rows * stride);
+    const SparseArray targets(DType::i32, rows), row_losses(DType::f64, rows);
+    targets.integers()[rows - 1] = 50000;
+    double losses[2] = {};
+    on_small_and_large(1, [&](bool large) {
+      const std::size_t first = large ? 0 : rows - 1;
+      cross_entropy(stream, {rows - first, V, stride}, half,
+                    {.logits = logits(large),
+                     .targets = targets.integers() + first,
+                     .loss = &losses[large ? 1 : 0],
+                     .loss_factor = 0.5,
+                     .gradient = true,
+                     .gradient_factor = 0.25f,
+                     .row_losses = reinterpret_cast<double*>(row_losses.data(first))});
+    });
+    CHECK(losses[0] > 1);
+    CHECK(losses[1] == losses[0]);
+    logits.check_ends();
   });
 }
 
 TEST_CASE("GELU, its gradient, dropout and a cast compute the last of more than 2^32 activations") {
   on_one_device([](runtime::StreamView stream) {
     constexpr std::size_t n = 2048;  // elements per block
-    const TypedArray x(half, n, 1), d(half, n, 2);
-    TypedArray y(half, n), near_x = x, near_d = d;
-    gelu_forward(stream, half, y.data(), x.data(), n);
-    gelu_backward(stream, half, near_d.data(), near_x.data(), near_x.data(), n);
-    {
-      const OnlyLastBlocks last(1);
-      const SparseArray far_x(half, far + n), far_y(half, far + n), far_d(half, far + n);
-      far_x.put_last(x);
-      far_d.put_last(d);
-      gelu_forward(stream, half, far_y.data(), far_x.data(), far + n);
-      CHECK(far_y.ends_like(y, n));
-      gelu_backward(stream, half, far_d.data(), far_x.data(), far_x.data(), far + n);
-      CHECK(far_d.ends_like(near_d, n));
-      CHECK(far_x.ends_like(near_x, n));
-    }
+    const TypedArray values(half, n, 1);
+    SmallAndLarge x(values, far + n), d(TypedArray(half, n, 2), far + n), y(TypedArray(half, n), far + n);
+    on_small_and_large(1, [&](bool large) {
+      const std::size_t all = large ? far + n : n;
+      gelu_forward(stream, half, y(large), x(large), all);
+      gelu_backward(stream, half, d(large), x(large), x(large), all);
+    });
+    for (const SmallAndLarge* const arrays : {&y, &d, &x}) arrays->check_ends();
     {
       const OnlyLastBlocks last(1);
       constexpr std::size_t samples = 3, of_sample = far / 2 + n;
-      const SparseArray values(half, samples * of_sample);
+      const SparseArray dropped(half, samples * of_sample);
       TypedArray ones(half, n), kept(half, n);
       for (std::size_t i = 0; i < n; ++i) ones.set(i, 1);
-      values.put_last(ones);
+      dropped.put_last(ones);
       const Dropout rule = make_dropout(0.25f, 7, 3, 1, 5);
       for (std::size_t i = 0; i < n; ++i) {
         const std::size_t element = of_sample - n + i;
         const bool keeps = runtime::uniform(dropout_bits(rule, samples - 1, element / 4)[element % 4]) >= rule.rate;
         kept.set(i, keeps ? static_cast<double>(rule.kept_scale()) : 0.0);
       }
-      dropout(stream, values.data(), half, samples, of_sample, rule);
-      CHECK(values.ends_like(kept, n));
+      dropout(stream, dropped.data(), half, samples, of_sample, rule);
+      CHECK(dropped.ends_like(kept, n));
     }
     // This loops over the array with the stride of the complete grid, whose last block has the last elements of `all`.
     const auto grid =
         static_cast<std::size_t>(runtime::cuda::properties(stream.device()).multiprocessors) * 32 * 256;
     const std::size_t all = (far / (8 * grid) + 1) * 8 * grid;
-    const SparseArray from(half, all), wide(DType::f32, all);
-    from.put_last(x);
-    TypedArray near_wide(DType::f32, n);
-    runtime::cast(stream, near_wide.data(), DType::f32, x.data(), half, n);
-    const OnlyLastBlocks last(1);
-    runtime::cast(stream, wide.data(), DType::f32, from.data(), half, all);
-    CHECK(wide.ends_like(near_wide, 1024));  // elements per block, in floats
+    SmallAndLarge from(values, all), wide(TypedArray(DType::f32, n), all);
+    on_small_and_large(
+        1, [&](bool large) { runtime::cast(stream, wide(large), DType::f32, from(large), half, large ? all : n); });
+    wide.check_ends(1024);  // elements per block, in floats
   });
 }
 
@@ -193,32 +150,32 @@ TEST_CASE("the last of more than 2^32 elements of embeddings read tables of that
   on_one_device([](runtime::StreamView stream) {
     constexpr std::size_t C = 1024, T = 64, samples = far / C / T + 1, rows = samples * T, V = far / C + 4;
     const EmbeddingShape shape{samples, T, C, V}, small{1, T, C, 2};
-    const TypedArray words(half, 2 * C, 1), places(half, T * C, 2);
-    std::vector<std::int32_t> near_tokens(T);
-    near_tokens[T - 1] = 1;
-    TypedArray near(half, T * C);
-    embedding_forward(stream, small, half, {near.data(), near_tokens.data(), words.data(), places.data()});
-
-    const SparseArray out(half, rows * C), table(half, V * C), tokens(DType::i32, rows), order(DType::i32, rows);
-    table.put_last(words);
+    const TypedArray places(half, T * C, 2);
+    std::vector<std::int32_t> few_tokens(T);
+    few_tokens[T - 1] = 1;
+    const SparseArray tokens(DType::i32, rows), order(DType::i32, rows);
     tokens.integers()[rows - 2] = V - 2;
     tokens.integers()[rows - 1] = V - 1;
+    SmallAndLarge table(TypedArray(half, 2 * C, 1), V * C), out(TypedArray(half, T * C), rows * C);
+    on_small_and_large(1, [&](bool large) {
+      embedding_forward(stream, large ? shape : small, half,
+                        {out(large), large ? tokens.integers() : few_tokens.data(), table(large), places.data()});
+    });
+    out.check_ends(2 * C);
+
     const TypedArray gradient(half, 2 * C, 3);
     TypedArray expected(DType::f32, 2 * C);
     runtime::cast(stream, expected.data(), DType::f32, gradient.data(), half, 2 * C);
-    const OnlyLastBlocks last(1);
-    embedding_forward(stream, shape, half, {out.data(), tokens.integers(), table.data(), places.data()});
-    CHECK(out.ends_like(near, 2 * C));
-
-    out.put_last(gradient);
+    const SparseArray d_out(half, rows * C), of_tokens(DType::f32, V * C), of_places(DType::f32, T * C);
+    d_out.put_last(gradient);
     order.integers()[rows - 1] = rows - 1;
-    const SparseArray of_tokens(DType::f32, V * C), of_places(DType::f32, T * C);
+    const OnlyLastBlocks last(1);
     embedding_backward(stream, shape, half,
                        {.tokens_gradient = of_tokens.data(),
                         .token_rows = V,
                         .positions_gradient = of_places.data(),
                         .position_rows = T,
-                        .d_out = out.data(),
+                        .d_out = d_out.data(),
                         .tokens = tokens.integers(),
                         .accumulate = true,
                         .order = order.integers(),
@@ -242,17 +199,14 @@ TEST_CASE("the last columns of more than 2^32 elements are summed, and the last 
       column_sums(stream, sums.data(), DType::f32, dy.data(), half, m, n, false);
       CHECK(sums.ends_like(expected, 32));
     }
-    constexpr std::size_t k = 4096, near_rows = 4, n = far / k + near_rows;
-    const TypedArray rows(half, near_rows * k, 1), x(half, k, 2);
-    TypedArray near(DType::f32, near_rows);
-    matrix_vector(stream, {.m = 1, .n = near_rows, .k = k, .transpose_b = true},
-                  {.c = near.data(), .a = x.data(), .b = rows.data(), .dtype = half});
-    const SparseArray a(half, n * k), y(DType::f32, n);
-    a.put_last(rows);
-    const OnlyLastBlocks last(1);
-    matrix_vector(stream, {.m = 1, .n = n, .k = k, .transpose_b = true},
-                  {.c = y.data(), .a = x.data(), .b = a.data(), .dtype = half});
-    CHECK(y.ends_like(near, near_rows));
+    constexpr std::size_t k = 4096, few = 4, n = far / k + few;
+    const TypedArray x(half, k, 2);
+    SmallAndLarge a(TypedArray(half, few * k, 1), n * k), y(TypedArray(DType::f32, few), n);
+    on_small_and_large(1, [&](bool large) {
+      matrix_vector(stream, {.m = 1, .n = large ? n : few, .k = k, .transpose_b = true},
+                    {.c = y(large), .a = x.data(), .b = a(large), .dtype = half});
+    });
+    y.check_ends();
   });
 }
 
@@ -263,38 +217,31 @@ TEST_CASE("attention computes the last samples of more than 2^32 elements like a
       constexpr int T = 64, D = 64, few = 8;
       constexpr std::size_t C = D, of_qkv = T * 3 * C, of_out = T * C;
       constexpr int many = static_cast<int>(far / of_qkv) + few;
-      const AttentionShape near{.samples = few, .positions = T, .heads = 1, .channels = D};
-      const AttentionShape all{.samples = many, .positions = T, .heads = 1, .channels = D};
-      const TypedArray qkv(dtype, few * of_qkv, 1), d_out(dtype, few * of_out, 2);
-      TypedArray out(dtype, few * of_out), logsumexp(DType::f32, few * T), d_qkv(dtype, few * of_qkv),
-          workspace(DType::f32, attention_workspace_bytes(near, dtype, 1) / sizeof(float) + 1);
-      const AttentionArrays arrays{.qkv = qkv.data(),
-                                   .out = out.data(),
-                                   .logsumexp = floats(logsumexp),
-                                   .d_out = d_out.data(),
-                                   .d_qkv = d_qkv.data(),
-                                   .workspace = workspace.data()};
-      attention_forward(stream, near, dtype, arrays);
-      attention_backward(stream, near, dtype, arrays);
-
-      const SparseArray far_qkv(dtype, many * of_qkv), far_out(dtype, many * of_out),
-          far_d_out(dtype, many * of_out), far_d_qkv(dtype, many * of_qkv),
-          far_logsumexp(DType::f32, std::size_t{many} * T),
-          far_workspace(DType::f32, attention_workspace_bytes(all, dtype, 1) / sizeof(float) + 1);
-      far_qkv.put_last(qkv);
-      far_d_out.put_last(d_out);
-      const OnlyLastBlocks last(few);
-      const AttentionArrays far_arrays{.qkv = far_qkv.data(),
-                                       .out = far_out.data(),
-                                       .logsumexp = far_logsumexp.floats(),
-                                       .d_out = far_d_out.data(),
-                                       .d_qkv = far_d_qkv.data(),
-                                       .workspace = far_workspace.data()};
-      attention_forward(stream, all, dtype, far_arrays);
-      CHECK(far_out.ends_like(out, out.size()));
-      CHECK(far_logsumexp.ends_like(logsumexp, logsumexp.size()));
-      attention_backward(stream, all, dtype, far_arrays);
-      CHECK(far_d_qkv.ends_like(d_qkv, of_qkv));  // the last sample's means are over 64 rows, 8 per block
+      const auto shape_of = [](bool large) {
+        return AttentionShape{.samples = large ? many : few, .positions = T, .heads = 1, .channels = D};
+      };
+      const auto workspace_floats = [&](bool large) {
+        return attention_workspace_bytes(shape_of(large), dtype, 1) / sizeof(float) + 1;
+      };
+      SmallAndLarge qkv(TypedArray(dtype, few * of_qkv, 1), many * of_qkv),
+          d_out(TypedArray(dtype, few * of_out, 2), many * of_out),
+          out(TypedArray(dtype, few * of_out), many * of_out),
+          logsumexp(TypedArray(DType::f32, few * T), std::size_t{many} * T),
+          d_qkv(TypedArray(dtype, few * of_qkv), many * of_qkv),
+          workspace(TypedArray(DType::f32, workspace_floats(false)), workspace_floats(true));
+      on_small_and_large(few, [&](bool large) {
+        const AttentionArrays arrays{.qkv = qkv(large),
+                                     .out = out(large),
+                                     .logsumexp = logsumexp.floats(large),
+                                     .d_out = d_out(large),
+                                     .d_qkv = d_qkv(large),
+                                     .workspace = workspace(large)};
+        attention_forward(stream, shape_of(large), dtype, arrays);
+        attention_backward(stream, shape_of(large), dtype, arrays);
+      });
+      out.check_ends();
+      logsumexp.check_ends();
+      d_qkv.check_ends(of_qkv);  // the last sample's means are over 64 rows, 8 per block
     }
   });
 }

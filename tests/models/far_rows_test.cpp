@@ -169,21 +169,16 @@ TEST_CASE("a cache of more than 2^32 elements is filled and attended to") {
 
 TEST_CASE("the optimizer updates elements beyond 2^32") {
   constexpr std::size_t n = 1000;
-  TypedArray weights(DType::f32, n, 1), m(DType::f32, n), v(DType::f32, n);
-  const TypedArray gradient(DType::f32, n, 2);
-  const SparseArray far_weights(DType::f32, far + n), far_m(DType::f32, far + n), far_v(DType::f32, far + n),
-      far_gradient(DType::f32, far + n);
-  far_weights.put_last(weights);
-  far_gradient.put_last(gradient);
-  const runtime::AdamWOptions options{.learning_rate = 0.1};
+  const TypedArray zeros(DType::f32, n);
+  SmallAndLarge weights(TypedArray(DType::f32, n, 1), far + n), m(zeros, far + n), v(zeros, far + n),
+      gradient(TypedArray(DType::f32, n, 2), far + n);
   on_one_device([&](runtime::StreamView stream) {
-    const auto of = [](TypedArray& array) { return reinterpret_cast<float*>(array.data()); };
-    runtime::adamw(stream, {of(weights), of(m), of(v), gradient.data()}, {{0, n, true}}, options);
-    runtime::adamw(stream, {far_weights.floats(), far_m.floats(), far_v.floats(), far_gradient.data()},
-                   {{far, far + n, true}}, options);
+    for (const bool large : {false, true}) {
+      const std::size_t first = large ? far : 0;
+      runtime::adamw(stream, {weights.floats(large), m.floats(large), v.floats(large), gradient(large)},
+                     {{first, first + n, true}}, {.learning_rate = 0.1});
+    }
     stream.synchronize();
   });
-  CHECK(far_weights.ends_like(weights, n));
-  CHECK(far_m.ends_like(m, n));
-  CHECK(far_v.ends_like(v, n));
+  for (const SmallAndLarge* const arrays : {&weights, &m, &v}) arrays->check_ends();
 }

@@ -49,4 +49,24 @@ class SparseArray {
   void* memory_ = nullptr;
 };
 
+/// A small array, and one of `n` elements that ends with the same contents.
+class SmallAndLarge {
+ public:
+  SmallAndLarge(TypedArray values, std::size_t n) : small_(std::move(values)), large_(small_.dtype(), n) {
+    large_.put_last(small_);
+  }
+
+  [[nodiscard]] std::byte* operator()(bool large) { return large ? large_.data() : small_.data(); }
+  [[nodiscard]] float* floats(bool large) { return reinterpret_cast<float*>((*this)(large)); }
+
+  /// Checks that the last `count` elements of both have the same bits; 0: all of the small array.
+  void check_ends(std::size_t count = 0) const {
+    CHECK(large_.ends_like(small_, count > 0 ? count : small_.size()));
+  }
+
+ private:
+  TypedArray small_;
+  SparseArray large_;
+};
+
 }  // namespace ranvier::models
