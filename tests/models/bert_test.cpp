@@ -1,5 +1,4 @@
 #include "models/families/bert.hpp"
-#include "tests/models/bert_family.hpp"
 #include "tests/models/model_checks.hpp"
 #include "tests/test.hpp"
 
@@ -7,105 +6,44 @@ using namespace ranvier;
 using namespace ranvier::models;
 using runtime::DType;
 
-namespace {
-
-/// Gradients that must be zero: keys' biases move all scores of a query equally. Types other than the first, RoBERTa's
-/// rows before its first position, and positions after a sample's last one are unused.
-bool has_no_slope(const std::string& tensor, const BertOptions& options, std::size_t element) {
-  const auto C = static_cast<std::size_t>(options.hidden);
-  if (tensor.ends_with("self.key.bias")) return true;
-  if (tensor.ends_with("token_type_embeddings.weight")) return element >= C;
-  const auto first = static_cast<std::size_t>(options.first_position());
-  const std::size_t last = first + static_cast<std::size_t>(options.sequence_length);
-  return tensor.ends_with("position_embeddings.weight") && (element < first * C || element >= last * C);
-}
-
-bool is_rounding(const std::string& tensor) { return tensor.ends_with("self.key.bias"); }
-
-}  // namespace
-
 TEST_CASE("losses, activations and gradients of BERT and RoBERTa equal the reference in double precision") {
-  for (const auto& [name, options] : bert_family()) {
-    CAPTURE(name);
-    ModelRun run(device_of(2, true), options, 3);
-    check_reference(run, options, masked_samples(options, 40, 3),
-                    {.stride = test::sanitized     ? 601u
-                               : tests::long_run() ? 1u
-                                                   : 7u,
-                     .loss_error = allowed(1e-6),
-                     .has_no_slope = [&options = options](const std::string& tensor, std::size_t i) {
-                       return has_no_slope(tensor, options, i);
-                     }});
-  }
+  check_references(bert_family(), stride_of(7, 601));
 }
 
 TEST_CASE(
     "a BERT in tiles equals the reference in double precision, and the model without tiles but for rounding") {
-  int tile = 4;
-  for (const auto& [name, plain] : bert_family()) {
-    CAPTURE_ALL(name, tile);
-    BertOptions options = plain;
-    options.vocab_size = 150;  // enough for several tiles of the words' table
-    options.tile = std::exchange(tile, 6 - tile);
-    ModelRun run(device_of(2, true), options, 3);
-    check_reference(run, options, masked_samples(options, 40, 3),
-                    {.stride = test::sanitized     ? 307u
-                               : tests::long_run() ? 1u
-                                                   : 13u,
-                     .loss_error = allowed(1e-6),
-                     .has_no_slope = [&options](const std::string& tensor, std::size_t i) {
-                       return has_no_slope(tensor, options, i);
-                     }});
-    check_tiles(options, {masked_samples(options, 40, 3), masked_samples(options, 43, 3)}, is_rounding);
-  }
+  check_tiled_references(bert_family(), stride_of(13, 307));
 }
 
 TEST_CASE("a BERT in half precision follows fp32 within its rounding, with fp32 and half gradients, tiled or not") {
-  tests::Share share(2, 6);
-  for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::bf16, DType::bf16},
-                                    Precision{DType::f16, DType::f16}}) {
-    CAPTURE_ALL(to_string(precision.compute), to_string(precision.gradient));
-    const auto kin = bert_family(precision);
-    const auto exact_kin = bert_family();
-    const double error = precision.compute == DType::bf16 ? 0.12 : 0.015;
-    for (std::size_t member = 0; member < kin.size(); ++member) {
-      const auto& [name, plain] = kin[member];
-      CAPTURE(name);
-      BertOptions options = plain, exact = exact_kin[member].second;
-      options.tile = share.takes() ? 4 : 1;
-      if (options.tile > 1) options.vocab_size = exact.vocab_size = 150;
-      CAPTURE(options.tile);
-      check_follows_fp32(options, exact, masked_samples(options, 40, 3), {error / 10, error}, is_rounding);
+  tests::Share tiled(2, 6);
+  for_each_half(bert_family, [&](BertOptions options, BertOptions exact, double unit) {
+    if (tiled.takes()) {
+      options = in_tiles(options, 4);
+      exact = in_tiles(exact, 1);
     }
-  }
+    CAPTURE(options.tile);
+    check_follows_fp32(options, exact, made_up_samples(options, 40, 3), {0.0015 * unit, 0.015 * unit});
+  });
 }
 
 TEST_CASE("the number of threads and the kind of device do not change any bit of a BERT") {
   for (const Precision precision : {Precision{}, Precision{DType::bf16, DType::f32}}) {
     BertOptions options = bert_family(precision).back().second;
-    options.tile = precision.compute == DType::f32 ? 1 : 4;
-    if (options.tile > 1) options.vocab_size = 150;
+    if (precision.compute != DType::f32) options = in_tiles(options, 4);
     options.hidden = 80;
     options.heads = 5;
     options.inner = 96;
     options.sequence_length = 45;
     options.targets = 31;  // one more than exist
-    check_bits(options, masked_samples(options, 3, 3));
+    check_bits(options, made_up_samples(options, 3, 3));
   }
 }
 
 TEST_CASE("gradients of a BERT's microbatches add up to the gradients of all samples at once") {
   for (const auto& [kind, options] : bert_family()) {
     CAPTURE(kind);
-    const ReferenceSamples all = masked_samples(options, 10, 3);
-    const auto part = [&, length = std::ptrdiff_t{options.sequence_length}](int first, int count) {
-      ReferenceSamples samples{.samples = count, .key = all.key};
-      samples.key.first_sample += first;
-      samples.tokens.assign(all.tokens.begin() + first * length, all.tokens.begin() + (first + count) * length);
-      samples.targets.assign(all.targets.begin() + first * length, all.targets.begin() + (first + count) * length);
-      return samples;
-    };
-    check_microbatches(options, 3, part, is_rounding);
+    check_microbatches(options, 3);
   }
 }
 
@@ -117,7 +55,7 @@ TEST_CASE(
     options.sequence_length = 33;
     options.vocab_size = 70;
     options.tile = precision.compute == DType::f32 ? 2 : 1;  // 64 and 6 rows of the table
-    ReferenceSamples samples = masked_samples(options, 40, 3);
+    ReferenceSamples samples = made_up_samples(options, 40, 3);
     for (std::size_t i = 0; i < samples.targets.size(); ++i)
       if (i % 6 != 0 || i / 33 == 1) samples.targets[i] = no_target;  // the second sample has none
     samples.targets[34] = 7;                                          // except one
@@ -201,42 +139,22 @@ TEST_CASE("units and tensors of BERT and RoBERTa have the names, shapes and deca
 
 TEST_CASE("a classifier's loss and gradients equal the reference in double precision, tiled or not") {
   int tile = 1;
-  for (const auto& [name, plain] : classifying_family()) {
+  auto members = classifying_family();
+  for (auto& [name, options] : members) {
     CAPTURE(name);
-    BertOptions options = plain;
     options.tile = std::exchange(tile, 5 - tile);
-    CAPTURE(options.tile);
-    ModelRun run(device_of(2, true), options, 3);
-    check_reference(run, options, labelled_samples(options, 40, 3),
-                    {.stride = test::sanitized     ? 401u
-                               : tests::long_run() ? 1u
-                                                   : 11u,
-                     .loss_error = allowed(1e-6),
-                     .has_no_slope = [&options](const std::string& tensor, std::size_t i) {
-                       return has_no_slope(tensor, options, i);
-                     }});
-    check_microbatches(
-        options, 3,
-        [all = labelled_samples(options, 10, 3), length = std::ptrdiff_t{options.sequence_length}](int first,
-                                                                                                   int count) {
-          ReferenceSamples samples{.samples = count, .key = all.key};
-          samples.key.first_sample += first;
-          samples.tokens.assign(all.tokens.begin() + first * length, all.tokens.begin() + (first + count) * length);
-          samples.targets.assign(all.targets.begin() + first, all.targets.begin() + first + count);
-          return samples;
-        },
-        is_rounding);
+    check_microbatches(options, 3);
   }
+  check_references(members, stride_of(11, 401));
 }
 
 TEST_CASE("a classifier in half precision follows fp32 within its rounding") {
-  for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::f16, DType::f16}}) {
-    CAPTURE(to_string(precision.compute));
-    const BertOptions options = classifying_family(precision).back().second;
-    const double error = precision.compute == DType::bf16 ? 0.12 : 0.015;
-    check_follows_fp32(options, classifying_family().back().second, labelled_samples(options, 40, 3),
-                       {error / 4, error}, is_rounding);
-  }
+  const auto dropping = [](Precision precision) {
+    return Family<BertOptions>{classifying_family(precision).back()};
+  };
+  for_each_half<BertOptions>(dropping, [&](const BertOptions& options, const BertOptions& exact, double unit) {
+    check_follows_fp32(options, exact, made_up_samples(options, 40, 3), {0.015 / 4 * unit, 0.015 * unit});
+  });
 }
 
 TEST_CASE("a classifier has the tensors of transformers' class, and at least two classes") {

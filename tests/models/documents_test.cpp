@@ -1,10 +1,5 @@
 // Several documents in one sample, in complete models: each is computed as if it were alone.
-#include "models/families/bert.hpp"
-#include "models/families/gpt.hpp"
-#include "models/families/llama.hpp"
-#include "tests/models/bert_family.hpp"
-#include "tests/models/gradient_check.hpp"
-#include "tests/models/llama_family.hpp"
+#include "tests/models/families.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -12,35 +7,17 @@ using namespace ranvier::models;
 
 namespace {
 
-GptOptions small_gpt(int tile) {
-  return {.layers = 2,
-          .hidden = 12,
-          .heads = 3,
-          .vocab_size = tile == 1 ? 13 : 150,
-          .sequence_length = 7,
-          .tile = tile};
-}
-
 /// Two samples, of documents of 3 and 4 positions, and of 1, 4 and 2.
-ReferenceSamples with_documents(ReferenceSamples samples) {
+template <typename Options>
+ReferenceSamples packed_samples(const Options& options) {
+  ReferenceSamples samples = made_up_samples(options, 40, 2);
   samples.documents = {0, 0, 0, 3, 3, 3, 3, 0, 1, 1, 1, 1, 5, 5};
   for (int i = 0; i < 14; ++i) samples.documents.push_back(i % 7 - samples.documents[static_cast<std::size_t>(i)]);
   for (const std::int32_t end : {3, 3, 3, 7, 7, 7, 7, 1, 5, 5, 5, 5, 7, 7}) samples.documents.push_back(end);
   return samples;
 }
-template <typename Options>
-ReferenceSamples packed_samples(const Options& options) {
-  return with_documents(made_up_samples(options, 40, 2));
-}
-ReferenceSamples packed_samples(const BertOptions& options) {
-  return with_documents(masked_samples(options, 40, 2));
-}
-
-/// Without rotation no score depends on it: its gradient is only rounding.
-bool has_slope(const std::string& tensor) { return !tensor.ends_with("self.key.bias"); }
-
 /// BERTs without dropout, whose values do not depend on a document's offset in its sample.
-std::vector<std::pair<std::string, BertOptions>> berts() {
+Family<BertOptions> berts() {
   auto berts = bert_family();
   std::erase_if(berts, [](const auto& bert) { return bert.second.dropout > 0; });
   return berts;
@@ -86,19 +63,11 @@ void check_packed(const Options& options, std::size_t stride) {
   const double loss = together.forward(packed, factor);
   together.backward(false);
 
-  using Exact = ByDocument<Options>;
-  const ReferenceParameters parameters = together.reference_parameters();
-  CHECK(loss == doctest::Approx(Exact(options, parameters).loss(packed) * factor).epsilon(allowed(1e-6)));
+  ReferenceParameters parameters = together.reference_parameters();
+  const ByDocument exact(options, parameters);
+  CHECK(loss == doctest::Approx(exact.loss(packed) * factor).epsilon(allowed(1e-6)));
   const auto gradients = together.gradients_by_name();
-  for (const auto& [name, slopes] : differences<Exact>(options, parameters, packed, factor, stride)) {
-    CAPTURE(name);
-    if (!has_slope(name)) continue;
-    const double scale = norm(gradients.at(name)) / std::sqrt(static_cast<double>(gradients.at(name).size()));
-    double worst = 0;
-    for (std::size_t i = 0; i < slopes.size(); ++i)
-      worst = worse(worst, std::abs(gradients.at(name)[i * stride] - slopes[i]) / scale);
-    CHECK(worst < 2e-4);
-  }
+  check_slopes(exact, options, gradients, parameters, packed, factor, {.stride = stride, .skips = is_rounding});
 
   double sum = 0;
   bool first = true;
@@ -110,17 +79,17 @@ void check_packed(const Options& options, std::size_t stride) {
   CHECK(loss == doctest::Approx(sum).epsilon(allowed(1e-7)));
   for (const auto& [name, alone] : apart.gradients_by_name()) {
     CAPTURE(name);
-    if (has_slope(name)) check_close(gradients.at(name), alone, allowed(2e-6));
+    if (!is_rounding(name)) check_close(gradients.at(name), alone, allowed(2e-6));
   }
 }
 
 }  // namespace
 
 TEST_CASE("documents in one sample have the losses and gradients that each has alone") {
-  const std::size_t sparse = test::sanitized ? 151 : tests::long_run() ? 1 : 7;
-  for (const int tile : {1, 2}) {
-    CAPTURE(tile);
-    check_packed(small_gpt(tile), sparse);
+  const std::size_t sparse = stride_of(7, 151);
+  for (const GptOptions& options : {small_gpt(), in_tiles(small_gpt(), 2)}) {
+    CAPTURE(options.tile);
+    check_packed(options, sparse);
   }
   for (const auto& [name, options] : family()) {
     CAPTURE(name);
@@ -150,7 +119,7 @@ TEST_CASE("the contents of neighboring documents do not change any bit of a docu
       CHECK(same == (i < 3 || i > 7));
     }
   };
-  check(small_gpt(1));
+  check(small_gpt());
   check(family().front().second);
   check(berts().front().second);
 }

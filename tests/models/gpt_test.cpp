@@ -8,28 +8,6 @@ using runtime::DType;
 
 namespace {
 
-/// With enough words for several tiles of the table.
-GptOptions tiled_options(int tile, float dropout = 0, Precision precision = {}) {
-  return {.layers = 2,
-          .hidden = 12,
-          .heads = 3,
-          .vocab_size = 150,
-          .sequence_length = 7,
-          .dropout = dropout,
-          .tile = tile,
-          .precision = precision};
-}
-
-GptOptions small_options(float dropout = 0, Precision precision = {}) {
-  return {.layers = 2,
-          .hidden = 12,
-          .heads = 3,
-          .vocab_size = 13,
-          .sequence_length = 7,
-          .dropout = dropout,
-          .precision = precision};
-}
-
 /// Checks that rows of a unit after `rows` affect neither the loss nor gradients.
 void check_padding(const GptOptions& options, const std::string& name, std::size_t rows) {
   const auto samples = made_up_samples(options, 0, 3);
@@ -53,13 +31,13 @@ TEST_CASE("a GPT's loss, activations and gradients equal the reference in double
     for (const auto& [dropout, at_once] : {std::pair{0.0f, true}, {0.0f, false}, {0.3f, true}, {0.3f, false}}) {
       if (!share.takes() || repeats(2, at_once)) continue;
       CAPTURE_ALL(tile, dropout, at_once);
-      const GptOptions options = tile == 1 ? small_options(dropout) : tiled_options(tile, dropout);
+      const GptOptions options = tile == 1 ? small_gpt(dropout) : in_tiles(small_gpt(dropout), tile);
       ModelRun run(device_of(2, at_once), options, 3);
       check_reference(run, options, made_up_samples(options, 40, 3),
-                      {.stride = test::sanitized ? 151u
-                                 : tile > 1      ? 7u
-                                 : at_once       ? 1u
-                                                 : 5u});
+                      {.slopes = {.stride = test::sanitized ? 151u
+                                            : tile > 1      ? 7u
+                                            : at_once       ? 1u
+                                                            : 5u}});
     }
 }
 
@@ -69,18 +47,17 @@ TEST_CASE("tiles give the result of the undivided model, except for the order of
     for (const float dropout : {0.0f, 0.2f}) {
       if (!share.takes()) continue;
       CAPTURE_ALL(tile, dropout);
-      check_tiles(tiled_options(tile, dropout),
-                  {made_up_samples(tiled_options(1), 40, 3), made_up_samples(tiled_options(1), 43, 3)});
+      check_tiles(in_tiles(small_gpt(dropout), tile));
     }
 }
 
 TEST_CASE("a table has at most as many tiles as its rows fill, and the last one's padding is unused") {
-  const Architecture few = make_gpt(tiled_options(12));
+  const Architecture few = make_gpt(in_tiles(small_gpt(), 12));
   const auto table = few.layers[0]->units();
   REQUIRE(table.size() == 4);  // 64, 64 and 22 rows, and the positions
   CHECK(table[2].parameters[0].shape == std::vector<std::size_t>{22, 12});
   CHECK(table[2].elements() == 64 * 12);
-  check_padding(tiled_options(3), "wte.2", 22);
+  check_padding(in_tiles(small_gpt(), 3), "wte.2", 22);
 }
 
 TEST_CASE("half precision follows fp32 within its rounding, with fp32 and with half gradients, tiled or not") {
@@ -92,8 +69,8 @@ TEST_CASE("half precision follows fp32 within its rounding, with fp32 and with h
     for (const int tile : {1, 3, 12}) {
       if (!share.takes()) continue;
       CAPTURE(tile);
-      const GptOptions options = tiled_options(tile, 0, precision);
-      check_follows_fp32(options, tiled_options(1), made_up_samples(options, 40, 3), {error / 5, error});
+      const GptOptions options = in_tiles(small_gpt(0, precision), tile);
+      check_follows_fp32(options, in_tiles(small_gpt(), 1), made_up_samples(options, 40, 3), {error / 5, error});
     }
   }
 }
@@ -126,9 +103,7 @@ TEST_CASE("the number of threads and the kind of device do not change any bit") 
 }
 
 TEST_CASE("gradients of microbatches, with a shorter last one, add up to the gradients of all samples at once") {
-  for (const GptOptions& options : {small_options(0.2f), tiled_options(4, 0.2f)})
-    check_microbatches(options, 5,
-                       [&](int first, int count) { return made_up_samples(options, 10 + first, count); });
+  for (const GptOptions& options : {small_gpt(0.2f), in_tiles(small_gpt(0.2f), 4)}) check_microbatches(options, 5);
 }
 
 TEST_CASE("a sample's activations and gradients do not depend on its microbatch") {
@@ -156,8 +131,8 @@ TEST_CASE("a sample's activations and gradients do not depend on its microbatch"
 }
 
 TEST_CASE("evaluation drops nothing and gives the training loss without dropout") {
-  const auto samples = made_up_samples(small_options(), 0, 3);
-  ModelRun plain(device_of(1, true), small_options(), 3), dropping(device_of(1, true), small_options(0.5f), 3);
+  const auto samples = made_up_samples(small_gpt(), 0, 3);
+  ModelRun plain(device_of(1, true), small_gpt(), 3), dropping(device_of(1, true), small_gpt(0.5f), 3);
   const double expected = plain.forward(samples, 1.0);
   CHECK(plain.forward(samples, 1.0, 1, false) == expected);
   CHECK(dropping.forward(samples, 1.0, 1, false) == expected);
@@ -165,8 +140,8 @@ TEST_CASE("evaluation drops nothing and gives the training loss without dropout"
 }
 
 TEST_CASE("the loss scale multiplies gradients and does not change the loss") {
-  const auto samples = made_up_samples(small_options(), 0, 3);
-  ModelRun plain(device_of(1, true), small_options(), 3), scaled(device_of(1, true), small_options(), 3);
+  const auto samples = made_up_samples(small_gpt(), 0, 3);
+  ModelRun plain(device_of(1, true), small_gpt(), 3), scaled(device_of(1, true), small_gpt(), 3);
   CHECK(plain.forward(samples, 0.01) == scaled.forward(samples, 0.01, 256));
   plain.backward(false);
   scaled.backward(false);
@@ -178,13 +153,13 @@ TEST_CASE("the loss scale multiplies gradients and does not change the loss") {
 }
 
 TEST_CASE("padded rows of the token table affect neither the loss nor gradients") {
-  check_padding(small_options(), "wte", 13);
+  check_padding(small_gpt(), "wte", 13);
 }
 
 TEST_CASE("memory planned for fewer threads than the device has is an error, not an overrun") {
   if (on_gpu_here()) return;  // a GPU has one
   const auto device = device_of(3, true);
-  const GptOptions options = small_options();
+  const GptOptions options = small_gpt();
   const Architecture gpt = make_gpt(options);
   const auto stream = device->make_stream("s", runtime::StreamWidth::whole);
   const LayerCall call{.stream = *stream, .shape = {1, 7, 1}};
@@ -196,7 +171,7 @@ TEST_CASE("memory planned for fewer threads than the device has is an error, not
 
 TEST_CASE("more positions than rows of the position table are refused") {
   const auto device = device_of(1, true);
-  const Architecture gpt = make_gpt(small_options());
+  const Architecture gpt = make_gpt(small_gpt());
   const auto stream = device->make_stream("s", runtime::StreamWidth::whole);
   LayerCall call{.stream = *stream, .shape = {1, 8, 1}};
   CHECK_THROWS_AS(gpt.layers[0]->forward(call, nullptr, nullptr), Error);

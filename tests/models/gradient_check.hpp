@@ -36,16 +36,50 @@ inline void check_close(const std::vector<double>& a, const std::vector<double>&
   CHECK(norm(apart) <= error * norm(b) + absolute);
 }
 
-/// Gradients of the mean loss by central differences of the reference, for every `stride`th element.
+/// Stride between the elements whose gradients are compared: 1 in a long run.
+inline std::size_t stride_of(std::size_t usual, std::size_t under_sanitizers) {
+  return test::sanitized ? under_sanitizers : tests::long_run() ? 1 : usual;
+}
+
+/// Whether a tensor's gradient is only rounding: keys' biases move all scores of a query equally.
+inline bool is_rounding(const std::string& tensor) { return tensor.ends_with("self.key.bias"); }
+
+/// Whether an element's gradient must be zero.
+template <typename Options>
+bool has_no_slope(const Options&, const std::string&, std::size_t) {
+  return false;
+}
+
+struct SlopeCheck {
+  std::size_t stride = 1;  ///< stride between the compared elements
+  std::size_t most = 0;    ///< number of them per tensor; 0: all until the tensor's end
+  double step = 1e-5;      ///< distance of the central differences
+  double error = 2e-4;     ///< relative to the tensor's gradient
+  std::function<bool(const std::string& tensor)> skips = nullptr;  ///< null: none
+};
+
+/// Compares gradients of the mean loss with central differences of the reference, which reads `parameters`.
 template <typename Reference, typename Options>
-ReferenceParameters differences(const Options& options, ReferenceParameters parameters,
-                                const ReferenceSamples& samples, double factor, std::size_t stride) {
-  const Reference reference(options, parameters);
-  ReferenceParameters slopes;
-  for (auto& [name, values] : parameters)
-    for (std::size_t i = 0; i < values.size(); i += stride)
-      slopes[name].push_back(slope_in(values[i], 1e-5, [&] { return reference.loss(samples); }) * factor);
-  return slopes;
+void check_slopes(const Reference& reference, const Options& options, const ReferenceParameters& gradients,
+                  ReferenceParameters& parameters, const ReferenceSamples& samples, double factor,
+                  const SlopeCheck& check) {
+  for (auto& [tensor, values] : parameters) {
+    if (check.skips && check.skips(tensor)) continue;
+    CAPTURE(tensor);
+    const auto& ours = gradients.at(tensor);
+    const double scale = norm(ours) / std::sqrt(static_cast<double>(ours.size()));
+    CHECK((scale > 5e-6 || has_no_slope(options, tensor, 0)));
+    const std::size_t count =
+        check.most > 0 ? std::min(check.most, values.size()) : (values.size() + check.stride - 1) / check.stride;
+    double worst = 0;
+    for (std::size_t n = 0; n < count; ++n) {
+      const std::size_t i = n * check.stride % values.size();
+      const double slope = slope_in(values[i], check.step, [&] { return reference.loss(samples); }) * factor;
+      const double difference = std::abs(ours[i] - slope);
+      worst = worse(worst, has_no_slope(options, tensor, i) ? 1e3 * difference : difference / scale);
+    }
+    CHECK(worst < check.error);
+  }
 }
 
 /// Whether gaps of a unit's gradient are unchanged: no layer writes them.

@@ -1,7 +1,6 @@
 #include "models/generation/decoder.hpp"
 
 #include "models/families/model.hpp"
-#include "tests/models/llama_family.hpp"
 #include "tests/models/model_checks.hpp"
 #include "tests/test.hpp"
 

@@ -1,5 +1,4 @@
 #include "models/families/llama.hpp"
-#include "tests/models/llama_family.hpp"
 #include "tests/models/model_checks.hpp"
 #include "tests/test.hpp"
 
@@ -7,67 +6,25 @@ using namespace ranvier;
 using namespace ranvier::models;
 using runtime::DType;
 
-namespace {
-
-/// With enough words for several tiles of the tables.
-LlamaOptions in_tiles(LlamaOptions options, int tile) {
-  options.tile = tile;
-  options.vocab_size = 150;
-  return options;
-}
-
-}  // namespace
-
 TEST_CASE(
     "losses, activations and gradients of LLaMA and related families equal the reference in double precision") {
-  for (const auto& [name, options] : family()) {
-    CAPTURE(name);
-    ModelRun run(device_of(2, true), options, 3);
-    check_reference(run, options, made_up_samples(options, 40, 3),
-                    {.stride = test::sanitized     ? 151u
-                               : tests::long_run() ? 1u
-                                                   : 7u,
-                     .loss_error = allowed(1e-6),
-                     .scaled = true});
-  }
+  check_references(family(), stride_of(7, 151));
 }
 
 TEST_CASE(
     "a LLaMA in tiles equals the reference in double precision, and the model without tiles but for rounding") {
-  int tile = 4;
-  for (const auto& [name, plain] : family()) {
-    CAPTURE_ALL(name, tile);
-    const LlamaOptions options = in_tiles(plain, std::exchange(tile, 6 - tile));
-    ModelRun run(device_of(2, true), options, 3);
-    check_reference(run, options, made_up_samples(options, 40, 3),
-                    {.stride = test::sanitized     ? 607u
-                               : tests::long_run() ? 1u
-                                                   : 31u,
-                     .loss_error = allowed(1e-6),
-                     .scaled = true});
-    check_tiles(options, {made_up_samples(options, 40, 3), made_up_samples(options, 43, 3)});
-  }
+  check_tiled_references(family(), stride_of(31, 607));
 }
 
 TEST_CASE(
     "a LLaMA in half precision follows fp32 within its rounding, with fp32 and half gradients, tiled or not") {
   tests::Share complete(on_gpu_here() ? 4 : 2, 3), tiled(on_gpu_here() ? 6 : 3, 6);
-  for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::bf16, DType::bf16},
-                                    Precision{DType::f16, DType::f16}}) {
-    CAPTURE_ALL(to_string(precision.compute), to_string(precision.gradient));
-    const auto kin = family(precision);
-    const auto exact_kin = family();
-    const double error = precision.compute == DType::bf16 ? 0.12 : 0.015;
-    for (std::size_t member = 0; member < kin.size(); ++member) {
-      const auto& [name, options] = kin[member];
-      CAPTURE(name);
-      if (complete.takes())
-        check_follows_fp32(options, exact_kin[member].second, made_up_samples(options, 0, 12), {error / 10, error});
-      if (!tiled.takes()) continue;
-      check_follows_fp32(in_tiles(options, 4), in_tiles(exact_kin[member].second, 1),
-                         made_up_samples(options, 0, 12), {error / 10, error});
-    }
-  }
+  for_each_half(family, [&](const LlamaOptions& options, const LlamaOptions& exact, double unit) {
+    const auto samples = made_up_samples(options, 0, 12);
+    const HalfError error{0.0015 * unit, 0.015 * unit};
+    if (complete.takes()) check_follows_fp32(options, exact, samples, error);
+    if (tiled.takes()) check_follows_fp32(in_tiles(options, 4), in_tiles(exact, 1), samples, error);
+  });
 }
 
 TEST_CASE("the number of threads and the kind of device do not change any bit of a LLaMA") {
@@ -90,8 +47,7 @@ TEST_CASE("gradients of a LLaMA's microbatches add up to the gradients of all sa
   for (const int tile : {1, 4}) {
     CAPTURE(tile);
     options.tile = tile;
-    check_microbatches(options, 3,
-                       [&](int first, int count) { return made_up_samples(options, 10 + first, count); });
+    check_microbatches(options, 3);
   }
 }
 

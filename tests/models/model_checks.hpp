@@ -2,8 +2,10 @@
 #pragma once
 
 #include "models/core/unit.hpp"
+#include "tests/models/families.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/model_run.hpp"
+#include "tests/models/reference_resnet.hpp"
 #include "tests/test.hpp"
 
 namespace ranvier::models {
@@ -26,28 +28,27 @@ inline UnitSource weights_of(ModelRun& run) {
 }
 
 struct ReferenceCheck {
-  std::size_t stride = 1;    ///< stride between the elements whose gradients are compared
-  double loss_error = 1e-6;  ///< relative
-  bool scaled = false;       ///< the allowed error grows with outputs larger than 1
-  /// Elements of tensors whose gradient must be zero; null: there are none.
-  std::function<bool(const std::string& tensor, std::size_t element)> has_no_slope;
+  double factor = 1.0 / 100;
+  float loss_scale = 1;
+  double loss_error = 1e-6;    ///< relative
+  double output_error = 2e-5;  ///< absolute
+  bool scaled = false;         ///< it grows with outputs larger than 1
+  SlopeCheck slopes = {};
 };
 
 /// Compares the loss, every layer's output and every tensor's gradient of a first microbatch with the reference.
 template <typename Options>
 void check_reference(ModelRun& run, const Options& options, const ReferenceSamples& samples,
                      const ReferenceCheck& check) {
-  const auto has_no_slope = [&](const std::string& tensor, std::size_t element) {
-    return check.has_no_slope && check.has_no_slope(tensor, element);
-  };
-  const double factor = 1.0 / 100;
-  const double loss = run.forward(samples, factor);
+  using Reference = std::conditional_t<std::is_same_v<Options, ResnetOptions>, ReferenceResnet, ReferenceModel>;
+  const double loss = run.forward(samples, check.factor, check.loss_scale);
   run.backward(false);
 
-  const ReferenceParameters parameters = run.reference_parameters();
+  ReferenceParameters parameters = run.reference_parameters();
+  const Reference reference(options, parameters);
   std::vector<std::vector<double>> activations;
-  const double expected = ReferenceModel(options, parameters).loss(samples, &activations);
-  CHECK(loss == doctest::Approx(expected * factor).epsilon(check.loss_error));
+  const double expected = reference.loss(samples, &activations);
+  CHECK(loss == doctest::Approx(expected * check.factor).epsilon(check.loss_error));
   for (std::size_t layer = 0; layer < activations.size(); ++layer) {
     const TypedArray output = run.output(layer);
     REQUIRE(output.size() == activations[layer].size());
@@ -55,24 +56,27 @@ void check_reference(ModelRun& run, const Options& options, const ReferenceSampl
     double worst = 0;
     for (std::size_t i = 0; i < output.size(); ++i)
       worst = worse(worst, std::abs(output[i] - activations[layer][i]));
-    CHECK(worst < 2e-5 * (check.scaled ? std::max(1.0, size) : 1.0));
+    CHECK(worst < check.output_error * (check.scaled ? std::max(1.0, size) : 1.0));
   }
 
-  const auto gradients = run.gradients_by_name();
-  for (const auto& [tensor, slopes] :
-       differences<ReferenceModel>(options, parameters, samples, factor, check.stride)) {
-    CAPTURE(tensor);
-    const auto& ours = gradients.at(tensor);
-    const double scale = norm(ours) / std::sqrt(static_cast<double>(ours.size()));
-    CHECK((scale > 5e-6 || has_no_slope(tensor, 0)));
-    double worst = 0;
-    for (std::size_t i = 0; i < slopes.size(); ++i) {
-      const double difference = std::abs(ours[i * check.stride] - slopes[i]);
-      worst = worse(worst, has_no_slope(tensor, i * check.stride) ? 1e3 * difference : difference / scale);
-    }
-    CHECK(worst < 2e-4);
-  }
+  auto gradients = run.gradients_by_name();
+  for (auto& [tensor, values] : gradients)
+    for (double& value : values) value /= static_cast<double>(check.loss_scale);
+  check_slopes(reference, options, gradients, parameters, samples, check.factor, check.slopes);
   for (const auto& [unit, gradient] : run.gradients()) CHECK(gaps_untouched(unit, gradient));
+}
+
+/// Compares every member of a family with the reference.
+template <typename Options>
+void check_references(const Family<Options>& family, std::size_t stride) {
+  for (const auto& [name, options] : family) {
+    CAPTURE_ALL(name, options.tile);
+    ModelRun run(device_of(2, true), options, 3);
+    check_reference(run, options, made_up_samples(options, 40, 3),
+                    {.loss_error = allowed(1e-6),
+                     .scaled = std::is_same_v<Options, LlamaOptions>,
+                     .slopes = {.stride = stride}});
+  }
 }
 
 /// Checks shapes of some of a model's tensors, and that matrices decay. Returns all tensors.
@@ -90,29 +94,34 @@ inline std::map<std::string, ParameterSpec> check_tensors(
   return tensors;
 }
 
-/// Tensors whose gradients are only rounding; null: there are none.
-using Skips = std::function<bool(const std::string& tensor)>;
-
 /// A model in tiles gives the result without tiles, microbatch after microbatch, except for the order of sums.
 template <typename Options>
-void check_tiles(const Options& tiled_options, const std::vector<ReferenceSamples>& microbatches,
-                 const Skips& skips = {}) {
-  Options whole_options = tiled_options;
-  whole_options.tile = 1;
-  ModelRun whole(device_of(2, true), whole_options, 3), tiled(device_of(2, true), tiled_options, 3);
-  bool accumulate = false;
-  for (const ReferenceSamples& samples : microbatches) {
+void check_tiles(const Options& tiled_options) {
+  ModelRun whole(device_of(2, true), in_tiles(tiled_options, 1), 3), tiled(device_of(2, true), tiled_options, 3);
+  for (const bool accumulate : {false, true}) {
+    const ReferenceSamples samples = made_up_samples(tiled_options, accumulate ? 43 : 40, 3);
     CHECK(tiled.forward(samples, 0.01) == doctest::Approx(whole.forward(samples, 0.01)).epsilon(1e-6));
     whole.backward(accumulate);
     tiled.backward(accumulate);
-    accumulate = true;
   }
   for (std::size_t layer = 0; layer <= static_cast<std::size_t>(tiled_options.layers); ++layer)
     check_close(doubles(tiled.output(layer)), doubles(whole.output(layer)), allowed(1e-6));
   const auto gradients = tiled.gradients_by_name();
   for (const auto& [name, expected] : whole.gradients_by_name()) {
     CAPTURE(name);
-    if (!skips || !skips(name)) check_close(gradients.at(name), expected, allowed(4e-6), 1e-9);
+    if (!is_rounding(name)) check_close(gradients.at(name), expected, allowed(4e-6), 1e-9);
+  }
+}
+
+/// Compares a family's members in 4 or 2 tiles with the reference, and with the same models without tiles.
+template <typename Options>
+void check_tiled_references(const Family<Options>& family, std::size_t stride) {
+  int tile = 4;
+  for (const auto& [name, plain] : family) {
+    const Options options = in_tiles(plain, std::exchange(tile, 6 - tile));
+    check_references<Options>({{name, options}}, stride);
+    CAPTURE(name);
+    check_tiles(options);
   }
 }
 
@@ -124,7 +133,7 @@ struct HalfError {
 
 template <typename Options>
 void check_follows_fp32(const Options& half, const Options& whole, const ReferenceSamples& samples, HalfError error,
-                        const Skips& skips = {}) {
+                        const std::function<bool(const std::string& tensor)>& skips = is_rounding) {
   ModelRun run(device_of(2, true), half, samples.samples), exact(device_of(2, true), whole, samples.samples);
   exact.set_parameters(run.reference_parameters());
   const float loss_scale = half.precision.compute == runtime::DType::f16 ? 1024 : 1;
@@ -135,10 +144,26 @@ void check_follows_fp32(const Options& half, const Options& whole, const Referen
   auto gradients = run.gradients_by_name();
   for (const auto& [tensor, expected] : exact.gradients_by_name()) {
     CAPTURE(tensor);
-    if (skips && skips(tensor)) continue;
+    if (skips(tensor)) continue;
     CHECK(norm(expected) > 0);
     for (double& value : gradients.at(tensor)) value /= loss_scale;
     check_close(gradients.at(tensor), expected, error.gradients);
+  }
+}
+
+/// Calls f(options, exact, unit) for each member of a family in half precision, with fp32 and with half gradients.
+/// `exact`: in fp32; `unit`: rounding of the half precision, in units of f16's.
+template <typename Options, typename F>
+void for_each_half(Family<Options> (*family_of)(Precision), F f) {
+  const auto exact = family_of({});
+  for (const Precision precision :
+       {Precision{runtime::DType::bf16, runtime::DType::f32}, Precision{runtime::DType::bf16, runtime::DType::bf16},
+        Precision{runtime::DType::f16, runtime::DType::f16}}) {
+    const auto members = family_of(precision);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      CAPTURE_ALL(to_string(precision.compute), to_string(precision.gradient), members[i].first);
+      f(members[i].second, exact[i].second, precision.compute == runtime::DType::bf16 ? 8.0 : 1.0);
+    }
   }
 }
 
@@ -179,9 +204,9 @@ void check_bits(const Options& options, const ReferenceSamples& samples) {
 }
 
 /// Microbatches of two samples, the last perhaps of one, have the loss and the gradients of all `count` at once.
-/// `samples(first, count)` returns the samples of a microbatch.
-template <typename Options, typename Samples>
-void check_microbatches(const Options& options, int count, Samples samples, const Skips& skips = {}) {
+template <typename Options>
+void check_microbatches(const Options& options, int count) {
+  const auto samples = [&](int first, int n) { return made_up_samples(options, 10 + first, n); };
   ModelRun together(device_of(2, true), options, count), apart(device_of(2, true), options, 2);
   const double factor = 1.0 / 35;
   const double loss = together.forward(samples(0, count), factor);
@@ -195,7 +220,7 @@ void check_microbatches(const Options& options, int count, Samples samples, cons
   const auto expected = together.gradients_by_name();
   for (const auto& [tensor, gradient] : apart.gradients_by_name()) {
     CAPTURE(tensor);
-    if (skips && skips(tensor)) continue;
+    if (is_rounding(tensor)) continue;
     check_close(gradient, expected.at(tensor), allowed(2e-6));
   }
 }

@@ -54,13 +54,14 @@ class ModelRun {
   /// Owns the device: its only full-width stream is the run's. `samples`: size of the largest microbatch. Parameters
   /// have a large spread, so that every gradient matters.
   template <typename Options>
-  ModelRun(std::unique_ptr<runtime::Device> device, const Options& options, int samples,
+  ModelRun(std::unique_ptr<runtime::Device> device, const Options& options, int samples, const Tuning& tuning = {},
            SavedActivations saved = SavedActivations::few)
-      : ModelRun(std::move(device), make_model(options), make_model(whole(options)), samples, saved) {}
+      : ModelRun(std::move(device), make_model(options, tuning), make_model(whole(options), tuning), samples,
+                 saved) {}
 
   /// `whole`: the same model without tiles, which determines the initial parameters.
   ModelRun(std::unique_ptr<runtime::Device> device, Architecture model, const Architecture& whole, int samples,
-           SavedActivations saved = SavedActivations::few)
+           SavedActivations saved)
       : device_(std::move(device)),
         dtype_(model.precision.compute),
         gradient_dtype_(model.precision.gradient),

@@ -1,6 +1,5 @@
 // Total cost of a pass's operations, compared with the model's declaration.
-#include "tests/models/bert_family.hpp"
-#include "tests/models/llama_family.hpp"
+#include "tests/models/families.hpp"
 #include "tests/doubles/recording_device.hpp"
 #include "tests/test.hpp"
 
@@ -99,7 +98,7 @@ TEST_CASE("with all activations saved, no norm and no GELU of a GPT is recompute
   const auto backward_of = [&](SavedActivations saved) {
     auto device = std::make_unique<tests::RecordingDevice>();
     tests::RecordingDevice& recorded = *device;
-    ModelRun run(std::move(device), options, samples, saved);
+    ModelRun run(std::move(device), options, samples, {}, saved);
     run.forward(made_up_samples(options, 3, samples), 1);
     recorded.clear();
     run.backward(false);
@@ -129,7 +128,7 @@ TEST_CASE("the operations of LLaMA's passes cost what the model declares, for ea
 TEST_CASE("the operations of BERT's passes cost what the model declares, for the positions that have logits") {
   for (const auto& [name, options] : bert_family()) {
     CAPTURE(name);
-    const auto flops = measured(options, masked_samples(options, 3, samples));
+    const auto flops = measured(options, made_up_samples(options, 3, samples));
     const int T = options.sequence_length;
     check_transformer(make_bert(options), flops, options.hidden, T * T, options.hidden, options.vocab_size,
                       options.targets > 0 ? options.targets : T);

@@ -1,7 +1,6 @@
 #include "models/families/resnet.hpp"
 
 #include "tests/models/model_checks.hpp"
-#include "tests/models/reference_resnet.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -11,10 +10,10 @@ using runtime::DType;
 namespace {
 
 /// With and without a pool, with odd sizes, with several consecutive blocks.
-std::vector<std::pair<std::string, ResnetOptions>> resnet_family(Precision precision = {}) {
+Family<ResnetOptions> resnet_family(Precision precision = {}) {
   const ResnetOptions plain{
       .blocks = {1, 2, 1, 1}, .channels = 2, .width = 2, .image_size = 10, .classes = 5, .precision = precision};
-  std::vector<std::pair<std::string, ResnetOptions>> family{{"small images", plain}};
+  Family<ResnetOptions> family{{"small images", plain}};
   ResnetOptions& pooled = family.emplace_back("images with a pool", plain).second;
   pooled.blocks = {2, 1, 1, 1};
   pooled.width = 1;
@@ -40,10 +39,6 @@ ReferenceSamples made_up_images(const ResnetOptions& options, int count) {
 
 bool is_running(const std::string& tensor) { return tensor.find(".running_") != std::string::npos; }
 
-ModelRun run_of(const ResnetOptions& options, int samples, const Tuning& tuning = {}) {
-  return {device_of(2, true), make_resnet(options, tuning), make_resnet(options), samples};
-}
-
 /// Positive variances.
 void set_good_statistics(ModelRun& run) {
   ReferenceParameters parameters = run.reference_parameters();
@@ -53,31 +48,9 @@ void set_good_statistics(ModelRun& run) {
   run.set_parameters(parameters);
 }
 
-/// Compares gradients with differences of the reference's loss. Steps are small because a ReLU's slope has two values.
-void check_gradients(const ReferenceParameters& ours, const ResnetOptions& options, ReferenceParameters parameters,
-                     const ReferenceSamples& samples, double factor, bool fixed) {
-  const ReferenceResnet reference(options, parameters, fixed);
-  const std::size_t most = test::sanitized ? 2 : 6;  // elements per tensor
-  for (const auto& [tensor, gradient] : ours) {
-    if (is_running(tensor)) continue;
-    CAPTURE(tensor);
-    std::vector<double>& values = parameters.at(tensor);
-    const double scale = norm(gradient) / std::sqrt(static_cast<double>(gradient.size()));
-    CHECK(scale > 1e-5);
-    double worst = 0;
-    for (std::size_t n = 0; n < std::min(most, values.size()); ++n) {
-      const std::size_t i = n * 7919 % values.size();
-      const double keep = values[i], step = 3e-8;
-      values[i] = keep + step;
-      const double above = reference.loss(samples);
-      values[i] = keep - step;
-      const double below = reference.loss(samples);
-      values[i] = keep;
-      worst = worse(worst, std::abs(gradient[i] - (above - below) / (2 * step) * factor) / scale);
-    }
-    CHECK(worst < 1e-3);
-  }
-}
+/// Steps are small because a ReLU's slope has two values.
+const SlopeCheck slopes{
+    .stride = 7919, .most = test::sanitized ? 2 : 6, .step = 3e-8, .error = 1e-3, .skips = is_running};
 
 }  // namespace
 
@@ -85,45 +58,28 @@ TEST_CASE(
     "loss, activations, gradients and statistics of a residual network equal the reference in double precision") {
   for (const auto& [name, options] : resnet_family()) {
     CAPTURE(name);
-    ModelRun run = run_of(options, 3);
+    ModelRun run(device_of(2, true), options, 3);
     const ReferenceSamples samples = made_up_images(options, 3);
     const double factor = 1.0 / 5;
-    const double loss = run.forward(samples, factor, 8);
-    run.backward(false);
-
-    const ReferenceParameters parameters = run.reference_parameters();
+    check_reference(
+        run, options, samples,
+        {.factor = factor, .loss_scale = 8, .loss_error = allowed(2e-6), .output_error = 1e-4, .slopes = slopes});
+    const ReferenceParameters parameters = run.reference_parameters(), gradients = run.gradients_by_name();
     const ReferenceResnet reference(options, parameters);
-    std::vector<std::vector<double>> activations;
-    CHECK(loss == doctest::Approx(reference.loss(samples, &activations) * factor).epsilon(allowed(2e-6)));
-    const ReferenceParameters statistics = reference.statistics();
-    for (std::size_t layer = 0; layer < activations.size(); ++layer) {
-      const TypedArray output = run.output(layer);
-      REQUIRE(output.size() == activations[layer].size());
-      double worst = 0;
-      for (std::size_t i = 0; i < output.size(); ++i)
-        worst = worse(worst, std::abs(output[i] - activations[layer][i]));
-      CHECK(worst < 1e-4);
-    }
-    ReferenceParameters gradients = run.gradients_by_name();
-    for (auto& [tensor, values] : gradients) {
-      if (is_running(tensor)) continue;
-      for (double& value : values) value /= 8;  // the loss scale, which statistics do not have
-    }
-    check_gradients(gradients, options, parameters, samples, factor, false);
-    // Three of the five samples of a batch, so this fraction of the batch's mean.
-    for (const auto& [tensor, expected] : statistics) {
+    static_cast<void>(reference.loss(samples));
+    // Three of the five samples of a batch, so this fraction of the batch's mean, without the loss scale.
+    for (const auto& [tensor, expected] : reference.statistics()) {
       CAPTURE(tensor);
       for (std::size_t i = 0; i < expected.size(); ++i)
         CHECK(gradients.at(tensor)[i] == doctest::Approx(expected[i] * 3 * factor).epsilon(1e-4).scale(0.01));
     }
-    for (const auto& [unit, gradient] : run.gradients()) CHECK(gaps_untouched(unit, gradient));
   }
 }
 
 TEST_CASE("a residual network is evaluated with its running statistics, sample by sample") {
   for (const auto& [name, options] : resnet_family()) {
     CAPTURE(name);
-    ModelRun run = run_of(options, 3);
+    ModelRun run(device_of(2, true), options, 3);
     set_good_statistics(run);
     const ReferenceSamples samples = made_up_images(options, 3);
     const ReferenceParameters parameters = run.reference_parameters();
@@ -144,16 +100,17 @@ TEST_CASE("a residual network is evaluated with its running statistics, sample b
 
 TEST_CASE("frozen running statistics are used in training, and do not change") {
   const ResnetOptions options = resnet_family().front().second;
-  ModelRun run = run_of(options, 3, make_tuning("", "running_"));
+  ModelRun run(device_of(2, true), options, 3, make_tuning("", "running_"));
   set_good_statistics(run);
   const ReferenceSamples samples = made_up_images(options, 3);
-  const ReferenceParameters parameters = run.reference_parameters();
+  ReferenceParameters parameters = run.reference_parameters();
+  const ReferenceResnet reference(options, parameters, true);
   const double loss = run.forward(samples, 1);
-  CHECK(loss == doctest::Approx(ReferenceResnet(options, parameters, true).loss(samples)).epsilon(1e-5));
+  CHECK(loss == doctest::Approx(reference.loss(samples)).epsilon(1e-5));
   run.backward(false);
   const ReferenceParameters gradients = run.gradients_by_name();
   for (const auto& [tensor, values] : gradients) CHECK_FALSE(is_running(tensor));
-  check_gradients(gradients, options, parameters, samples, 1, true);
+  check_slopes(reference, options, gradients, parameters, samples, 1, slopes);
   const auto halves =
       tests::error_of([&] { static_cast<void>(make_resnet(options, make_tuning("", "running_mean"))); });
   CHECK(halves.code() == ErrorCode::usage);
@@ -162,23 +119,15 @@ TEST_CASE("frozen running statistics are used in training, and do not change") {
 
 TEST_CASE(
     "a residual network in half precision follows fp32 within its rounding, with fp32 and with half gradients") {
-  for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::bf16, DType::bf16},
-                                    Precision{DType::f16, DType::f16}}) {
-    CAPTURE_ALL(to_string(precision.compute), to_string(precision.gradient));
-    const double error = precision.compute == DType::bf16 ? 0.5 : 0.1;
-    const auto kin = resnet_family(precision);
-    const auto exact = resnet_family();
-    for (std::size_t member = 0; member < kin.size(); ++member) {
-      CAPTURE(kin[member].first);
-      // A pool chooses another of two nearly equal values, and earlier layers then have another gradient.
-      const bool pools = !kin[member].second.small_images();
-      check_follows_fp32(kin[member].second, exact[member].second, made_up_images(kin[member].second, 3),
-                         {error / 5, error}, [&](const std::string& tensor) {
-                           return is_running(tensor) ||
-                                  (pools && !tensor.starts_with("layer4") && !tensor.starts_with("fc"));
-                         });
-    }
-  }
+  for_each_half(resnet_family, [](const ResnetOptions& options, const ResnetOptions& exact, double unit) {
+    const double error = unit > 1 ? 0.5 : 0.1;
+    // A pool chooses another of two nearly equal values, and earlier layers then have another gradient.
+    const bool pools = !options.small_images();
+    check_follows_fp32(
+        options, exact, made_up_images(options, 3), {error / 5, error}, [&](const std::string& tensor) {
+          return is_running(tensor) || (pools && !tensor.starts_with("layer4") && !tensor.starts_with("fc"));
+        });
+  });
 }
 
 TEST_CASE("the number of threads and the kind of device do not change any bit of a residual network") {

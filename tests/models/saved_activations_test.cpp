@@ -1,8 +1,4 @@
 // Layers that save all activations give the bits of layers that recompute some.
-#include "models/core/lora.hpp"
-#include "models/core/tuning.hpp"
-#include "tests/models/bert_family.hpp"
-#include "tests/models/llama_family.hpp"
 #include "tests/models/model_checks.hpp"
 #include "tests/test.hpp"
 
@@ -16,10 +12,6 @@ constexpr int samples = 3;
 constexpr std::pair<Precision, int> variants[] = {
     {Precision{}, 1}, {Precision{}, 2}, {Precision{DType::bf16, DType::f32}, 1}};  // and tiles
 
-Tuning adapters(const LoraOptions& options) {
-  return {.train = {}, .freeze = {}, .lora = std::make_shared<const LoraOptions>(options)};
-}
-
 std::size_t saved_bytes(const Architecture& model, SavedActivations saved) {
   std::size_t bytes = 0;
   for (const auto& layer : model.layers) bytes += layer->memory({samples, model.positions, 2, saved}).saved;
@@ -27,12 +19,9 @@ std::size_t saved_bytes(const Architecture& model, SavedActivations saved) {
 }
 
 template <typename Options>
-void check_modes(const Options& options, const Options& whole, const ReferenceSamples& batch,
-                 const Tuning& tuning = {}) {
-  const auto run_of = [&](SavedActivations saved) {
-    return ModelRun(device_of(2, true), make_model(options, tuning), make_model(whole, tuning), samples, saved);
-  };
-  ModelRun few = run_of(SavedActivations::few), all = run_of(SavedActivations::all);
+void check_modes(const Options& options, const ReferenceSamples& batch, const Tuning& tuning = {}) {
+  ModelRun few(device_of(2, true), options, samples, tuning, SavedActivations::few),
+      all(device_of(2, true), options, samples, tuning, SavedActivations::all);
   for (const bool accumulate : {false, true}) {
     CHECK(few.forward(batch, 0.01) == all.forward(batch, 0.01));
     few.backward(accumulate);
@@ -49,9 +38,8 @@ void check_modes(const Options& options, const Options& whole, const ReferenceSa
 template <typename Options>
 void check_tiled(Options options, const std::pair<Precision, int>& variant, const Tuning& tuning = {}) {
   options.precision = variant.first;
-  const Options whole = options;
-  options.tile = variant.second;
-  check_modes(options, whole, made_up_samples(options, 3, samples), tuning);
+  options = in_tiles(options, variant.second);
+  check_modes(options, made_up_samples(options, 3, samples), tuning);
 }
 
 }  // namespace
@@ -60,27 +48,23 @@ TEST_CASE("a GPT that saves all activations has the bits of one that recomputes 
   tests::Share share(on_gpu_here() ? 2 : 1, 3);
   for (const auto& variant : variants)
     for (const float dropout : {0.0f, 0.3f}) {
-      const GptOptions options{
-          .layers = 2, .hidden = 12, .heads = 3, .vocab_size = 150, .sequence_length = 7, .dropout = dropout};
+      const GptOptions options = small_gpt(dropout);
       if (share.takes()) check_tiled(options, variant);
       if (!share.takes()) continue;
       check_tiled(options, variant,
-                  adapters({.rank = 3, .dropout = dropout, .targets = {"c_attn", "c_proj", "c_fc"}}));
+                  with_adapters({.rank = 3, .dropout = dropout, .targets = {"c_attn", "c_proj", "c_fc"}}));
     }
 }
 
 TEST_CASE("a LLaMA that saves all activations has the bits of one that recomputes some") {
   tests::Share share(on_gpu_here() ? 2 : 1, 3);
   for (const auto& variant : variants) {
-    for (auto [name, options] : family()) {
+    for (const auto& [name, options] : family()) {
       if (!share.takes()) continue;
       CAPTURE(name);
-      options.vocab_size = 150;
       check_tiled(options, variant);
     }
-    LlamaOptions options = small_llama();
-    options.vocab_size = 150;
-    check_tiled(options, variant, adapters({.rank = 3, .targets = {"q_proj", "up_proj", "down_proj"}}));
+    check_tiled(small_llama(), variant, with_adapters({.rank = 3, .targets = {"q_proj", "up_proj", "down_proj"}}));
   }
 }
 
@@ -88,7 +72,7 @@ TEST_CASE("a BERT that saves all activations has the bits of one that recomputes
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const auto& [name, options] : bert_family({dtype, DType::f32})) {
       CAPTURE(name);
-      check_modes(options, options, masked_samples(options, 3, samples));
+      check_modes(options, made_up_samples(options, 3, samples));
     }
 }
 
@@ -98,5 +82,5 @@ TEST_CASE("a residual network that saves all activations has the bits of one tha
   for (std::size_t i = 0; i < (3 * samples * 10 * 10 + 3) / 4; ++i)
     batch.tokens.push_back(static_cast<std::int32_t>(0x01020304 + 0x3f1d * i));
   batch.targets = {0, 3, 4};
-  check_modes(options, options, batch);
+  check_modes(options, batch);
 }

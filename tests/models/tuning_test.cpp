@@ -1,8 +1,6 @@
 #include "models/core/tuning.hpp"
 
-#include "tests/models/bert_family.hpp"
-#include "tests/models/gradient_check.hpp"
-#include "tests/models/llama_family.hpp"
+#include "tests/models/families.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -22,8 +20,7 @@ std::set<std::string> names_of(const Architecture& model, bool trained) {
 template <typename Options>
 void check_gradients(const Options& options, const Tuning& tuning) {
   const auto samples = made_up_samples(options, 40, 3);
-  ModelRun whole(device_of(2, true), make_model(options, Tuning()), make_model(options, Tuning()), 3);
-  ModelRun part(device_of(2, true), make_model(options, tuning), make_model(options, Tuning()), 3);
+  ModelRun whole(device_of(2, true), options, 3), part(device_of(2, true), options, 3, tuning);
   part.set_parameters(whole.reference_parameters());
   const double loss = whole.forward(samples, 1.0 / 100);
   CHECK(part.forward(samples, 1.0 / 100) == doctest::Approx(loss).epsilon(1e-6));
@@ -127,10 +124,8 @@ TEST_CASE("trained parameters have the gradients that they have if everything is
       check_gradients(tiled, tuning);
     }
   }
-  for (const auto& [name, member] : bert_family()) {
+  for (const auto& [name, options] : bert_family()) {
     CAPTURE(name);
-    BertOptions options = member;
-    options.targets = 0;  // any position may have a target
     for (const auto& [train, freeze] : {std::pair{"position|query|output.dense", ""},
                                         {"", "word_embeddings|key|LayerNorm.bias"},
                                         {"token_type|lm_head.bias|predictions.bias", ""},
