@@ -13,39 +13,9 @@ using runtime::DType;
 
 namespace {
 
-/// Both passes, and their outputs.
-struct Passes {
-  explicit Passes(AttentionShape s, DType type = DType::bf16)
-      : shape(s), dtype(type), qkv(type, rows_of(s) * s.row_channels(), 1), d_out(type, elements_of(s), 2) {}
-
-  void run(runtime::StreamView stream, const Dropout& dropout = {}) {
-    DeviceCopies at(stream);
-    const AttentionArrays arrays{.qkv = at(qkv),
-                                 .out = at(out),
-                                 .logsumexp = at.floats(logsumexp),
-                                 .d_out = at(d_out),
-                                 .d_qkv = at(d_qkv),
-                                 .dropout = dropout,
-                                 .workspace = at.scratch(attention_workspace_bytes(shape, dtype, 1))};
-    attention_forward(stream, shape, dtype, arrays);
-    attention_backward(stream, shape, dtype, arrays);
-    at.fetch();
-  }
-
-  AttentionShape shape;
-  DType dtype;
-  TypedArray qkv, d_out;
-  TypedArray out = TypedArray(dtype, elements_of(shape)), d_qkv = TypedArray(dtype, qkv.size());
-  TypedArray logsumexp = TypedArray(DType::f32, elements_of(shape) / static_cast<std::size_t>(shape.channels));
-};
-
-bool same(const Passes& a, const Passes& b) {
-  return same_bits(a.out, b.out) && same_bits(a.logsumexp, b.logsumexp) && same_bits(a.d_qkv, b.d_qkv);
-}
-
-Passes by_own(runtime::StreamView stream, AttentionShape shape, DType dtype = DType::bf16) {
+AttentionRun by_own(runtime::StreamView stream, AttentionShape shape, DType dtype = DType::bf16) {
   shape.kernels = AttentionKernels::own;
-  Passes passes(shape, dtype);
+  AttentionRun passes(shape, dtype);
   passes.run(stream);
   return passes;
 }
@@ -90,12 +60,12 @@ TEST_CASE(
       CAPTURE_ALL(shape.heads, shape.key_heads, shape.causal, shape.window);
       for (const DType dtype : {DType::bf16, DType::f16}) {
         const double unit = half_unit(dtype);
-        const Passes own = by_own(stream, shape, dtype);
-        Passes library(shape, dtype);
+        const AttentionRun own = by_own(stream, shape, dtype);
+        AttentionRun library(shape, dtype);
         (void)measure_attention(stream, [&] { library.run(stream); });
         library.run(stream);
         INFO(attention_description(stream));
-        CHECK_FALSE(same(library, own));
+        CHECK_FALSE(same_bits(library, own));
         CHECK(relative_error(library.out, doubles(own.out)) < 2 * unit);
         CHECK(relative_error(library.logsumexp, doubles(own.logsumexp)) < 1e-5);
         CHECK(relative_error(library.d_qkv, doubles(own.d_qkv)) < 3 * unit);
@@ -107,9 +77,9 @@ TEST_CASE(
         CHECK(relative_error(library.logsumexp, logsumexp) < 1e-5);
         CHECK(relative_error(library.d_qkv, plain.backward(doubles(library.qkv), doubles(library.d_out))) <
               3 * unit);
-        Passes again(shape, dtype);
+        AttentionRun again(shape, dtype);
         again.run(stream);
-        CHECK(same(again, library));
+        CHECK(same_bits(again, library));
       }
     }
   });
@@ -117,25 +87,25 @@ TEST_CASE(
 
 TEST_CASE("attention uses the chosen kernels, also with a choice from another run") {
   with_cudnn([](runtime::StreamView stream) {
-    Passes library(small);
+    AttentionRun library(small);
     library.run(stream);
-    CHECK(same(library, by_own(stream, small)));  // no choice was made yet
+    CHECK(same_bits(library, by_own(stream, small)));  // no choice was made yet
     const auto choices = measure_attention(stream, [&] { library.run(stream); }).choices;
     library.run(stream);
     forget_attention(stream);
-    Passes again(small);
+    AttentionRun again(small);
     again.run(stream);
-    CHECK(same(again, by_own(stream, small)));
+    CHECK(same_bits(again, by_own(stream, small)));
     CHECK(adopt_attention(stream, choices));
     again.run(stream);
-    CHECK(same(again, library));
+    CHECK(same_bits(again, library));
     CHECK(attention_description(stream).find("2 of 2 passes") != std::string::npos);
   });
 }
 
 TEST_CASE("attention that cuDNN does not support, or without a choice, uses the built-in kernels") {
   with_cudnn([](runtime::StreamView stream) {
-    Passes met(small);
+    AttentionRun met(small);
     (void)measure_attention(stream, [&] { met.run(stream); });
     AttentionShape fewer = small, odd = small, grouped = small, window = small, of_all = small;
     fewer.samples = 1;
@@ -144,26 +114,26 @@ TEST_CASE("attention that cuDNN does not support, or without a choice, uses the 
     window.window = 20;
     of_all.causal = false;
     for (const AttentionShape& shape : {fewer, odd, grouped, window, of_all}) {
-      Passes passes(shape);
+      AttentionRun passes(shape);
       passes.run(stream);
-      CHECK(same(passes, by_own(stream, shape)));
+      CHECK(same_bits(passes, by_own(stream, shape)));
     }
     AttentionShape of_all_positions = small;  // by a window that hides nothing
     of_all_positions.window = small.positions;
-    Passes passes(of_all_positions);
+    AttentionRun passes(of_all_positions);
     met.run(stream);
     passes.run(stream);
-    CHECK(same(passes, met));
-    Passes floats(small, DType::f32);
+    CHECK(same_bits(passes, met));
+    AttentionRun floats(small, DType::f32);
     (void)measure_attention(stream, [&] { floats.run(stream); });
-    CHECK(same(floats, by_own(stream, small, DType::f32)));
+    CHECK(same_bits(floats, by_own(stream, small, DType::f32)));
 
     const Dropout dropout{.rate = 0.5f, .key = runtime::philox_key(5, runtime::RandomPurpose::dropout)};
-    Passes dropped(small), own(small);
+    AttentionRun dropped(small), own(small);
     own.shape.kernels = AttentionKernels::own;
     dropped.run(stream, dropout);
     own.run(stream, dropout);
-    CHECK(same(dropped, own));
+    CHECK(same_bits(dropped, own));
   });
 }
 
@@ -171,21 +141,21 @@ TEST_CASE("measured attention is one of the two, and a choice of another cuDNN i
   with_cudnn([](runtime::StreamView stream) {
     AttentionShape shape = small;
     shape.kernels = AttentionKernels::measured;
-    Passes measured(shape), library(small);
+    AttentionRun measured(shape), library(small);
     const auto choices = measure_attention(stream, [&] { measured.run(stream); }).choices;
     measured.run(stream);
     forget_attention(stream);
     auto insisted = measure_attention(stream, [&] { library.run(stream); }).choices;
     library.run(stream);
     CHECK(choices.choices.size() == insisted.choices.size());
-    const Passes own = by_own(stream, shape);
+    const AttentionRun own = by_own(stream, shape);
     CHECK((same_bits(measured.out, own.out) || same_bits(measured.out, library.out)));
 
     ++insisted.of.version;
     CHECK_FALSE(adopt_attention(stream, insisted));
-    Passes again(small);
+    AttentionRun again(small);
     again.run(stream);
-    CHECK(same(again, library));  // nothing changed
+    CHECK(same_bits(again, library));  // nothing changed
   });
 }
 
@@ -195,7 +165,7 @@ TEST_CASE("a saved choice of attention is used without a measurement, if it is f
     const auto path = folder.path() / "products.json";
     AttentionShape shape = small;
     shape.kernels = AttentionKernels::measured;
-    Passes passes(shape);
+    AttentionRun passes(shape);
     const KernelQuestion question{.attention = AttentionKernels::measured, .file = path, .flag = "--products-file"};
     const auto choose = [&] { return choose_kernels(stream, question, [&] { passes.run(stream); }); };
     const ChosenKernels measured = choose();
@@ -214,7 +184,7 @@ TEST_CASE("a saved choice of attention is used without a measurement, if it is f
       CHECK(remembered.remembered_passes == 2);
       CHECK(remembered.choices.attention == all.attention);
       passes.run(stream);
-      CHECK(same(passes, by_own(stream, small)) != by_library);
+      CHECK(same_bits(passes, by_own(stream, small)) != by_library);
     }
 
     --all.attention.front().of.version;
@@ -229,7 +199,7 @@ TEST_CASE("a saved choice of attention is used without a measurement, if it is f
 
 TEST_CASE("cuDNN's handle works on the given stream, after one that was destroyed") {
   with_cudnn([](runtime::StreamView stream) {
-    Passes library(small), again(small);
+    AttentionRun library(small), again(small);
     AttentionChoices choices;
     {
       const auto other = stream.device().make_stream("gone", runtime::StreamWidth::one);
@@ -239,7 +209,7 @@ TEST_CASE("cuDNN's handle works on the given stream, after one that was destroye
     forget_attention(stream);
     CHECK(adopt_attention(stream, choices));  // creates new plans
     again.run(stream);
-    CHECK(same(again, library));
+    CHECK(same_bits(again, library));
   });
 }
 
@@ -251,7 +221,7 @@ TEST_CASE("slices of samples and of heads have the bits of undivided attention")
     two_heads.heads = 4, two_heads.key_heads = 2, two_heads.samples = 1;
     for (const auto& [shape, fitting, slice] :
          {std::tuple{samples, two_samples, AttentionSlice{2, 2}}, {heads, two_heads, AttentionSlice{1, 2}}}) {
-      Passes whole(shape);
+      AttentionRun whole(shape);
       (void)measure_attention(stream, [&] { whole.run(stream); });
       whole.run(stream);
       const std::size_t for_all = library_attention_workspace_bytes(shape, DType::bf16),
@@ -279,12 +249,9 @@ TEST_CASE("slices of samples and of heads have the bits of undivided attention")
       DeviceCopies at(stream);
       const auto address = reinterpret_cast<std::uintptr_t>(at(workspace));
       cuda::bind_cudnn(stream);
-      plan.attention->run(stream, {.qkv = at(whole.qkv),
-                                   .out = at(whole.out),
-                                   .logsumexp = at.floats(whole.logsumexp),
-                                   .d_out = at(whole.d_out),
-                                   .d_qkv = at(d_qkv),
-                                   .workspace = reinterpret_cast<std::byte*>((address + 255) / 256 * 256)});
+      auto arrays = whole.arrays(at, reinterpret_cast<std::byte*>((address + 255) / 256 * 256));
+      arrays.d_qkv = at(d_qkv);
+      plan.attention->run(stream, arrays);
       at.fetch();
       cuda::unbind_cudnn(stream);
       CHECK(same_bits(d_qkv, whole.d_qkv));
@@ -295,9 +262,9 @@ TEST_CASE("slices of samples and of heads have the bits of undivided attention")
 TEST_CASE("a fast backward pass equals the built-in one within rounding, and reports that bits differ") {
   with_cudnn([](runtime::StreamView stream) {
     for (AttentionShape shape : shapes()) {
-      const Passes own = by_own(stream, shape);
+      const AttentionRun own = by_own(stream, shape);
       shape.fast_backward = true;
-      Passes fast(shape);
+      AttentionRun fast(shape);
       const auto choices = measure_attention(stream, [&] { fast.run(stream); }).choices;
       fast.run(stream);
       CHECK(relative_error(fast.d_qkv, doubles(own.d_qkv)) < 1.2e-2);

@@ -24,55 +24,23 @@ std::vector<AttentionArithmetic> arithmetics() {
   return {AttentionArithmetic::quickest, AttentionArithmetic::vectors, AttentionArithmetic::floats};
 }
 
-/// Outputs of both passes.
-struct Results {
-  TypedArray out, logsumexp, d_qkv;
-};
-
-void check_same_bits(const Results& a, const Results& b) {
-  CHECK(same_bits(a.out, b.out));
-  CHECK(same_bits(a.logsumexp, b.logsumexp));
-  CHECK(same_bits(a.d_qkv, b.d_qkv));
-}
-
-Results run(const AttentionShape& shape, DType dtype, const TypedArray& qkv, const TypedArray& d_out,
-            const Dropout& dropout, int threads, AttentionArithmetic arithmetic = AttentionArithmetic::quickest,
-            const HostBounds& bounds = {}) {
-  Results results{TypedArray(dtype, d_out.size()),
-                  TypedArray(DType::f32, static_cast<std::size_t>(shape.samples * shape.heads * shape.positions)),
-                  TypedArray(dtype, qkv.size())};
-  // The contents of the workspace must not matter.
-  std::vector<std::byte> workspace(attention_workspace_bytes(shape, dtype, threads), std::byte{0xff});
+/// With this number of threads on a CPU.
+AttentionRun run(AttentionRun passes, const Dropout& dropout, int threads,
+                 AttentionArithmetic arithmetic = AttentionArithmetic::quickest, const HostBounds& bounds = {}) {
   on_one_device([&](runtime::StreamView stream) {
+    if (on_gpu_here()) return passes.run(stream, dropout, bounds);
+    // The contents of the workspace must not matter.
+    std::vector<std::byte> workspace(attention_workspace_bytes(passes.shape, passes.dtype, threads),
+                                     std::byte{0xff});
     DeviceCopies at(stream);  // on a CPU these are the host's arrays
-    const AttentionArrays arrays{.qkv = at(qkv),
-                                 .out = at(results.out),
-                                 .logsumexp = at.floats(results.logsumexp),
-                                 .d_out = at(d_out),
-                                 .d_qkv = at(results.d_qkv),
-                                 .dropout = dropout,
-                                 .workspace = at(workspace),
-                                 .bounds = bounds.at(at)};
-    if (on_gpu_here()) {
-      attention_forward(stream, shape, dtype, arrays);
-      attention_backward(stream, shape, dtype, arrays);
-      at.fetch();
-    } else {
-      runtime::ComputePool pool(threads);
-      attention_forward_cpu(pool, shape, dtype, arrays, arithmetic);
-      std::fill(workspace.begin(), workspace.end(), std::byte{0xff});
-      attention_backward_cpu(pool, shape, dtype, arrays, arithmetic);
-    }
+    const AttentionArrays arrays = passes.arrays(at, workspace.data(), dropout, bounds);
+    runtime::ComputePool pool(threads);
+    attention_forward_cpu(pool, passes.shape, passes.dtype, arrays, arithmetic);
+    std::fill(workspace.begin(), workspace.end(), std::byte{0xff});
+    attention_backward_cpu(pool, passes.shape, passes.dtype, arrays, arithmetic);
   });
-  return results;
+  return passes;
 }
-
-struct Inputs {
-  Inputs(const AttentionShape& shape, DType dtype, std::uint64_t seed)
-      : qkv(dtype, rows_of(shape) * shape.row_channels(), seed), d_out(dtype, elements_of(shape), seed + 1) {}
-
-  TypedArray qkv, d_out;
-};
 
 Dropout some_dropout(float rate) {
   return {.rate = rate, .key = runtime::philox_key(5, runtime::RandomPurpose::dropout), .first_sample = 3};
@@ -106,14 +74,14 @@ void check_against_plain(const AttentionShape& shape, DType dtype, float rate, A
                          const HostBounds& bounds = {}) {
   CAPTURE_ALL(to_string(dtype), shape.positions, shape.heads, shape.channels, shape.key_heads, shape.causal,
               shape.window, rate);
-  const Inputs inputs(shape, dtype, 1);
+  const AttentionRun inputs(shape, dtype, 1);
   const Dropout dropout = some_dropout(rate);
   const PlainAttention plain{shape, dropout, bounds};
   Doubles out, logsumexp;
   plain.forward(doubles(inputs.qkv), out, logsumexp);
   const Doubles d_qkv = plain.backward(doubles(inputs.qkv), doubles(inputs.d_out));
 
-  const Results results = run(shape, dtype, inputs.qkv, inputs.d_out, dropout, 2, arithmetic, bounds);
+  const AttentionRun results = run(inputs, dropout, 2, arithmetic, bounds);
   const double tolerance = dtype == DType::f32 ? (on_gpu_here() ? 2e-6 : 1e-6) : 1.5 * half_unit(dtype);
   CHECK(relative_error(results.out, out) < tolerance);
   CHECK(worst_error(results.out, out) < 10 * tolerance);
@@ -134,7 +102,7 @@ TEST_CASE("the plain attention's gradients equal finite differences") {
                                       {grouped, some_dropout(0)},
                                       {of_all, some_dropout(0), padded(of_all, 2)}}) {
     const AttentionShape& shape = plain.shape;
-    const Inputs inputs(shape, DType::f32, 7);
+    const AttentionRun inputs(shape, DType::f32, 7);
     const Doubles d_out = doubles(inputs.d_out);
     Doubles qkv = doubles(inputs.qkv), out, logsumexp;
     const Doubles d_qkv = plain.backward(qkv, d_out);
@@ -208,17 +176,16 @@ TEST_CASE("attention with bounds and windows that hide nothing has the bits of a
   const int positions = on_gpu_here() ? 70 : 150;
   AttentionShape shape{.samples = 1, .positions = positions, .heads = 2, .channels = 16};
   for (const DType dtype : float_types) {
-    const Inputs inputs(shape, dtype, 23);
     for (const bool causal : {true, false}) {
       shape.causal = causal;
       const auto of = [&](int window, const HostBounds& bounds) {
-        AttentionShape same = shape;
-        same.window = window;
-        return run(same, dtype, inputs.qkv, inputs.d_out, {}, 2, AttentionArithmetic::quickest, bounds);
+        AttentionRun inputs(shape, dtype, 23);
+        inputs.shape.window = window;
+        return run(inputs, {}, 2, AttentionArithmetic::quickest, bounds);
       };
-      const Results without = of(0, {});
-      check_same_bits(of(0, documents(shape, positions, true)), without);
-      if (causal) check_same_bits(of(positions, {}), without);
+      const AttentionRun without = of(0, {});
+      CHECK(same_bits(of(0, documents(shape, positions, true)), without));
+      if (causal) CHECK(same_bits(of(positions, {}), without));
     }
   }
 }
@@ -256,12 +223,8 @@ TEST_CASE("attention has the same bits for any number of threads") {
     for (const float rate : {0.0f, 0.1f}) {
       if (!share.takes()) continue;
       shape.key_heads = rate == 0 ? 1 : 3;
-      const Inputs inputs(shape, dtype, 11);
-      const Results one = run(shape, dtype, inputs.qkv, inputs.d_out, some_dropout(rate), 1);
-      for (const int threads : {2, 3}) {
-        const Results more = run(shape, dtype, inputs.qkv, inputs.d_out, some_dropout(rate), threads);
-        check_same_bits(one, more);
-      }
+      const AttentionRun inputs(shape, dtype, 11), one = run(inputs, some_dropout(rate), 1);
+      for (const int threads : {2, 3}) CHECK(same_bits(one, run(inputs, some_dropout(rate), threads)));
     }
 }
 
@@ -274,17 +237,16 @@ TEST_CASE("attention computes a sample with the same bits, in a microbatch of an
   for (const DType dtype : float_types)
     for (const auto& [shape, bounds] : {std::pair{plain, HostBounds{}}, {grouped, documents(grouped, 25, true)}}) {
       if (!share.takes()) continue;
-      const Inputs inputs(shape, dtype, 13);
       const Dropout dropout = some_dropout(0.1f);
-      const Results all =
-          run(shape, dtype, inputs.qkv, inputs.d_out, dropout, 2, AttentionArithmetic::quickest, bounds);
+      const AttentionRun all =
+          run(AttentionRun(shape, dtype, 13), dropout, 2, AttentionArithmetic::quickest, bounds);
       AttentionShape alone = shape;
       alone.samples = 1;
       for (const std::size_t b : {0, 9}) {
         const std::size_t n = elements_of(alone), n_qkv = 90 * alone.row_channels(), rows = 2 * 90;
-        TypedArray qkv(dtype, n_qkv), d_out(dtype, n);
-        std::copy_n(inputs.qkv.data(n_qkv * b), n_qkv * size_of(dtype), qkv.data());
-        std::copy_n(inputs.d_out.data(n * b), n * size_of(dtype), d_out.data());
+        AttentionRun one(alone, dtype);
+        std::copy_n(all.qkv.data(n_qkv * b), n_qkv * size_of(dtype), one.qkv.data());
+        std::copy_n(all.d_out.data(n * b), n * size_of(dtype), one.d_out.data());
         Dropout its_own = dropout;
         its_own.first_sample += static_cast<std::int64_t>(b);
         HostBounds its_bounds;
@@ -294,7 +256,7 @@ TEST_CASE("attention computes a sample with the same bits, in a microbatch of an
                                       bounds.first_key.begin() + of_sample + 90);
           its_bounds.end_key.assign(bounds.end_key.begin() + of_sample, bounds.end_key.begin() + of_sample + 90);
         }
-        const Results one = run(alone, dtype, qkv, d_out, its_own, 2, AttentionArithmetic::quickest, its_bounds);
+        one = run(std::move(one), its_own, 2, AttentionArithmetic::quickest, its_bounds);
         CHECK(same_bits(one.out, 0, all.out, b * n, n));
         CHECK(same_bits(one.logsumexp, 0, all.logsumexp, b * rows, rows));
         CHECK(same_bits(one.d_qkv, 0, all.d_qkv, b * n_qkv, n_qkv));
@@ -305,16 +267,16 @@ TEST_CASE("attention computes a sample with the same bits, in a microbatch of an
 TEST_CASE("attention handles large scores and propagates NaN") {
   const AttentionShape shape{.samples = 1, .positions = 130, .heads = 1, .channels = 16};
   for (const DType dtype : float_types) {
-    Inputs inputs(shape, dtype, 17);
+    AttentionRun inputs(shape, dtype, 17);
     for (std::size_t i = 0; i < inputs.qkv.size(); ++i) inputs.qkv.set(i, 20 * inputs.qkv[i]);
-    Results results = run(shape, dtype, inputs.qkv, inputs.d_out, {}, 1);
+    AttentionRun results = run(inputs, {}, 1);
     bool finite = true;
     for (std::size_t i = 0; i < results.d_qkv.size(); ++i) finite = finite && std::isfinite(results.d_qkv[i]);
     for (std::size_t i = 0; i < results.out.size(); ++i) finite = finite && std::isfinite(results.out[i]);
     CHECK(finite);
 
     inputs.qkv.set(100 * 48 + 5, std::nan(""));  // query 100
-    results = run(shape, dtype, inputs.qkv, inputs.d_out, {}, 1);
+    results = run(inputs, {}, 1);
     CHECK(std::isnan(results.out[100 * 16]));
     CHECK(std::isfinite(results.out[99 * 16]));
     CHECK(std::isfinite(results.out[101 * 16]));
@@ -341,23 +303,10 @@ TEST_CASE("powers of two and logarithms are accurate to a few units in the last 
 
 TEST_CASE("attention runs on a device's stream") {
   const AttentionShape shape{.samples = 2, .positions = 40, .heads = 2, .channels = 16};
-  const Inputs inputs(shape, DType::f32, 19);
-  const Results expected = run(shape, DType::f32, inputs.qkv, inputs.d_out, {}, 1);
+  const AttentionRun inputs(shape, DType::f32, 19), expected = run(inputs, {}, 1);
   on_every_device([&](runtime::StreamView stream) {
-    std::vector<std::byte> workspace(attention_workspace_bytes(shape, DType::f32, stream.device().threads()));
-    TypedArray out(DType::f32, inputs.d_out.size()), logsumexp(DType::f32, 2 * 2 * 40),
-        d_qkv(DType::f32, inputs.qkv.size());
-    DeviceCopies at(stream);
-    const AttentionArrays arrays{.qkv = at(inputs.qkv),
-                                 .out = at(out),
-                                 .logsumexp = at.floats(logsumexp),
-                                 .d_out = at(inputs.d_out),
-                                 .d_qkv = at(d_qkv),
-                                 .workspace = at(workspace)};
-    attention_forward(stream, shape, DType::f32, arrays);
-    attention_backward(stream, shape, DType::f32, arrays);
-    at.fetch();
-    CHECK(same_bits(out, expected.out));
-    CHECK(same_bits(d_qkv, expected.d_qkv));
+    AttentionRun passes = inputs;
+    passes.run(stream);
+    CHECK(same_bits(passes, expected));
   });
 }

@@ -127,6 +127,47 @@ struct PlainAttention {
   }
 };
 
+/// Random inputs of both passes of attention, and their outputs.
+struct AttentionRun {
+  explicit AttentionRun(const AttentionShape& s, runtime::DType type = runtime::DType::bf16, std::uint64_t seed = 1)
+      : shape(s),
+        dtype(type),
+        qkv(type, rows_of(s) * s.row_channels(), seed),
+        d_out(type, elements_of(s), seed + 1) {}
+
+  [[nodiscard]] AttentionArrays arrays(DeviceCopies& at, std::byte* workspace, const Dropout& dropout = {},
+                                       const HostBounds& bounds = {}) {
+    return {.qkv = at(std::as_const(qkv)),
+            .out = at(out),
+            .logsumexp = at.floats(logsumexp),
+            .d_out = at(std::as_const(d_out)),
+            .d_qkv = at(d_qkv),
+            .dropout = dropout,
+            .workspace = workspace,
+            .bounds = bounds.at(at)};
+  }
+
+  void run(runtime::StreamView stream, const Dropout& dropout = {}, const HostBounds& bounds = {}) {
+    DeviceCopies at(stream);
+    const std::size_t bytes = attention_workspace_bytes(shape, dtype, stream.device().threads());
+    const AttentionArrays all = arrays(at, at.scratch(bytes), dropout, bounds);
+    attention_forward(stream, shape, dtype, all);
+    attention_backward(stream, shape, dtype, all);
+    at.fetch();
+  }
+
+  AttentionShape shape;
+  runtime::DType dtype;
+  TypedArray qkv, d_out;
+  TypedArray out = TypedArray(dtype, elements_of(shape)), d_qkv = TypedArray(dtype, qkv.size());
+  TypedArray logsumexp =
+      TypedArray(runtime::DType::f32, elements_of(shape) / static_cast<std::size_t>(shape.channels));
+};
+
+inline bool same_bits(const AttentionRun& a, const AttentionRun& b) {
+  return same_bits(a.out, b.out) && same_bits(a.logsumexp, b.logsumexp) && same_bits(a.d_qkv, b.d_qkv);
+}
+
 /// Root mean square of the difference, relative to `expected`.
 inline double relative_error(const TypedArray& values, const Doubles& expected) {
   double error = 0, square = 0;
