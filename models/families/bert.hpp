@@ -35,6 +35,7 @@ struct BertOptions {
   AttentionKernels attention = AttentionKernels::own;  ///< on a GPU
   bool fast_attention_backward = false;                ///< AttentionShape::fast_backward
 
+  bool operator==(const BertOptions&) const = default;
   [[nodiscard]] bool classifies() const noexcept { return classes > 0; }
   [[nodiscard]] int first_position() const noexcept { return roberta ? padding_token + 1 : 0; }
   /// Rows of the position table.

@@ -28,6 +28,8 @@ struct GptOptions {
 
   static constexpr bool inputs_first = true;
 
+  bool operator==(const GptOptions&) const = default;
+
   [[nodiscard]] int position_rows() const noexcept { return positions > 0 ? positions : sequence_length; }
 
   // The family; see ModelFamily.

@@ -39,6 +39,7 @@ struct LlamaOptions {
   AttentionKernels attention = AttentionKernels::own;  ///< on a GPU
   bool fast_attention_backward = false;                ///< AttentionShape::fast_backward
 
+  bool operator==(const LlamaOptions&) const = default;
   [[nodiscard]] int stored_key_heads() const noexcept { return key_heads > 0 ? key_heads : heads; }
   [[nodiscard]] int stored_head_size() const noexcept { return head_size > 0 ? head_size : hidden / heads; }
 

@@ -27,6 +27,7 @@ struct ResnetOptions {
   int classes = 1000;    ///< V
   Precision precision;
 
+  bool operator==(const ResnetOptions&) const = default;
   [[nodiscard]] int layers() const noexcept { return blocks[0] + blocks[1] + blocks[2] + blocks[3] + 2; }
   [[nodiscard]] bool small_images() const noexcept { return image_size <= small_image; }
 

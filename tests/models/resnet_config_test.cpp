@@ -1,31 +1,16 @@
 #include "models/families/resnet.hpp"
 
-#include "models/families/model.hpp"
 #include "models/weights/unit_weights.hpp"
+#include "tests/models/config_check.hpp"
 #include "tests/models/safetensors_writer.hpp"
 #include "tests/test.hpp"
 
-#include <variant>
-
 using namespace ranvier;
 using namespace ranvier::models;
-using tests::error_of;
-using tests::says;
 
 namespace {
 
 constexpr ResnetOptions small{.blocks = {1, 2, 1, 3}, .channels = 4, .width = 3, .image_size = 40, .classes = 7};
-
-bool same(const ResnetOptions& a, const ResnetOptions& b) {
-  return a.blocks == b.blocks && a.channels == b.channels && a.width == b.width && a.image_size == b.image_size &&
-         a.classes == b.classes;
-}
-
-void refused(const std::string& json, std::string_view words) {
-  const Error error = error_of([&] { static_cast<void>(parse_model_config(json, "folder/config.json")); });
-  CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, words));
-}
 
 /// Weights with torchvision's names, including a count of batches.
 void write_weights(const std::filesystem::path& path, const ResnetOptions& options) {
@@ -41,11 +26,11 @@ void write_weights(const std::filesystem::path& path, const ResnetOptions& optio
 
 TEST_CASE("the config.json of a residual network reads back as written, and keeps unknown entries") {
   const std::string json = model_config_json(small);
-  CHECK(same(std::get<ResnetOptions>(parse_model_config(json, "config.json").sizes), small));
+  CHECK(same_sizes(parsed_config(json).sizes, small));
   const std::string like = R"({"model_type": "wide_resnet", "note": [1, 2], "num_labels": 3})";
   const std::string kept = model_config_json(small, like);
   CHECK(kept.find("\"note\": [1, 2]") != std::string::npos);
-  CHECK(same(std::get<ResnetOptions>(parse_model_config(kept, "config.json").sizes), small));
+  CHECK(same_sizes(parsed_config(kept).sizes, small));
 }
 
 TEST_CASE("a config.json of another kind of model is refused with the key") {
@@ -53,12 +38,12 @@ TEST_CASE("a config.json of another kind of model is refused with the key") {
     return R"({"model_type": "wide_resnet", "hidden_size": 64, "width_factor": )" + width +
            R"(, "image_size": 224, "num_labels": 1000, "blocks": )" + blocks + "}";
   };
-  CHECK_NOTHROW(parse_model_config(with("[3, 4, 6, 3]"), "config.json"));
-  refused(with("[3, 4, 6]"), "'blocks'");
-  refused(with("[3, 4, 6, 0]"), "'blocks'");
-  refused(with("\"all\""), "'blocks'");
-  refused(with("[3, 4, 6, 3]", "-1"), "'width_factor'");
-  refused(with("[3, 4, 6, 3]", "2000000"), "'width_factor' is too large: 2000000");
+  CHECK_NOTHROW(parsed_config(with("[3, 4, 6, 3]")));
+  check_refused(with("[3, 4, 6]"), "'blocks'");
+  check_refused(with("[3, 4, 6, 0]"), "'blocks'");
+  check_refused(with("\"all\""), "'blocks'");
+  check_refused(with("[3, 4, 6, 3]", "-1"), "'width_factor'");
+  check_refused(with("[3, 4, 6, 3]", "2000000"), "'width_factor' is too large: 2000000");
 }
 
 TEST_CASE("weights with torchvision's names determine their sizes, and counts of batches are unused") {
@@ -71,7 +56,7 @@ TEST_CASE("weights with torchvision's names determine their sizes, and counts of
     const Safetensors weights(path);
     const auto stored = stored_model(weights, std::nullopt);
     REQUIRE(stored);
-    CHECK(same(std::get<ResnetOptions>(stored->sizes), options));
+    CHECK(same_sizes(stored->sizes, options));
     CHECK_NOTHROW(check_weights(weights, make_resnet(options).units()));
   }
 }
@@ -83,5 +68,5 @@ TEST_CASE("a residual network's weights are read with the options of their confi
   write_weights(folder.path() / "model.safetensors", options);
   std::ofstream(folder.path() / "config.json") << model_config_json(options);
   const Safetensors weights(folder.path() / "model.safetensors");
-  CHECK(same(std::get<ResnetOptions>(stored_model(weights, std::nullopt)->sizes), options));
+  CHECK(same_sizes(stored_model(weights, std::nullopt)->sizes, options));
 }
