@@ -62,9 +62,6 @@ TEST_CASE_FIXTURE(InFolder, "examples longer than a sample are truncated, and sk
   auto narrow = options_of(path, 4);
   narrow.vocab_size = 100;
   CHECK(says(refusal_of(narrow), "token 121 is outside `vocab_size` 100; use at least 122"));
-  auto split = options_of(path, 4);
-  split.validation_split = 0.1;
-  CHECK(says(refusal_of(split), "`validation_split` 0.1 of 2 samples"));
 }
 
 TEST_CASE("a prompt may have several fields, and rows without a completion or with unread text are counted") {
@@ -86,33 +83,6 @@ TEST_CASE("a prompt may have several fields, and rows without a completion or wi
   CHECK(data.origins[0].remarks == Remarks{empty});
   CHECK(inputs(*data.training, 0, 1) == Tokens{'a', 'b', '\n', 'c', 'X', 'd', 'Y', 0});
   CHECK(targets(*data.training, 0, 1) == Tokens{none, none, none, 'X', end, 'Y', end, none});
-}
-
-TEST_CASE("epochs have each sample once, losses are counted by targets, and a split keeps the last samples") {
-  const TemporaryFolder folder;
-  std::string lines;
-  for (int i = 0; i < 200; ++i)
-    lines += line(std::string("qqq").substr(static_cast<std::size_t>(i % 4)),
-                  std::string("aaaaaaa").substr(static_cast<std::size_t>(i % 7)));
-  auto options = options_of(folder.write("a.jsonl", lines), 9);
-  options.shuffle_seed = 4;
-  options.validation_split = 0.25;
-  const auto data = open_text_data(options);
-  const std::int64_t samples = data.training->samples(), kept = data.validation->samples();
-  CHECK(kept == (samples + kept) / 4);
-  options.shuffle_seed.reset();
-  options.validation_split = 0;
-  const auto all = open_text_data(options);
-  CHECK(all.training->samples() == samples + kept);
-  CHECK(targets(*data.validation, 0, 5) == targets(*all.training, samples, 5));
-  std::multiset<Tokens> seen, expected;
-  for (std::int64_t n = 0; n < samples; ++n) {
-    seen.insert(targets(*data.training, samples + n, 1));
-    expected.insert(targets(*all.training, n, 1));
-  }
-  CHECK(seen == expected);
-  const Tokens some = targets(*data.training, 3, 20);
-  CHECK(data.training->losses(3, 20) == with_loss(some));
 }
 
 TEST_CASE("prompt and completion are encoded separately, and the tokenizer's end of text ends the completion") {

@@ -57,34 +57,6 @@ TEST_CASE("labelled texts are a sample each, truncated and padded, with the numb
             "44.4% of all positions are padding; truncated at `sequence_length` 6: 1 of 3") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(InFolder, "the last labelled texts are kept for validation, in order, and others are shuffled") {
-  std::string text;
-  for (int n = 0; n < 40; ++n)
-    text += "{\"text\": \"" + std::string(1, static_cast<char>('0' + n)) +
-            "\", \"kind\": " + std::to_string(n % 3) + "}\n";
-  TextDataOptions options = options_of(folder.write("texts.jsonl", text), {"a", "b", "c"});
-  options.validation_split = 0.25;
-  options.shuffle_seed = 3;
-  const TextData data = open_text_data(options);
-  REQUIRE(data.training->samples() == 30);
-  REQUIRE(data.validation->samples() == 10);
-  for (int n = 0; n < 10; ++n) {
-    CHECK(inputs(*data.validation, n)[0] == '0' + 30 + n);
-    CHECK(targets(*data.validation, n)[0] == (30 + n) % 3);
-  }
-  std::vector<bool> seen(30, false);
-  bool moved = false;
-  for (int n = 0; n < 30; ++n) {
-    const int which = inputs(*data.training, n)[0] - '0';
-    REQUIRE(which < 30);
-    CHECK(targets(*data.training, n)[0] == which % 3);
-    moved = moved || which != n;
-    seen[static_cast<std::size_t>(which)] = true;
-  }
-  CHECK(moved);
-  CHECK(std::find(seen.begin(), seen.end(), false) == seen.end());
-}
-
 TEST_CASE_FIXTURE(InFolder, "labels are names or numbers of classes") {
   const auto labels = [&](const std::string& text) {
     return labels_in(folder.write("texts.jsonl", text), {.label_field = "kind"}, 20);

@@ -9,6 +9,8 @@
 #include "tests/models/text_samples.hpp"
 #include "tests/test.hpp"
 
+#include <fmt/core.h>
+
 using namespace ranvier;
 using namespace ranvier::models;
 using namespace ranvier::tests;
@@ -47,28 +49,6 @@ TEST_CASE_FIXTURE(InFolder, "a window longer than the rest of a short range wrap
   CHECK(targets(source, 1, 1) == Tokens{5, 6, 7, 8});
 }
 
-TEST_CASE_FIXTURE(InFolder, "shuffled epochs have each complete window once, and inputs and targets agree") {
-  const auto source =
-      source_of(folder.write("a", counting(202)), {.range = {1, 202}, .sequence_length = 10, .shuffle_seed = 5});
-  CHECK(source.samples() == 20);
-  for (const std::int64_t epoch : {0, 1, 7}) {
-    std::set<std::int32_t> starts;
-    for (std::int64_t n = epoch * 20; n < epoch * 20 + 20; ++n) {
-      const auto in = inputs(source, n, 1);
-      const auto out = targets(source, n, 1);
-      starts.insert(in.front());
-      for (std::size_t t = 0; t < 10; ++t) {
-        CHECK(in[t] == in[0] + static_cast<std::int32_t>(t));
-        CHECK(out[t] == in[t] + 1);
-      }
-    }
-    CHECK(starts.size() == 20);
-    CHECK(*starts.begin() == 1);
-    CHECK(*starts.rbegin() == 191);
-  }
-  CHECK(inputs(source, 0, 20) != inputs(source, 20, 20));
-}
-
 TEST_CASE_FIXTURE(InFolder, "a range too short for a sequence is refused") {
   const auto path = folder.write("short.txt", counting(8));
   CHECK(source_of(path, {.range = {0, 8}, .sequence_length = 7}).samples() == 1);
@@ -76,18 +56,70 @@ TEST_CASE_FIXTURE(InFolder, "a range too short for a sequence is refused") {
   CHECK(says(error, ErrorCode::data, "short.txt: 8 tokens are too few for `sequence_length` 8, which needs 9"));
 }
 
-TEST_CASE("the validation split is the end of the data, in file order, and disjoint from training") {
-  const TemporaryFolder folder;
-  const auto data = open_text_data(
-      {.path = folder.write("a", counting(100)), .sequence_length = 4, .shuffle_seed = 1, .validation_split = 0.2});
-  CHECK(data.tokens == 100);
-  REQUIRE(data.validation);
-  CHECK(data.training->samples() == 19);
-  CHECK(data.validation->samples() == 4);
-  CHECK(inputs(*data.validation, 0, 1) == Tokens{80, 81, 82, 83});
-  for (const auto token : inputs(*data.training, 0, 100)) CHECK(token < 80);
-  for (const auto token : targets(*data.training, 0, 100)) CHECK(token < 80);
-  for (const auto token : targets(*data.validation, 0, 100)) CHECK(token >= 80);
+TEST_CASE_FIXTURE(
+    InFolder,
+    "for any kind of data the last samples are kept for validation, and epochs have each other one once") {
+  std::string labelled, prompts, documents;
+  for (std::size_t n = 0; n < 40; ++n) {
+    labelled += fmt::format("{{\"text\": \"{}\", \"kind\": {}}}\n", n, n % 3);
+    prompts += fmt::format("{{\"q\": \"{}\", \"a\": \"{:x<{}}\"}}\n", n, "", 1 + n % 7);
+    documents += fmt::format("{{\"text\": \"{}\"}}\n", std::string_view("a b c d e a b c d").substr(n % 8));
+  }
+  const TextDataOptions kinds[] = {
+      {.path = folder.write("text", counting(100)), .sequence_length = 4},
+      {.path = folder.write("labelled.jsonl", labelled),
+       .reading = {.label_field = "kind"},
+       .labels = {"a", "b", "c"},
+       .sequence_length = 6,
+       .documents = Documents::pad},
+      {.path = folder.write("prompts.jsonl", prompts),
+       .reading = {.json_field = "a", .prompt_field = "q"},
+       .sequence_length = 12},
+      {.path = folder.write("documents.jsonl", documents),
+       .tokenizer = folder.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\n"),
+       .sequence_length = 6,
+       .documents = Documents::pad}};
+  for (TextDataOptions options : kinds) {
+    CAPTURE(options.path.filename().string());
+    const auto whole = open_text_data(options);
+    options.validation_split = 0.2;
+    options.shuffle_seed = 5;
+    const auto split = open_text_data(options);
+    const auto all = static_cast<int>(whole.training->samples()),
+               kept = static_cast<int>(split.validation->samples()),
+               rest = static_cast<int>(split.training->samples());
+    CHECK(kept == all / 5);
+    CHECK(rest >= all - kept - 1);  // without the sample of a text whose last target is kept
+    CHECK(inputs(*split.validation, 0, kept) == inputs(*whole.training, all - kept, kept));
+    CHECK(targets(*split.validation, 0, kept) == targets(*whole.training, all - kept, kept));
+
+    const auto samples_of = [&](const SampleSource& source, int first) {
+      std::vector<std::pair<Tokens, Tokens>> samples;
+      for (int n = first; n < first + rest; ++n) samples.emplace_back(inputs(source, n), targets(source, n));
+      return samples;
+    };
+    auto expected = samples_of(*whole.training, 0), before = expected;
+    std::sort(expected.begin(), expected.end());
+    for (const int epoch : {0, 1, 7}) {
+      auto found = samples_of(*split.training, epoch * rest);
+      CHECK(found != std::exchange(before, found));
+      std::sort(found.begin(), found.end());
+      CHECK(found == expected);
+    }
+    Tokens one_by_one;
+    for (int n = 3; n < 3 + rest; ++n)
+      for (const auto token : inputs(*split.training, n)) one_by_one.push_back(token);
+    CHECK(inputs(*split.training, 3, rest) == one_by_one);
+    CHECK(split.training->losses(3, rest) == with_loss(targets(*split.training, 3, rest)));
+
+    options.validation_split = 0.001;
+    CHECK(says(refusal_of(options), "`validation_split` 0.001"));
+    options.validation_split = 0;
+    options.validates_all = true;
+    const auto both = open_text_data(options);
+    CHECK(both.training->samples() == all);
+    CHECK(inputs(*both.validation, 0, all) == inputs(*whole.training, 0, all));
+  }
 }
 
 TEST_CASE("data that cannot be split, or whose tokens do not fit the model, are refused when they are opened") {
@@ -254,14 +286,6 @@ TEST_CASE("invalid UTF-8 bytes are reported with their number and first offset, 
   CHECK(open_text_data({.path = folder.write("b.txt", "good text"), .sequence_length = 4})
             .origins[0]
             .remarks.empty());
-}
-
-TEST_CASE_FIXTURE(InFolder, "all data can be used for validation") {
-  const auto path = folder.write("a", std::string(100, 'a'));
-  const auto data = open_text_data({.path = path, .sequence_length = 4, .shuffle_seed = 1, .validates_all = true});
-  REQUIRE(data.validation);
-  CHECK(data.validation->samples() == 24);
-  CHECK(data.training->samples() == 24);
 }
 
 TEST_CASE("bytes per token are computed from the validated tokens, and an end of text has no byte") {
