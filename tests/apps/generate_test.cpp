@@ -67,7 +67,7 @@ struct OfWords : Generator {
   static void write_units(const std::filesystem::path& path, std::span<const ranvier::models::UnitSpec> units,
                           std::optional<std::int32_t> likeliest, ranvier::runtime::DType dtype) {
     using namespace ranvier;
-    SafetensorsWriter writer(path, models::tensors_of(units, dtype));
+    std::vector<float> all;
     for (const models::UnitSpec& unit : units) {
       std::vector<float> values(unit.elements());
       models::initialize(unit, 3, 0, values.size(), values.data());
@@ -76,9 +76,9 @@ struct OfWords : Generator {
         for (std::size_t c = 0; c < 16; ++c) values[static_cast<std::size_t>(*likeliest) * 16 + c] = 10;
       }
       for (std::size_t i = 0; i < unit.parameters.size(); ++i)
-        writer.append(values.data() + unit.offset(i), unit.parameters[i].elements());
+        all.insert(all.end(), &values[unit.offset(i)], &values[unit.offset(i)] + unit.parameters[i].elements());
     }
-    writer.commit();
+    write_tensors(path, models::tensors_of(units, dtype), all);
   }
 
   SmallTokenizer small;
@@ -154,10 +154,7 @@ TEST_CASE_FIXTURE(OfWords,
 
 TEST_CASE_FIXTURE(OfWords, "weights with an unused tensor are refused, unless the tensor is ignored") {
   const auto more = file("model/more.safetensors");
-  SafetensorsWriter writer(more, {{"lm_head.weight", ranvier::runtime::DType::f32, {1}}});
-  const float value = 1;
-  writer.append(&value, 1);
-  writer.commit();
+  write_tensors(more, {{"lm_head.weight", ranvier::runtime::DType::f32, {1}}}, {1});
   std::string index;
   const ranvier::models::Safetensors model(file("model/model.safetensors"));
   for (const auto& tensor : model.tensors()) index += "\"" + tensor.name + "\":\"model.safetensors\",";

@@ -26,12 +26,7 @@ void write_model(const TemporaryFolder& folder, const std::string& name, const m
   const auto units = models::make_model(sizes).units();
   auto tensors = models::tensors_of(units);
   tensors.insert(tensors.end(), more.begin(), more.end());
-  SafetensorsWriter writer(folder.path() / name / "model.safetensors", tensors);
-  for (const auto& tensor : tensors) {
-    const std::vector<float> zeros(tensor.elements());
-    writer.append(zeros.data(), zeros.size());
-  }
-  writer.commit();
+  write_tensors(folder.path() / name / "model.safetensors", tensors, std::vector<float>(elements_of(tensors)));
 }
 
 /// A folder with a GPT of 2 layers, 285 tokens and 64 positions.

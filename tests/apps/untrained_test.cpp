@@ -34,13 +34,11 @@ struct Fixture : SmallText {
     for (std::size_t i = 0; i < tensors.size(); ++i)
       tensors[i].dtype = std::array{DType::f32, DType::bf16, DType::f16}[i % 3];
     fs::create_directories(base);
-    SafetensorsWriter writer(base + "/model.safetensors", tensors);
+    std::vector<float> values;
     for (const auto& tensor : tensors)
-      for (std::size_t i = 0; i < tensor.elements(); ++i) {
-        const float value = 0.1f * std::sin(static_cast<float>(i + tensor.name.size()));
-        writer.append(&value, 1);
-      }
-    writer.commit();
+      for (std::size_t i = 0; i < tensor.elements(); ++i)
+        values.push_back(0.1f * std::sin(static_cast<float>(i + tensor.name.size())));
+    write_tensors(base + "/model.safetensors", tensors, values);
     folder.write("base/config.json", models::model_config_json(gpt));
   }
 

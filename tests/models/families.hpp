@@ -155,6 +155,34 @@ inline ReferenceSamples made_up_samples(const BertOptions& options, std::int64_t
   return samples;
 }
 
+/// With and without a pool, with odd sizes, with several consecutive blocks.
+inline Family<ResnetOptions> resnet_family(Precision precision = {}) {
+  const ResnetOptions plain{
+      .blocks = {1, 2, 1, 1}, .channels = 2, .width = 2, .image_size = 10, .classes = 5, .precision = precision};
+  Family<ResnetOptions> family{{"small images", plain}};
+  ResnetOptions& pooled = family.emplace_back("images with a pool", plain).second;
+  pooled.blocks = {2, 1, 1, 1};
+  pooled.width = 1;
+  pooled.image_size = ResnetOptions::small_image + 2;
+  return family;
+}
+
+/// Noise, as bytes.
+inline ReferenceSamples made_up_samples(const ResnetOptions& options, std::int64_t first, int count) {
+  ReferenceSamples samples{.samples = count, .key = {.seed = 77, .step = 5, .first_sample = first}};
+  const std::size_t bytes = 3 * static_cast<std::size_t>(count * options.image_size * options.image_size);
+  const auto key = runtime::philox_key(4321, runtime::RandomPurpose::test);
+  for (std::uint32_t i = 0; i < (bytes + 3) / 4; ++i) {
+    const std::uint32_t word = runtime::philox(key, {i, 0, 0, 0})[0];
+    samples.tokens.push_back(static_cast<std::int32_t>(word & 0x7fffffff));
+  }
+  for (int b = 0; b < count; ++b)
+    samples.targets.push_back(
+        static_cast<std::int32_t>(runtime::philox(key, {0, 1, static_cast<std::uint32_t>(b), 0})[0] %
+                                  static_cast<std::uint32_t>(options.classes)));
+  return samples;
+}
+
 /// Gradients that must be zero: keys' biases move all scores of a query equally. Types other than the first, RoBERTa's
 /// rows before its first position, and positions after a sample's last one are unused.
 inline bool has_no_slope(const BertOptions& options, const std::string& tensor, std::size_t element) {

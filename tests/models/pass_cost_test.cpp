@@ -136,11 +136,8 @@ TEST_CASE("the operations of BERT's passes cost what the model declares, for the
 }
 
 TEST_CASE("the operations of a residual network's passes cost what it declares, except the images' gradient") {
-  const ResnetOptions options{.blocks = {1, 2, 1, 1}, .channels = 2, .width = 2, .image_size = 10, .classes = 5};
-  ReferenceSamples batch{.samples = samples};
-  batch.tokens.resize((3 * samples * 10 * 10 + 3) / 4, 0x01020304);
-  batch.targets = {0, 3, 4};
-  const auto flops = measured(options, batch);
+  const ResnetOptions options = resnet_family().front().second;
+  const auto flops = measured(options, made_up_samples(options, 3, samples));
   const Architecture model = make_resnet(options);
   const double of_images = model.layers.front()->flops_per_sample(1) / 3;
   const double of_biases = 6 * 5;

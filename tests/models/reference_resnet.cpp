@@ -13,15 +13,12 @@ namespace ranvier::models {
 
 namespace {
 
-class ResnetLoss {
+class ResnetLoss : ReferenceResnet {
  public:
-  /// `fixed`: normalized by running statistics. `parameters` is read when a loss is requested.
-  ResnetLoss(const ResnetOptions& options, const ReferenceParameters& parameters, bool fixed = false)
-      : options_(options), parameters_(parameters), fixed_(fixed) {}
+  explicit ResnetLoss(const ReferenceResnet& reference) : ReferenceResnet(reference) {}
 
-  /// Sum over the samples. `activations` gets the outputs of all layers but the last, statistics() the mean and the
-  /// unbiased variance of each norm's input.
-  double loss(const ReferenceSamples& samples, std::vector<std::vector<double>>* activations = nullptr) const {
+  using ReferenceResnet::statistics;
+  double loss(const ReferenceSamples& samples, std::vector<std::vector<double>>* activations) const {
     const auto keep = [&](const Images& images) {
       if (activations != nullptr) activations->push_back(images.values);
     };
@@ -38,9 +35,6 @@ class ResnetLoss {
       }
     return head(x, samples);
   }
-
-  /// Statistics of the last loss, by the norm's name.
-  [[nodiscard]] const ReferenceParameters& statistics() const { return statistics_; }
 
  private:
   /// [samples, size, size, channels]
@@ -179,17 +173,12 @@ class ResnetLoss {
     }
     return loss;
   }
-
-  ResnetOptions options_;
-  const ReferenceParameters& parameters_;
-  bool fixed_;
-  mutable ReferenceParameters statistics_;
 };
 
 }  // namespace
 
 double ReferenceResnet::loss(const ReferenceSamples& samples, std::vector<std::vector<double>>* activations) const {
-  const ResnetLoss reference(options_, parameters_, fixed_);
+  const ResnetLoss reference(*this);
   const double loss = reference.loss(samples, activations);
   statistics_ = reference.statistics();
   return loss;

@@ -22,7 +22,7 @@ class ReferenceResnet {
   /// Statistics of the last loss, by the norm's name.
   [[nodiscard]] const ReferenceParameters& statistics() const { return statistics_; }
 
- private:
+ protected:
   ResnetOptions options_;
   const ReferenceParameters& parameters_;
   bool fixed_;

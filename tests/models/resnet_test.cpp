@@ -9,34 +9,6 @@ using runtime::DType;
 
 namespace {
 
-/// With and without a pool, with odd sizes, with several consecutive blocks.
-Family<ResnetOptions> resnet_family(Precision precision = {}) {
-  const ResnetOptions plain{
-      .blocks = {1, 2, 1, 1}, .channels = 2, .width = 2, .image_size = 10, .classes = 5, .precision = precision};
-  Family<ResnetOptions> family{{"small images", plain}};
-  ResnetOptions& pooled = family.emplace_back("images with a pool", plain).second;
-  pooled.blocks = {2, 1, 1, 1};
-  pooled.width = 1;
-  pooled.image_size = ResnetOptions::small_image + 2;
-  return family;
-}
-
-/// Noise, as bytes.
-ReferenceSamples made_up_images(const ResnetOptions& options, int count) {
-  ReferenceSamples samples{.samples = count, .key = {.seed = 77, .step = 5, .first_sample = 40}};
-  const std::size_t bytes = 3 * static_cast<std::size_t>(count * options.image_size * options.image_size);
-  const auto key = runtime::philox_key(4321, runtime::RandomPurpose::test);
-  for (std::uint32_t i = 0; i < (bytes + 3) / 4; ++i) {
-    const std::uint32_t word = runtime::philox(key, {i, 0, 0, 0})[0];
-    samples.tokens.push_back(static_cast<std::int32_t>(word & 0x7fffffff));
-  }
-  for (int b = 0; b < count; ++b)
-    samples.targets.push_back(
-        static_cast<std::int32_t>(runtime::philox(key, {0, 1, static_cast<std::uint32_t>(b), 0})[0] %
-                                  static_cast<std::uint32_t>(options.classes)));
-  return samples;
-}
-
 bool is_running(const std::string& tensor) { return tensor.find(".running_") != std::string::npos; }
 
 /// Positive variances.
@@ -59,7 +31,7 @@ TEST_CASE(
   for (const auto& [name, options] : resnet_family()) {
     CAPTURE(name);
     ModelRun run(device_of(2, true), options, 3);
-    const ReferenceSamples samples = made_up_images(options, 3);
+    const ReferenceSamples samples = made_up_samples(options, 40, 3);
     const double factor = 1.0 / 5;
     check_reference(
         run, options, samples,
@@ -81,7 +53,7 @@ TEST_CASE("a residual network is evaluated with its running statistics, sample b
     CAPTURE(name);
     ModelRun run(device_of(2, true), options, 3);
     set_good_statistics(run);
-    const ReferenceSamples samples = made_up_images(options, 3);
+    const ReferenceSamples samples = made_up_samples(options, 40, 3);
     const ReferenceParameters parameters = run.reference_parameters();
     const double loss = run.forward(samples, 1, 1, false);
     CHECK(loss == doctest::Approx(ReferenceResnet(options, parameters, true).loss(samples)).epsilon(1e-5));
@@ -102,7 +74,7 @@ TEST_CASE("frozen running statistics are used in training, and do not change") {
   const ResnetOptions options = resnet_family().front().second;
   ModelRun run(device_of(2, true), options, 3, make_tuning("", "running_"));
   set_good_statistics(run);
-  const ReferenceSamples samples = made_up_images(options, 3);
+  const ReferenceSamples samples = made_up_samples(options, 40, 3);
   ReferenceParameters parameters = run.reference_parameters();
   const ReferenceResnet reference(options, parameters, true);
   const double loss = run.forward(samples, 1);
@@ -124,7 +96,7 @@ TEST_CASE(
     // A pool chooses another of two nearly equal values, and earlier layers then have another gradient.
     const bool pools = !options.small_images();
     check_follows_fp32(
-        options, exact, made_up_images(options, 3), {error / 5, error}, [&](const std::string& tensor) {
+        options, exact, made_up_samples(options, 40, 3), {error / 5, error}, [&](const std::string& tensor) {
           return is_running(tensor) || (pools && !tensor.starts_with("layer4") && !tensor.starts_with("fc"));
         });
   });
@@ -134,7 +106,7 @@ TEST_CASE("the number of threads and the kind of device do not change any bit of
   for (const Precision precision : {Precision{}, Precision{DType::bf16, DType::f32}}) {
     for (const auto& [name, options] : resnet_family(precision)) {
       CAPTURE(name);
-      check_bits(options, made_up_images(options, 3));
+      check_bits(options, made_up_samples(options, 40, 3));
     }
   }
 }

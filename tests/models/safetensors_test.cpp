@@ -41,12 +41,7 @@ TEST_CASE_FIXTURE(InFolder, "written tensors read back, rounded to their dtype")
                                               {"c", DType::f16, {5, 1}}};
   std::vector<float> values = counted_values(6 + 3 + 1 + 5);
   values[7] = 1.00001f;  // not representable in bf16
-  {
-    SafetensorsWriter writer(path, tensors);
-    for (std::size_t done = 0, piece = 1; done < values.size(); done += piece, ++piece)
-      writer.append(values.data() + done, piece = std::min(piece, values.size() - done));
-    writer.commit();
-  }
+  write_tensors(path, tensors, values);
   const Safetensors file(path);
   REQUIRE(file.tensors().size() == tensors.size());
   values[7] = 1.0f;

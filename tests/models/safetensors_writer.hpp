@@ -1,10 +1,4 @@
 // Writes a safetensors file of any tensors, for tests of its readers.
-//
-//   SafetensorsWriter writer(path, {{"wte.weight", DType::bf16, {256, 384}}, …});
-//   writer.append(values, count);   // rounded to the dtype of their tensor; in as many calls as needed
-//   writer.commit();
-//
-// write_tensors() does this in one call.
 #pragma once
 
 #include "models/weights/safetensors.hpp"
@@ -15,46 +9,25 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace ranvier::tests {
 
-class SafetensorsWriter {
- public:
-  SafetensorsWriter(std::filesystem::path path, std::vector<models::TensorToStore> tensors)
-      : path_(std::move(path)), content_(models::safetensors_header(tensors)) {
-    for (const auto& tensor : tensors) dtypes_.insert(dtypes_.end(), tensor.elements(), tensor.dtype);
-  }
-
-  void append(const float* values, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      runtime::with_float_type(dtypes_.at(next_++), [&](auto zero) {
-        const auto value = runtime::from_float<decltype(zero)>(values[i]);
-        content_.append(reinterpret_cast<const char*>(&value), sizeof value);
-      });
-    }
-  }
-
-  void commit() const {
-    if (next_ != dtypes_.size()) throw std::logic_error("values are missing in " + path_.string());
-    std::ofstream(path_, std::ios::binary) << content_;
-  }
-
- private:
-  std::filesystem::path path_;
-  std::string content_;
-  std::vector<runtime::DType> dtypes_;  // dtype of each value
-  std::size_t next_ = 0;
-};
-
-/// Returns the path.
+/// `values` of all tensors in order, rounded to the dtype of their tensor. Returns the path.
 inline std::filesystem::path write_tensors(const std::filesystem::path& path,
                                            const std::vector<models::TensorToStore>& tensors,
                                            const std::vector<float>& values) {
-  SafetensorsWriter writer(path, tensors);
-  writer.append(values.data(), values.size());
-  writer.commit();
+  std::string content = models::safetensors_header(tensors);
+  std::size_t next = 0;
+  for (const auto& tensor : tensors)
+    runtime::with_float_type(tensor.dtype, [&](auto zero) {
+      for (std::size_t i = 0; i < tensor.elements(); ++i) {
+        const auto value = runtime::from_float<decltype(zero)>(values.at(next++));
+        content.append(reinterpret_cast<const char*>(&value), sizeof value);
+      }
+    });
+  if (next != values.size()) throw std::logic_error("too many values for " + path.string());
+  std::ofstream(path, std::ios::binary) << content;
   return path;
 }
 
