@@ -15,6 +15,30 @@ double plain_loss(const TypedArray& logits, std::size_t begin, std::size_t V, st
   return std::log(sum) + max - logits[begin + target];
 }
 
+struct Losses {
+  double sum = -1;
+  std::vector<double> of_rows;
+};
+
+/// Replaces logits by the gradient; both have the factor.
+Losses losses_of(runtime::StreamView stream, const CrossEntropyShape& shape, TypedArray& logits,
+                 const std::vector<std::int32_t>& targets, double factor = 1) {
+  Losses found{.of_rows = std::vector<double>(shape.rows)};
+  const auto threads = static_cast<std::size_t>(stream.device().threads());
+  DeviceCopies at(stream);
+  cross_entropy(stream, shape, logits.dtype(),
+                {.logits = at(logits),
+                 .targets = at(targets),
+                 .loss = at(&found.sum, 1),
+                 .loss_factor = factor,
+                 .gradient = true,
+                 .gradient_factor = static_cast<float>(factor),
+                 .row_losses = at(found.of_rows),
+                 .exponentials = reinterpret_cast<float*>(at.scratch(threads * shape.stride * sizeof(float)))});
+  at.fetch();
+  return found;
+}
+
 /// Number of correct predictions, by the device.
 double count(runtime::StreamView stream, const CrossEntropyShape& shape, DType dtype, const TypedArray& logits,
              const std::vector<std::int32_t>& targets) {
@@ -91,9 +115,6 @@ TEST_CASE("rows without a target have no loss, a zero gradient, and do not affec
     logits.set(2 * stride + 120, NAN);
     const std::vector<std::int32_t> targets{3, no_target, no_target, 99, 0, no_target, 42};
     on_every_device([&](runtime::StreamView stream) {
-      double loss = -1;
-      std::vector<double> row_losses(rows), losses_of_few(4);
-      std::vector<float> exponentials(static_cast<std::size_t>(stream.device().threads()) * stride);
       TypedArray d = logits, few(dtype, 4 * stride);
       std::vector<std::int32_t> targets_of_few;
       for (std::size_t row = 0; row < rows; ++row) {
@@ -101,32 +122,17 @@ TEST_CASE("rows without a target have no loss, a zero gradient, and do not affec
         std::copy_n(logits.data(row * stride), stride * size_of(dtype), few.data(targets_of_few.size() * stride));
         targets_of_few.push_back(targets[row]);
       }
-      double loss_of_few = -2;
-      DeviceCopies at(stream);
-      CrossEntropyArrays arrays{.logits = at(d),
-                                .targets = at(targets),
-                                .loss = at(&loss, 1),
-                                .loss_factor = 0.25,
-                                .gradient = true,
-                                .gradient_factor = 0.25f,
-                                .row_losses = at(row_losses),
-                                .exponentials = at(exponentials)};
-      cross_entropy(stream, {rows, V, stride}, dtype, arrays);
-      arrays.logits = at(few);
-      arrays.targets = at(std::as_const(targets_of_few));
-      arrays.loss = at(&loss_of_few, 1);
-      arrays.row_losses = at(losses_of_few);
-      cross_entropy(stream, {4, V, stride}, dtype, arrays);
-      at.fetch();
-      CHECK(loss == doctest::Approx(loss_of_few).epsilon(1e-14));
+      const Losses all = losses_of(stream, {rows, V, stride}, d, targets, 0.25);
+      const Losses alone = losses_of(stream, {4, V, stride}, few, targets_of_few, 0.25);
+      CHECK(all.sum == doctest::Approx(alone.sum).epsilon(1e-14));
       for (std::size_t row = 0, next = 0; row < rows; ++row) {
         CAPTURE(row);
         if (targets[row] != no_target) {
           CHECK(same_bits(d, row * stride, few, next * stride, stride));
-          CHECK(row_losses[row] == losses_of_few[next++]);
+          CHECK(all.of_rows[row] == alone.of_rows[next++]);
         } else {
           CHECK(same_bits(d, row * stride, TypedArray(dtype, stride), 0, stride));
-          CHECK(row_losses[row] == 0);
+          CHECK(all.of_rows[row] == 0);
         }
       }
     });
@@ -134,66 +140,30 @@ TEST_CASE("rows without a target have no loss, a zero gradient, and do not affec
 }
 
 TEST_CASE("the loss of huge and of tiny logits is finite") {
-  std::vector<float> logits{1e4f, -1e4f, 0.0f, 5.0f, -3e38f, -3e38f, -3e38f, -3e38f};
-  const std::vector<std::int32_t> targets{1, 2};
-  std::vector<double> row_losses(2);
-  std::vector<float> exponentials(4);
-  double loss = 0;
+  TypedArray logits({1e4f, -1e4f, 0.0f, 5.0f, -3e38f, -3e38f, -3e38f, -3e38f});
   on_one_device([&](runtime::StreamView stream) {
-    DeviceCopies at(stream);
-    cross_entropy(stream, {2, 4, 4}, DType::f32,
-                  {.logits = at(logits),
-                   .targets = at(targets),
-                   .loss = at(&loss, 1),
-                   .gradient = true,
-                   .row_losses = at(row_losses),
-                   .exponentials = at(exponentials)});
-    at.fetch();
+    const Losses losses = losses_of(stream, {2, 4, 4}, logits, {1, 2});
+    CHECK(losses.of_rows[0] == doctest::Approx(2e4));
+    CHECK(losses.of_rows[1] == doctest::Approx(std::log(4.0)));
+    CHECK(losses.sum == losses.of_rows[0] + losses.of_rows[1]);
   });
-  CHECK(row_losses[0] == doctest::Approx(2e4));
-  CHECK(row_losses[1] == doctest::Approx(std::log(4.0)));
-  CHECK(loss == row_losses[0] + row_losses[1]);
-  for (const float d : logits) CHECK(std::isfinite(d));
+  for (std::size_t i = 0; i < logits.size(); ++i) CHECK(std::isfinite(logits[i]));
 }
 
 TEST_CASE("a NaN among the logits makes the loss NaN") {
   for (const std::size_t place : {0, 3, 36}) {
-    std::vector<float> logits(37, 1.0f), exponentials(37);
-    logits[place] = NAN;
-    const std::int32_t target = 5;
-    double row_loss = 0, loss = 0;
-    on_one_device([&](runtime::StreamView stream) {
-      DeviceCopies at(stream);
-      cross_entropy(stream, {1, 37, 37}, DType::f32,
-                    {.logits = at(logits),
-                     .targets = at(&target, 1),
-                     .loss = at(&loss, 1),
-                     .row_losses = at(&row_loss, 1),
-                     .exponentials = at(exponentials)});
-      at.fetch();
-    });
-    CHECK(std::isnan(loss));
+    TypedArray logits(std::vector<float>(37, 1.0f));
+    logits.set(place, NAN);
+    on_one_device(
+        [&](runtime::StreamView stream) { CHECK(std::isnan(losses_of(stream, {1, 37, 37}, logits, {5}).sum)); });
   }
 }
 
 TEST_CASE("a target outside the vocabulary fails the stream and is named") {
   for (const std::int32_t bad : {-7, 10}) {
     on_every_device([&](runtime::StreamView stream) {
-      std::vector<float> logits(3 * 64);
-      const std::vector<std::int32_t> targets{1, bad, 2};
-      std::vector<double> row_losses(3);
-      std::vector<float> exponentials(static_cast<std::size_t>(stream.device().threads()) * 64);
-      double loss = 0;
-      DeviceCopies at(stream);
-      const Error error = tests::error_of([&] {
-        cross_entropy(stream, {3, 10, 64}, DType::f32,
-                      {.logits = at(logits),
-                       .targets = at(targets),
-                       .loss = at(&loss, 1),
-                       .row_losses = at(row_losses),
-                       .exponentials = at(exponentials)});
-        stream.synchronize();
-      });
+      TypedArray logits(DType::f32, 3 * 64);
+      const Error error = tests::error_of([&] { losses_of(stream, {3, 10, 64}, logits, {1, bad, 2}); });
       CHECK(tests::says(error, ErrorCode::data, "target token " + std::to_string(bad), "vocabulary of 10"));
     });
   }

@@ -222,15 +222,6 @@ TEST_CASE("an adapter's configuration reads back as written, and unsupported ent
   CHECK(stored.alpha == 10);
   CHECK(stored.dropout == 0.05f);
   CHECK(stored.targets == options.targets);
-  const auto refusal = [&](const std::string& config) -> std::string {
-    try {
-      static_cast<void>(read(config));
-    } catch (const Error& error) {
-      CHECK(error.code() == ErrorCode::data);
-      return error.what();
-    }
-    return {};
-  };
   const std::string begin = R"({"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":)";
   CHECK(text.find("\"lora_dropout\": 0.05,") != std::string::npos);
   CHECK(text.find("\"task_type\": \"CAUSAL_LM\"") != std::string::npos);
@@ -244,7 +235,7 @@ TEST_CASE("an adapter's configuration reads back as written, and unsupported ent
   CHECK(read(of_gpt).targets == options.targets);
   CHECK(read(begin + R"(["v_proj","q_proj","v_proj"],"init_lora_weights":"gaussian"})").targets ==
         std::vector<std::string>{"q_proj", "v_proj"});
-  CHECK(refusal(begin + R"(["q_proj"]})").empty());
+  CHECK_NOTHROW(static_cast<void>(read(begin + R"(["q_proj"]})")));
   CHECK(read(begin + R"(["q_proj"],"modules_to_save":null})").whole.empty());
   BertOptions classes = small_bert();
   classes.classes = 3;
@@ -267,7 +258,8 @@ TEST_CASE("an adapter's configuration reads back as written, and unsupported ent
         {std::string(R"({"peft_type":"LORA","r":65537})"), "ranks of at most 65536"},
         {std::string(R"({"peft_type":"IA3"})"), "peft_type"}}) {
     CAPTURE(config);
-    CHECK(refusal(config).find(key) != std::string::npos);
+    CHECK(
+        tests::says(tests::error_of([&, &text = config] { static_cast<void>(read(text)); }), ErrorCode::data, key));
   }
 }
 

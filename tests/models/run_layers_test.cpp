@@ -46,6 +46,15 @@ class Counted final : public Layer {
   int& calls_;
 };
 
+/// Microbatches of two samples of eight tokens.
+void run_on_one_device(const Architecture& model) {
+  constexpr std::size_t bytes = 8 * sizeof(std::int32_t);
+  on_one_device([&](runtime::StreamView stream) {
+    const MicrobatchShape shape{2, 8, 1};
+    run_each_layer(model, {}, {bytes, bytes}, {&shape, 1}, stream);
+  });
+}
+
 }  // namespace
 
 TEST_CASE("layers of the same kind run once per shape, and layers that do not fit the device do not run") {
@@ -74,12 +83,7 @@ TEST_CASE("a GPT's layers run without a training run, with and without tiles") {
                              .sequence_length = 8,
                              .dropout = 0.1f,
                              .tile = tile};
-    const Architecture gpt = make_gpt(options);
-    on_one_device([&](runtime::StreamView stream) {
-      const MicrobatchShape shape{2, 8, 1};
-      run_each_layer(gpt, options.precision, {8 * sizeof(std::int32_t), 8 * sizeof(std::int32_t)}, {&shape, 1},
-                     stream);
-    });
+    run_on_one_device(make_gpt(options));
   }
 }
 
@@ -87,11 +91,6 @@ TEST_CASE("a BERT's head gets as many targets as its capacity") {
   BertOptions options{.layers = 1, .hidden = 16, .heads = 2, .inner = 24, .vocab_size = 40, .sequence_length = 8};
   for (const int targets : {0, 3, 8}) {
     options.targets = targets;
-    const Architecture bert = make_bert(options);
-    on_one_device([&](runtime::StreamView stream) {
-      const MicrobatchShape shape{2, 8, 1};
-      run_each_layer(bert, options.precision, {8 * sizeof(std::int32_t), 8 * sizeof(std::int32_t)}, {&shape, 1},
-                     stream);
-    });
+    run_on_one_device(make_bert(options));
   }
 }

@@ -127,7 +127,7 @@ TEST_CASE("an activation costs the bytes that it reads and writes") {
   }
 }
 
-TEST_CASE("dropout costs its elements twice, and nothing if the rate is zero") {
+TEST_CASE("dropout costs its elements twice, and a rate of zero costs and changes nothing") {
   for (const DType dtype : float_types)
     check_cost(dtype, WorkKind::dropout, [&](StreamView stream, CostedRun& run) {
       dropout(stream, run.changes(3 * 7), dtype, 3, 7, make_dropout(0.5f, 1, 2, 3, 4));
@@ -135,8 +135,9 @@ TEST_CASE("dropout costs its elements twice, and nothing if the rate is zero") {
   tests::RecordingDevice device;
   const auto stream = device.make_stream("operations", runtime::StreamWidth::whole);
   float x = 1;
-  dropout(*stream, &x, DType::f32, 1, 1, {});
+  dropout(*stream, &x, DType::f32, 1, 1, make_dropout(0, 1, 2, 3, 0));
   CHECK(device.work().empty());
+  CHECK(x == 1);
 }
 
 TEST_CASE("layer and RMS normalization cost their groups and their saved values") {
