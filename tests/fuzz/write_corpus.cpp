@@ -4,11 +4,11 @@
 #include "models/families/adapter_files.hpp"
 #include "models/families/model.hpp"
 #include "models/ops/kernel_choice_file.hpp"
-#include "models/text/data_file.hpp"
 #include "offload/checkpoint/manifest.hpp"
 #include "tests/models/sentencepiece_writer.hpp"
 #include "tests/models/small_choices.hpp"
 #include "tests/models/small_tokenizer.hpp"
+#include "tests/models/token_files.hpp"
 
 #include <cstdint>
 #include <cstdio>
@@ -24,31 +24,12 @@ using namespace ranvier;
 
 namespace {
 
-template <typename T>
-std::string bytes_of(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
-template <typename Token>
-std::string llmc(std::int32_t magic, std::int32_t version, const std::vector<Token>& tokens) {
-  std::vector<std::int32_t> header(models::llmc_header_bytes / sizeof(std::int32_t));
-  header[0] = magic;
-  header[1] = version;
-  header[2] = static_cast<std::int32_t>(tokens.size());
-  return bytes_of(header) + bytes_of(tokens);
-}
-
 std::string megatron_index(std::uint8_t code, std::int64_t width) {
-  const std::vector<std::int32_t> sizes{2, 0, 3, 1};
-  const std::vector<std::int64_t> begins{0, 2 * width, 4 * width, 2 * width};
-  const std::vector<std::int64_t> documents{0, 2, 4};
-  return std::string(models::megatron_magic) + bytes_of(std::vector<std::uint64_t>{models::megatron_version}) +
-         static_cast<char>(code) + bytes_of(std::vector<std::uint64_t>{sizes.size(), documents.size()}) +
-         bytes_of(sizes) + bytes_of(begins) + bytes_of(documents);
+  return tests::MegatronIndex{code, {2, 0, 3, 1}, {0, 2 * width, 4 * width, 2 * width}, {0, 2, 4}}.bytes();
 }
 
 std::string safetensors(const std::string& header, std::size_t data_bytes) {
-  return bytes_of(std::vector<std::uint64_t>{header.size()}) + header + std::string(data_bytes, '\1');
+  return tests::bytes_of(std::vector<std::uint64_t>{header.size()}) + header + std::string(data_bytes, '\1');
 }
 
 /// Returns the manifest without the checksum at its end.
@@ -76,9 +57,9 @@ std::map<std::string, std::vector<std::string>> corpora() {
       "\037\213\010\000\000\000\000\000\002\003\253\126\052\111\255\050\121\262\122\120\112\114\112\126\000"
       "\142\245\132\256\152\270\130\111\106\252\102\171\176\121\116\012\120\024\000\022\051\104\321\052\000"
       "\000\000";
-  all["token_file"] = {"\1\xff" + llmc(models::llmc_magic, models::llmc_version, narrow),
-                       "\x40\xff" + llmc(models::llmc_wide_magic, models::llmc_wide_version, wide),
-                       "\x61\xff" + bytes_of(narrow),
+  all["token_file"] = {"\1\xff" + tests::llmc_file(narrow),
+                       "\x40\xff" + tests::llmc_file(wide),
+                       "\x61\xff" + tests::bytes_of(narrow),
                        std::string("\x08\1") + std::string(40, '\7'),
                        "\2\1" + lines,
                        std::string("\0\1", 2) + std::string(compressed, sizeof compressed - 1),

@@ -2,6 +2,7 @@
 
 #include "models/text/text_source.hpp"
 #include "models/text/token_sequence.hpp"
+#include "tests/models/token_files.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -12,40 +13,7 @@ namespace {
 
 constexpr std::size_t header_bytes = 1024;
 
-template <typename T>
-std::string bytes_of(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
-std::string llmc_file(const std::vector<std::uint16_t>& tokens) {
-  std::vector<std::int32_t> header(256);
-  header[0] = 20240520;
-  header[1] = 1;
-  header[2] = static_cast<std::int32_t>(tokens.size());
-  return bytes_of(header) + bytes_of(tokens);
-}
-
-std::string wide_llmc_file(const std::vector<std::uint32_t>& tokens) {
-  std::vector<std::int32_t> header(256);
-  header[0] = 20240801;
-  header[1] = 7;
-  header[2] = static_cast<std::int32_t>(tokens.size());
-  return bytes_of(header) + bytes_of(tokens);
-}
-
-/// Megatron's .idx, in the format of its indexed_dataset.py.
-struct Index {
-  std::uint8_t code = 8;
-  std::vector<std::int32_t> sizes;
-  std::vector<std::int64_t> begins, documents;
-
-  [[nodiscard]] std::string bytes() const {
-    const std::string magic("MMIDIDX\0\0", 9);
-    return magic + bytes_of(std::vector<std::uint64_t>{1}) + static_cast<char>(code) +
-           bytes_of(std::vector<std::uint64_t>{sizes.size(), documents.size()}) + bytes_of(sizes) +
-           bytes_of(begins) + bytes_of(documents);
-  }
-};
+using Shorts = std::vector<std::uint16_t>;
 
 template <typename Tokens>
 std::vector<std::int32_t> read(const Tokens& tokens, std::int64_t first, std::int64_t count) {
@@ -74,26 +42,20 @@ TEST_CASE_FIXTURE(InFolder, "each byte of a text is a token") {
   CHECK(error_of([&] { read(file, 2, 2); }).code() == ErrorCode::internal);
 }
 
-TEST_CASE_FIXTURE(InFolder, "llm.c's files are recognized by their magic number") {
-  const TokenFile file = open_file(folder.write("a.bin", llmc_file({5, 50256, 65535})));
-  CHECK(file.format() == TokenFormat::llmc);
-  CHECK(read(file, 0, 3) == std::vector<std::int32_t>{5, 50256, 65535});
-}
-
 TEST_CASE_FIXTURE(InFolder, "tokens are recognized by format, name or first bytes") {
   CHECK(holds_tokens(folder.path() / "nothing.bin", TokenFormat::automatic));
   CHECK_FALSE(holds_tokens(folder.path() / "nothing.bin", TokenFormat::text));
   CHECK(holds_tokens(folder.path() / "nothing", TokenFormat::uint16));
   CHECK_FALSE(holds_tokens(folder.path() / "nothing", TokenFormat::automatic));
   CHECK_FALSE(holds_tokens(folder.path(), TokenFormat::automatic));
-  CHECK(holds_tokens(folder.write("tokens", llmc_file({1, 2, 3})), TokenFormat::automatic));
+  CHECK(holds_tokens(folder.write("tokens", llmc_file(Shorts{1, 2, 3})), TokenFormat::automatic));
   CHECK_FALSE(holds_tokens(folder.write("text", "abc"), TokenFormat::automatic));
   folder.write("prefix.bin", "abcd");
   CHECK_FALSE(holds_tokens(folder.path() / "prefix", TokenFormat::automatic));
 }
 
 TEST_CASE_FIXTURE(InFolder, "uint16 tokens without a header are read if the format is given") {
-  const auto path = folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 40000}));
+  const auto path = folder.write("a.bin", bytes_of(Shorts{1, 40000}));
   CHECK(read(open_file(path, TokenFormat::uint16), 0, 2) == std::vector<std::int32_t>{1, 40000});
   CHECK(says(refusal(path), ErrorCode::data, "`token_format` uint16"));
   CHECK(says(refusal(folder.write("b.bin", "abc"), TokenFormat::uint16), "truncated"));
@@ -101,7 +63,7 @@ TEST_CASE_FIXTURE(InFolder, "uint16 tokens without a header are read if the form
 
 TEST_CASE_FIXTURE(InFolder, "uint16 tokens that are wider ones, or too narrow for their tokenizer, are refused") {
   std::vector<std::uint32_t> wide;
-  std::vector<std::uint16_t> narrow, characters;
+  Shorts narrow, characters;
   std::mt19937 random(5);
   for (int i = 0; i < 10'000; ++i) {
     wide.push_back(random() % 128'256);
@@ -116,7 +78,7 @@ TEST_CASE_FIXTURE(InFolder, "uint16 tokens that are wider ones, or too narrow fo
   CHECK(refused(bytes_of(std::vector<std::uint32_t>(characters.begin(), characters.end()))));
   CHECK(refused(bytes_of(std::vector<std::int64_t>(narrow.begin(), narrow.end()))));
   CHECK(refused(bytes_of(std::vector<std::int64_t>(wide.begin(), wide.end()))));
-  for (const auto& tokens : {narrow, characters, std::vector<std::uint16_t>(1000, 0)})
+  for (const auto& tokens : {narrow, characters, Shorts(1000, 0)})
     CHECK(open_file(folder.write("a.bin", bytes_of(tokens)), TokenFormat::uint16).tokens() == std::ssize(tokens));
   std::string vocabulary = "[UNK]\n[SEP]\n";
   for (int i = 0; i < 70'000; ++i) vocabulary += std::to_string(i) + "\n";
@@ -138,7 +100,7 @@ TEST_CASE_FIXTURE(InFolder, "files that are missing, empty or of another kind ar
 
 TEST_CASE("every truncation of an llm.c file is refused, and a flipped bit of its header causes no wrong result") {
   const TemporaryFolder folder;
-  const std::vector<std::uint16_t> tokens = {1, 2, 3, 4, 5};
+  const Shorts tokens = {1, 2, 3, 50256, 65535};
   const std::string whole = llmc_file(tokens);
   const auto path = folder.write("damaged.bin", whole);
   for (std::size_t length = whole.size(); length-- > 0;) {
@@ -156,7 +118,7 @@ TEST_CASE("every truncation of an llm.c file is refused, and a flipped bit of it
         CHECK(refusal(path).code() == ErrorCode::data);
       } else {
         const TokenFile file = open_file(path);
-        CHECK(read(file, 0, file.tokens()) == std::vector<std::int32_t>{1, 2, 3, 4, 5});
+        CHECK(read(file, 0, file.tokens()) == std::vector<std::int32_t>(tokens.begin(), tokens.end()));
       }
     }
     overwrite(path, byte, whole[byte]);
@@ -164,7 +126,7 @@ TEST_CASE("every truncation of an llm.c file is refused, and a flipped bit of it
 }
 
 TEST_CASE_FIXTURE(InFolder, "a token outside the vocabulary is named with file, offset and remedy") {
-  std::vector<std::uint16_t> tokens(200'000, 7);
+  Shorts tokens(200'000, 7);
   tokens[150'001] = 50304;
   tokens[150'002] = 60000;
   const TokenFile file = open_file(folder.write("a.bin", llmc_file(tokens)));
@@ -201,26 +163,26 @@ TEST_CASE("a folder is read as its text files in the order of their paths, witho
 }
 
 TEST_CASE_FIXTURE(InFolder, "a folder of token files is read if the format is given") {
-  folder.write("1.bin", llmc_file({1, 2}));
-  folder.write("2.bin", llmc_file({3}));
+  folder.write("1.bin", llmc_file(Shorts{1, 2}));
+  folder.write("2.bin", llmc_file(Shorts{3}));
   folder.write("readme.txt", "not tokens");
   const TokenSequence tokens(folder.path(), {.format = TokenFormat::llmc});
   CHECK(read(tokens, 0, 3) == std::vector<std::int32_t>{1, 2, 3});
 }
 
 TEST_CASE_FIXTURE(InFolder, "llm.c's files with wide tokens are read, and their versions distinguished") {
-  const TokenFile file = open_file(folder.write("a.bin", wide_llmc_file({5, 128'255})));
+  const TokenFile file = open_file(folder.write("a.bin", llmc_file(std::vector<std::uint32_t>{5, 128'255})));
   CHECK(file.format() == TokenFormat::llmc);
   CHECK(read(file, 0, 2) == std::vector<std::int32_t>{5, 128'255});
   CHECK(says(error_of([&] { file.check_vocabulary(0, 2, 50257); }), "token 128255 at offset 1028"));
-  const auto path = folder.write("b.bin", wide_llmc_file({1, 1u << 31}));
+  const auto path = folder.write("b.bin", llmc_file(std::vector<std::uint32_t>{1, 1u << 31}));
   overwrite(path, 4, 1);
   CHECK(says(refusal(path), "version at offset 4 of llm.c's header: 1; only 7"));
   overwrite(path, 4, 7);
   const TokenFile large = open_file(path);
   CHECK(says(error_of([&] { large.check_vocabulary(0, 2, 1 << 30); }), "token 2147483648 at offset 1028"));
   // As an int32 this would be the token that means no target.
-  const TokenFile largest = open_file(folder.write("c.bin", wide_llmc_file({1, 4294967295})));
+  const TokenFile largest = open_file(folder.write("c.bin", llmc_file(std::vector<std::uint32_t>{1, 4294967295})));
   const auto error = error_of([&] { read(largest, 0, 2); });
   CHECK(says(error, ErrorCode::data, "token 4294967295 at offset 1028", "no vocabulary is that large"));
 }
@@ -231,7 +193,7 @@ TEST_CASE_FIXTURE(InFolder, "Megatron's tokens of every integer type are read in
     const auto width = static_cast<std::int64_t>(sizeof(T));
     folder.write("a.bin", bytes_of(std::vector<T>{99, 1, 2, 3, 100, 7, 8}));
     // 7 8, nothing, 1, 2 3: the tokens 99 and 100 belong to no sequence.
-    const Index index{code, {2, 0, 1, 2}, {5 * width, 0, width, 2 * width}, {0, 2, 2, 4}};
+    const MegatronIndex index{code, {2, 0, 1, 2}, {5 * width, 0, width, 2 * width}, {0, 2, 2, 4}};
     folder.write("a.idx", index.bytes());
     for (const char* name : {"a.bin", "a.idx", "a"}) {
       CHECK(holds_tokens(folder.path() / name, TokenFormat::automatic));
@@ -257,8 +219,8 @@ TEST_CASE_FIXTURE(InFolder, "Megatron's tokens of every integer type are read in
 }
 
 TEST_CASE_FIXTURE(InFolder, "documents start as in Megatron's index, without empty ones") {
-  folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3, 4, 5, 6, 7, 8}));
-  const Index index{
+  folder.write("a.bin", bytes_of(Shorts{1, 2, 3, 4, 5, 6, 7, 8}));
+  const MegatronIndex index{
       .sizes = {2, 1, 0, 3, 0, 2, 0}, .begins = {0, 4, 6, 6, 12, 12, 16}, .documents = {0, 2, 2, 3, 5, 6, 7}};
   folder.write("a.idx", index.bytes());
   const TokenFile file = open_file(folder.path() / "a.bin", TokenFormat::megatron);
@@ -272,7 +234,7 @@ TEST_CASE_FIXTURE(InFolder, "documents start as in Megatron's index, without emp
 
 TEST_CASE_FIXTURE(InFolder, "negative tokens are refused with any vocabulary") {
   folder.write("a.bin", bytes_of(std::vector<std::int64_t>{3, -1, std::int64_t{1} << 40}));
-  folder.write("a.idx", Index{5, {3}, {0}, {0, 1}}.bytes());
+  folder.write("a.idx", MegatronIndex{5, {3}, {0}, {0, 1}}.bytes());
   const TokenFile file = open_file(folder.path() / "a.bin", TokenFormat::megatron);
   CHECK(says(error_of([&] { file.check_vocabulary(0, 3, 2147483647); }), "token -1 at offset 8 is outside"));
   CHECK(says(error_of([&] { file.check_vocabulary(2, 1, 2147483647); }), "token 1099511627776 at offset 16"));
@@ -280,8 +242,8 @@ TEST_CASE_FIXTURE(InFolder, "negative tokens are refused with any vocabulary") {
 
 TEST_CASE("an index that is damaged, or of floating-point numbers, is refused with file and offset") {
   const TemporaryFolder folder;
-  folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3}));
-  const Index whole{8, {2, 1}, {0, 4}, {0, 1, 2}};
+  folder.write("a.bin", bytes_of(Shorts{1, 2, 3}));
+  const MegatronIndex whole{8, {2, 1}, {0, 4}, {0, 1, 2}};
   const auto refused = [&](const std::string& bytes) {
     folder.write("a.idx", bytes);
     const auto error = refusal(folder.path() / "a.bin");
@@ -289,22 +251,23 @@ TEST_CASE("an index that is damaged, or of floating-point numbers, is refused wi
     return error;
   };
   const auto changed = [&](auto&& change) {
-    Index index = whole;
+    MegatronIndex index = whole;
     change(index);
     return refused(index.bytes());
   };
-  for (std::uint8_t code : {6, 7}) CHECK(says(changed([&](Index& i) { i.code = code; }), "floating-point"));
-  CHECK(says(changed([](Index& i) { i.code = 9; }), "type code 9 at offset 17"));
-  CHECK(says(changed([](Index& i) { i.code = 0; }), "type code 0 at offset 17"));
-  CHECK(says(changed([](Index& i) { i.sizes[1] = -1; }), "a sequence of -1 tokens at offset 38"));
-  CHECK(says(changed([](Index& i) { i.sizes[1] = 2; }), "a sequence of 2 tokens at offset 4 of 6 bytes in "));
-  CHECK(says(changed([](Index& i) { i.begins[1] = -2; }), "at offset 50"));
-  CHECK(says(changed([](Index& i) { i.begins[0] = std::int64_t{1} << 62; }), "at offset 42"));
-  CHECK(says(changed([](Index& i) { i.documents = {0, 2, 1}; }),
+  for (std::uint8_t code : {6, 7}) CHECK(says(changed([&](MegatronIndex& i) { i.code = code; }), "floating-point"));
+  CHECK(says(changed([](MegatronIndex& i) { i.code = 9; }), "type code 9 at offset 17"));
+  CHECK(says(changed([](MegatronIndex& i) { i.code = 0; }), "type code 0 at offset 17"));
+  CHECK(says(changed([](MegatronIndex& i) { i.sizes[1] = -1; }), "a sequence of -1 tokens at offset 38"));
+  CHECK(
+      says(changed([](MegatronIndex& i) { i.sizes[1] = 2; }), "a sequence of 2 tokens at offset 4 of 6 bytes in "));
+  CHECK(says(changed([](MegatronIndex& i) { i.begins[1] = -2; }), "at offset 50"));
+  CHECK(says(changed([](MegatronIndex& i) { i.begins[0] = std::int64_t{1} << 62; }), "at offset 42"));
+  CHECK(says(changed([](MegatronIndex& i) { i.documents = {0, 2, 1}; }),
              "document bound 1 of 2 sequences after 2 at offset 74"));
-  CHECK(says(changed([](Index& i) { i.documents = {0, 1}; }), "documents cover 1 of 2 sequences"));
-  CHECK(says(changed([](Index& i) { i.documents = {1, 2}; }), "document bound 1"));
-  CHECK(says(changed([](Index& i) { i.sizes = {0, 0}; }), "no sequence with a token"));
+  CHECK(says(changed([](MegatronIndex& i) { i.documents = {0, 1}; }), "documents cover 1 of 2 sequences"));
+  CHECK(says(changed([](MegatronIndex& i) { i.documents = {1, 2}; }), "document bound 1"));
+  CHECK(says(changed([](MegatronIndex& i) { i.sizes = {0, 0}; }), "no sequence with a token"));
   const std::string bytes = whole.bytes();
   for (std::size_t length = 0; length < bytes.size(); ++length) refused(bytes.substr(0, length));
   refused(bytes + std::string(8, '\0'));
