@@ -27,12 +27,18 @@ double slope(double x) { return (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5; }
 /// Allowed error of the library's GELU, in units of its argument.
 double library_error(bool at_once) { return at_once ? 2e-3 : 2e-6; }
 
-/// Calls body(stream, at_once): once, and on a GPU a second time with products fused wherever the library supports it.
+/// Calls body(stream, at_once, dtype, m, n, k) for every dtype and size: once, and on a GPU a second time with products
+/// fused wherever the library supports it.
 template <typename Body>
-void both_ways(Body body) {
+void for_products(Body body) {
   on_one_device([&](runtime::StreamView stream) {
-    body(stream, false);
-    if (on_gpu_here()) body(stream, true);
+    for (const bool at_once : {false, true})
+      for (const DType dtype : float_types)
+        for (const auto& [m, n, k] : all_sizes) {
+          if (at_once && !on_gpu_here()) continue;
+          CAPTURE_ALL(to_string(dtype), n, at_once);
+          body(stream, at_once, dtype, m, n, k);
+        }
   });
 }
 
@@ -56,16 +62,14 @@ void say(const char* what, const MatmulShape& shape, DType dtype, bool possible)
 }  // namespace
 
 TEST_CASE("a product with GELU equals both operations, in every dtype") {
-  both_ways([](runtime::StreamView stream, bool at_once) {
-    for (const DType dtype : float_types)
-      for (const auto& [m, n, k] : all_sizes) {
-        CAPTURE_ALL(to_string(dtype), n, at_once);
+  for_products(
+      [](runtime::StreamView stream, bool at_once, DType dtype, std::size_t m, std::size_t n, std::size_t k) {
         const MatmulShape shape{m, n, k};
         const TypedArray a(dtype, m * k, 1), b(dtype, k * n, 2, 0.2), bias(dtype, n, 3);
         TypedArray c(dtype, m * n), y(dtype, m * n), again(dtype, m * n);
         const auto expected = plain_matmul(shape, a, b, &bias, nullptr, dtype);
         DeviceCopies at(stream);
-        MatmulArrays arrays{.c = at(y), .c_dtype = dtype, .a = at(a), .b = at(b), .dtype = dtype, .bias = at(bias)};
+        MatmulArrays arrays = arrays_of(at, y, a, b, &bias);
         if (at_once) say("GELU", shape, dtype, choose(stream, shape, arrays, {Epilogue::Kind::gelu, at(c)}));
         arrays.c = at(c);
         matmul_gelu(stream, shape, arrays, at(y));
@@ -86,22 +90,18 @@ TEST_CASE("a product with GELU equals both operations, in every dtype") {
           most = worse(most, std::abs(y[i] - value) / allowed);
         }
         CHECK(most <= 1);
-      }
-  });
+      });
 }
 
 TEST_CASE("a product with an addend equals both operations, in every dtype") {
-  both_ways([](runtime::StreamView stream, bool at_once) {
-    for (const DType dtype : float_types)
-      for (const auto& [m, n, k] : all_sizes) {
-        CAPTURE_ALL(to_string(dtype), n, at_once);
+  for_products(
+      [](runtime::StreamView stream, bool at_once, DType dtype, std::size_t m, std::size_t n, std::size_t k) {
         const MatmulShape shape{m, n, k};
         const TypedArray a(dtype, m * k, 1), b(dtype, k * n, 2), bias(dtype, n, 3), addend(dtype, m * n, 4);
         TypedArray c(dtype, m * n);
         auto expected = plain_matmul(shape, a, b, &bias, nullptr, dtype);
         DeviceCopies at(stream);
-        const MatmulArrays arrays{
-            .c = at(c), .c_dtype = dtype, .a = at(a), .b = at(b), .dtype = dtype, .bias = at(bias)};
+        const MatmulArrays arrays = arrays_of(at, c, a, b, &bias);
         TypedArray copy = addend;
         if (at_once) say("sum", shape, dtype, choose(stream, shape, arrays, {Epilogue::Kind::sum, at(copy)}));
         matmul_add(stream, shape, arrays, at(addend));
@@ -111,82 +111,71 @@ TEST_CASE("a product with an addend equals both operations, in every dtype") {
           expected.tolerance[i] += half_unit(dtype) * std::abs(expected.value[i]);
         }
         CHECK(worst(c, expected) <= (on_gpu_here() ? 2 : 1));
-      }
-  });
+      });
 }
 
 TEST_CASE("a product with GELU's gradient equals both operations, with or without GELU's value") {
-  both_ways([](runtime::StreamView stream, bool at_once) {
-    for (const DType dtype : float_types)
-      for (const auto& [m, n, k] : all_sizes) {
-        CAPTURE_ALL(to_string(dtype), n, at_once);
-        const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_b = true};
-        const TypedArray a(dtype, m * k, 4), b(dtype, n * k, 5, 0.2), x(dtype, m * n, 6, 1.5);
-        TypedArray d(dtype, m * n), d_alone(dtype, m * n), after = x, value(dtype, m * n);
-        const auto expected = plain_matmul(shape, a, b, nullptr, nullptr, dtype);
-        DeviceCopies at(stream);
-        const MatmulArrays arrays{.c = at(d), .c_dtype = dtype, .a = at(a), .b = at(b), .dtype = dtype};
-        if (at_once)
-          say("gradient of GELU", shape, dtype,
-              choose(stream, shape, arrays, {Epilogue::Kind::gelu_backward, at(after)}));
-        matmul_gelu_backward(stream, shape, arrays, at(after), at(after));
-        MatmulArrays alone = arrays;
-        alone.c = at(d_alone);
-        matmul_gelu_backward(stream, shape, alone, at(x), nullptr);
-        gelu_forward(stream, dtype, at(value), at(x), m * n);
-        at.fetch();
-        CHECK(same_bits(after, value));
-        CHECK(same_bits(d, d_alone));
-        double most = 0;
-        for (std::size_t i = 0; i < m * n; ++i) {
-          const double factor = slope(x[i]), gradient = expected.value[i] * factor;
-          const double allowed = 2 * std::abs(factor) * expected.tolerance[i] +
-                                 half_unit(dtype) * std::abs(gradient) +
-                                 library_error(at_once) * std::abs(expected.value[i]) + 1e-6;
-          most = worse(most, std::abs(d[i] - gradient) / allowed);
-        }
-        CHECK(most <= 1);
-      }
+  for_products([](runtime::StreamView stream, bool at_once, DType dtype, std::size_t m, std::size_t n,
+                  std::size_t k) {
+    const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_b = true};
+    const TypedArray a(dtype, m * k, 4), b(dtype, n * k, 5, 0.2), x(dtype, m * n, 6, 1.5);
+    TypedArray d(dtype, m * n), d_alone(dtype, m * n), after = x, value(dtype, m * n);
+    const auto expected = plain_matmul(shape, a, b, nullptr, nullptr, dtype);
+    DeviceCopies at(stream);
+    const MatmulArrays arrays = arrays_of(at, d, a, b);
+    if (at_once)
+      say("gradient of GELU", shape, dtype,
+          choose(stream, shape, arrays, {Epilogue::Kind::gelu_backward, at(after)}));
+    matmul_gelu_backward(stream, shape, arrays, at(after), at(after));
+    MatmulArrays alone = arrays;
+    alone.c = at(d_alone);
+    matmul_gelu_backward(stream, shape, alone, at(x), nullptr);
+    gelu_forward(stream, dtype, at(value), at(x), m * n);
+    at.fetch();
+    CHECK(same_bits(after, value));
+    CHECK(same_bits(d, d_alone));
+    double most = 0;
+    for (std::size_t i = 0; i < m * n; ++i) {
+      const double factor = slope(x[i]), gradient = expected.value[i] * factor;
+      const double allowed = 2 * std::abs(factor) * expected.tolerance[i] + half_unit(dtype) * std::abs(gradient) +
+                             library_error(at_once) * std::abs(expected.value[i]) + 1e-6;
+      most = worse(most, std::abs(d[i] - gradient) / allowed);
+    }
+    CHECK(most <= 1);
   });
 }
 
 TEST_CASE("the gradients of a weight and its bias are a product and column sums, overwritten and accumulated") {
-  both_ways([](runtime::StreamView stream, bool at_once) {
-    for (const DType dtype : float_types)
-      for (const DType gradient_dtype : {DType::f32, dtype})
-        for (const auto& [m, n, k] : all_sizes)
-          for (const bool accumulate : {false, true}) {
-            CAPTURE_ALL(to_string(dtype), to_string(gradient_dtype), n, accumulate, at_once);
-            const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_a = true};
-            const TypedArray a(dtype, k * m, 7), b(dtype, k * n, 8), old_sums(gradient_dtype, n, 9);
-            TypedArray c(gradient_dtype, m * n, 10), scratch = c, sums = old_sums, scratch_sums = old_sums;
-            const auto expected = plain_matmul(shape, a, b, nullptr, accumulate ? &c : nullptr, gradient_dtype);
-            DeviceCopies at(stream);
-            MatmulArrays arrays{.c = at(scratch),
-                                .c_dtype = gradient_dtype,
-                                .a = at(a),
-                                .b = at(b),
-                                .dtype = dtype,
-                                .accumulate = accumulate};
-            if (at_once && gradient_dtype == DType::f32)
-              say("column sums", shape, dtype,
-                  choose(stream, shape, arrays, {Epilogue::Kind::column_sums, at(scratch_sums)}));
-            arrays.c = at(c);
-            matmul_column_sums(stream, shape, arrays, {at(sums), gradient_dtype, accumulate});
-            at.fetch();
-            CHECK(worst(c, expected) <= (on_gpu_here() ? 2 : 1));
-            double most = 0;
-            for (std::size_t j = 0; j < n; ++j) {
-              double sum = accumulate ? old_sums[j] : 0, magnitude = std::abs(sum);
-              for (std::size_t i = 0; i < k; ++i) {
-                sum += b[i * n + j];
-                magnitude += std::abs(b[i * n + j]);
-              }
-              most = worse(
-                  most, std::abs(sums[j] - sum) / (half_unit(gradient_dtype) * std::abs(sum) + 1e-6 * magnitude));
-            }
-            CHECK(most <= 1);
+  for_products([](runtime::StreamView stream, bool at_once, DType dtype, std::size_t m, std::size_t n,
+                  std::size_t k) {
+    for (const DType gradient_dtype : {DType::f32, dtype})
+      for (const bool accumulate : {false, true}) {
+        CAPTURE_ALL(to_string(gradient_dtype), accumulate);
+        const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_a = true};
+        const TypedArray a(dtype, k * m, 7), b(dtype, k * n, 8), old_sums(gradient_dtype, n, 9);
+        TypedArray c(gradient_dtype, m * n, 10), scratch = c, sums = old_sums, scratch_sums = old_sums;
+        const auto expected = plain_matmul(shape, a, b, nullptr, accumulate ? &c : nullptr, gradient_dtype);
+        DeviceCopies at(stream);
+        MatmulArrays arrays = arrays_of(at, scratch, a, b, nullptr, accumulate);
+        if (at_once && gradient_dtype == DType::f32)
+          say("column sums", shape, dtype,
+              choose(stream, shape, arrays, {Epilogue::Kind::column_sums, at(scratch_sums)}));
+        arrays.c = at(c);
+        matmul_column_sums(stream, shape, arrays, {at(sums), gradient_dtype, accumulate});
+        at.fetch();
+        CHECK(worst(c, expected) <= (on_gpu_here() ? 2 : 1));
+        double most = 0;
+        for (std::size_t j = 0; j < n; ++j) {
+          double sum = accumulate ? old_sums[j] : 0, magnitude = std::abs(sum);
+          for (std::size_t i = 0; i < k; ++i) {
+            sum += b[i * n + j];
+            magnitude += std::abs(b[i * n + j]);
           }
+          most =
+              worse(most, std::abs(sums[j] - sum) / (half_unit(gradient_dtype) * std::abs(sum) + 1e-6 * magnitude));
+        }
+        CHECK(most <= 1);
+      }
   });
 }
 
@@ -201,12 +190,7 @@ TEST_CASE("separate sums of a bias's gradient are added later with the bits of o
           TypedArray c(gradient_dtype, m * n, 3), again = c;
           TypedArray sums(gradient_dtype, n, 4), later = sums, apart(DType::f32, n, 5);
           DeviceCopies at(stream);
-          MatmulArrays arrays{.c = at(c),
-                              .c_dtype = gradient_dtype,
-                              .a = at(a),
-                              .b = at(b),
-                              .dtype = dtype,
-                              .accumulate = accumulate};
+          MatmulArrays arrays = arrays_of(at, c, a, b, nullptr, accumulate);
           const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_a = true};
           matmul_column_sums(stream, shape, arrays, {at(sums), gradient_dtype, accumulate});
           arrays.c = at(again);

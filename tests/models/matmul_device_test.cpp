@@ -19,14 +19,7 @@ void check(runtime::StreamView stream, const MatmulShape& shape, DType dtype, DT
       shape, dtype, c_dtype, on_gpu_here() ? 2 : 1,
       [&](TypedArray& c, const TypedArray& a, const TypedArray& b, const TypedArray* bias, bool accumulate) {
         DeviceCopies at(stream);
-        matmul(stream, shape,
-               {.c = at(c),
-                .c_dtype = c_dtype,
-                .a = at(a),
-                .b = at(b),
-                .dtype = dtype,
-                .bias = bias != nullptr ? at(*bias) : nullptr,
-                .accumulate = accumulate});
+        matmul(stream, shape, arrays_of(at, c, a, b, bias, accumulate));
         at.fetch();
       });
 }
@@ -70,8 +63,8 @@ TEST_CASE("a repeated product of a device has the same bits") {
       const TypedArray a(dtype, m * k, 5), b(dtype, k * n, 6);
       TypedArray first(dtype, m * n), again(dtype, m * n);
       DeviceCopies at(stream);
-      matmul(stream, {m, n, k}, {.c = at(first), .c_dtype = dtype, .a = at(a), .b = at(b), .dtype = dtype});
-      matmul(stream, {m, n, k}, {.c = at(again), .c_dtype = dtype, .a = at(a), .b = at(b), .dtype = dtype});
+      matmul(stream, {m, n, k}, arrays_of(at, first, a, b));
+      matmul(stream, {m, n, k}, arrays_of(at, again, a, b));
       at.fetch();
       CHECK(same_bits(first, again));
     }

@@ -13,6 +13,9 @@ namespace {
 
 using Product = void (*)(runtime::ComputePool&, const MatmulShape&, const MatmulArrays&);
 
+/// An array on the host.
+constexpr auto here = [](auto& array) { return array.data(); };
+
 constexpr Product all_products[] = {matmul_cpu, matmul_cpu_widened, vector_matmul_cpu};
 
 bool takes(Product product, const MatmulShape& shape) { return product != vector_matmul_cpu || shape.k != 0; }
@@ -25,18 +28,9 @@ bool is_tried_elsewhere(Product product, const MatmulShape& shape, DType dtype) 
 
 void check_against_plain(Product product, const MatmulShape& shape, DType dtype, DType c_dtype,
                          runtime::ComputePool& pool) {
-  check_product(
-      shape, dtype, c_dtype, 1,
-      [&](TypedArray& c, const TypedArray& a, const TypedArray& b, const TypedArray* bias, bool accumulate) {
-        product(pool, shape,
-                {.c = c.data(),
-                 .c_dtype = c_dtype,
-                 .a = a.data(),
-                 .b = b.data(),
-                 .dtype = dtype,
-                 .bias = bias != nullptr ? bias->data() : nullptr,
-                 .accumulate = accumulate});
-      });
+  check_product(shape, dtype, c_dtype, 1,
+                [&](TypedArray& c, const TypedArray& a, const TypedArray& b, const TypedArray* bias,
+                    bool accumulate) { product(pool, shape, arrays_of(here, c, a, b, bias, accumulate)); });
 }
 
 }  // namespace
@@ -77,7 +71,7 @@ TEST_CASE("rows of columns of wider arrays have the same bits for any number of 
           const TypedArray a(dtype, m * shape.a_stride, 8), b(dtype, (transpose_b ? n : k) * shape.b_stride, 9);
           TypedArray all(DType::f32, m * shape.c_stride);
           runtime::ComputePool one(1);
-          matmul_cpu(one, shape, {.c = all.data(), .a = a.data(), .b = b.data(), .dtype = dtype});
+          matmul_cpu(one, shape, arrays_of(here, all, a, b));
           for (const int threads : {2, 3})
             for (const std::size_t rows : {1, 33, 64, 384, 520}) {
               CAPTURE(rows);
@@ -143,13 +137,7 @@ TEST_CASE("a matrix product has the same bits for any number of threads") {
           for (const int threads : {1, 2, 3}) {
             runtime::ComputePool pool(threads);
             auto& to = threads == 1 ? expected : c;
-            multiply(pool, {m, n, k, transpose_a, transpose_b},
-                     {.c = to.data(),
-                      .c_dtype = dtype,
-                      .a = a.data(),
-                      .b = b.data(),
-                      .dtype = dtype,
-                      .bias = bias.data()});
+            multiply(pool, {m, n, k, transpose_a, transpose_b}, arrays_of(here, to, a, b, &bias));
             CHECK(same_bits(to, expected));
           }
         }
@@ -179,8 +167,7 @@ TEST_CASE("rows of a product have the same bits, regardless of the number of row
         for (const Product multiply : {matmul_cpu, matmul_cpu_by_library, vector_matmul_cpu}) {
           if (is_tried_elsewhere(multiply, {m, n, k}, dtype)) continue;
           TypedArray all = before;
-          multiply(pool, {m, n, k, false, transpose_b},
-                   {.c = all.data(), .a = a.data(), .b = b.data(), .dtype = dtype, .accumulate = accumulate});
+          multiply(pool, {m, n, k, false, transpose_b}, arrays_of(here, all, a, b, nullptr, accumulate));
           for (const std::size_t rows : {1, 2, 7, 16, 33, 64, 100, 256, 384, 513}) {
             CAPTURE(rows);
             TypedArray some = before;
@@ -203,7 +190,7 @@ TEST_CASE("products run on a device's stream and refuse invalid arguments") {
   const auto stream = device->make_stream("compute", runtime::StreamWidth::whole);
   const TypedArray a(DType::bf16, 20 * 30, 12), b(DType::bf16, 30 * 10, 13);
   TypedArray c(DType::f32, 20 * 10), sums(DType::f32, 10);
-  MatmulArrays arrays{.c = c.data(), .a = a.data(), .b = b.data(), .dtype = DType::bf16};
+  MatmulArrays arrays = arrays_of(here, c, a, b);
   matmul(*stream, {.m = 20, .n = 10, .k = 30}, arrays);
   column_sums(*stream, sums.data(), DType::f32, c.data(), DType::f32, 20, 10, false);
   stream->synchronize();

@@ -7,6 +7,19 @@
 
 namespace ranvier::models {
 
+/// Arrays of a product in the types of c and a. `at(array)`: its address for the device, as in DeviceCopies.
+template <typename At>
+MatmulArrays arrays_of(At&& at, TypedArray& c, const TypedArray& a, const TypedArray& b,
+                       const TypedArray* bias = nullptr, bool accumulate = false) {
+  return {.c = at(c),
+          .c_dtype = c.dtype(),
+          .a = at(a),
+          .b = at(b),
+          .dtype = a.dtype(),
+          .bias = bias != nullptr ? at(*bias) : nullptr,
+          .accumulate = accumulate};
+}
+
 /// Expected values of `c`, and the allowed rounding error.
 struct Expected {
   std::vector<double> value;

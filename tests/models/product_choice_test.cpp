@@ -7,6 +7,7 @@
 #include "models/ops/kernel_choice_file.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
+#include "tests/models/plain_matmul.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -21,8 +22,7 @@ struct Products {
 
   void run(runtime::StreamView stream, TypedArray& y) {
     DeviceCopies at(stream);
-    matmul_gelu(stream, {m, n, k},
-                {.c = at(c), .c_dtype = DType::bf16, .a = at(a), .b = at(b), .dtype = DType::bf16}, at(y));
+    matmul_gelu(stream, {m, n, k}, arrays_of(at, c, a, b), at(y));
     at.fetch();
   }
 
@@ -71,8 +71,7 @@ TEST_CASE("sums over many rows, split or not, have the same bits twice") {
     TypedArray first(DType::f32, m * n), again = first;
     const auto run = [&](TypedArray& c) {
       DeviceCopies at(stream);
-      matmul(stream, {.m = m, .n = n, .k = k, .transpose_a = true},
-             {.c = at(c), .c_dtype = DType::f32, .a = at(a), .b = at(b), .dtype = DType::bf16});
+      matmul(stream, {.m = m, .n = n, .k = k, .transpose_a = true}, arrays_of(at, c, a, b));
       at.fetch();
     };
     (void)measure_products(stream, [&] { run(first); });

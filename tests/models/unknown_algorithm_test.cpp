@@ -4,6 +4,7 @@
 #include "models/ops/product_choice.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
+#include "tests/models/plain_matmul.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -17,7 +18,7 @@ TEST_CASE("algorithms that cuBLASLt does not support are not used") {
     TypedArray first(DType::bf16, m * n), again = first;
     const auto run = [&](TypedArray& c) {
       DeviceCopies at(stream);
-      matmul(stream, {m, n, k}, {.c = at(c), .c_dtype = c.dtype(), .a = at(a), .b = at(b), .dtype = a.dtype()});
+      matmul(stream, {m, n, k}, arrays_of(at, c, a, b));
       at.fetch();
     };
     ProductChoices choices = measure_products(stream, [&] { run(first); });
