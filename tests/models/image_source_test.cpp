@@ -25,18 +25,18 @@ ImageDataOptions cifar(const std::filesystem::path& path) {
   return {.path = path.string(), .image_size = 32, .classes = 10};
 }
 
-/// The byte value of each sample, whose bytes are all equal, after checking its class.
-std::vector<int> values_of(const SampleSource& source, std::int64_t first, int count) {
+/// The byte value of each sample, whose bytes are all equal, after checking its class: the value mod `classes`.
+std::vector<int> values_of(const SampleSource& source, std::int64_t first, int count, int classes = 10) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count) * source.input_bytes());
-  std::vector<std::int32_t> classes(static_cast<std::size_t>(count));
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
   source.read_inputs(first, count, reinterpret_cast<std::byte*>(bytes.data()));
-  source.read_targets(first, count, reinterpret_cast<std::byte*>(classes.data()));
+  source.read_targets(first, count, reinterpret_cast<std::byte*>(labels.data()));
   std::vector<int> values;
-  for (std::size_t n = 0; n < classes.size(); ++n) {
+  for (std::size_t n = 0; n < labels.size(); ++n) {
     const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(n * source.input_bytes());
     const auto end = begin + static_cast<std::ptrdiff_t>(source.input_bytes());
     CHECK(std::count(begin, end, *begin) == end - begin);
-    CHECK(classes[n] == *begin % 10);
+    CHECK(labels[n] == *begin % classes);
     values.push_back(*begin);
   }
   return values;
@@ -82,24 +82,11 @@ TEST_CASE(
   write("test.bin", 7, 2);
   ImageDataOptions options = cifar(folder.path());
   options.classes = 100;
-  const auto samples = [&](const SampleSource& source, int count) {
-    std::vector<std::pair<int, int>> found;  // class and value
-    for (int n = 0; n < count; ++n) {
-      std::array<std::uint8_t, image_bytes> image{};
-      std::int32_t label = -1;
-      source.read_input(n, reinterpret_cast<std::byte*>(image.data()));
-      source.read_target(n, reinterpret_cast<std::byte*>(&label));
-      CHECK(std::count(image.begin(), image.end(), image[0]) == std::ptrdiff_t{image_bytes});
-      found.emplace_back(label, image[0]);
-    }
-    return found;
-  };
   const ImageData data = open_image_data(options);
   CHECK(data.images == 5);
-  CHECK(samples(*data.training, 5) ==
-        std::vector<std::pair<int, int>>{{90, 90}, {91, 91}, {92, 92}, {93, 93}, {94, 94}});
+  CHECK(values_of(*data.training, 0, 5, 100) == std::vector{90, 91, 92, 93, 94});
   options.path = (folder.path() / "test.bin").string();
-  CHECK(samples(*open_image_data(options).training, 2) == std::vector<std::pair<int, int>>{{7, 7}, {8, 8}});
+  CHECK(values_of(*open_image_data(options).training, 0, 2, 100) == std::vector{7, 8});
 
   options.path = folder.path().string();
   options.classes = 10;

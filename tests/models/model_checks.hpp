@@ -167,39 +167,28 @@ void for_each_half(Family<Options> (*family_of)(Precision), F f) {
   }
 }
 
-/// Runs of the same microbatch, all of which have the bits of the first.
-class BitsOfFirst {
- public:
-  [[nodiscard]] bool any() const noexcept { return loss_.has_value(); }
-
-  void check(ModelRun run, const ReferenceSamples& samples) {
+/// These numbers of threads and kinds of device give a family's model the same bits.
+template <typename Options>
+void check_bits(const Options& options, const ReferenceSamples& samples,
+                const std::vector<std::pair<int, bool>>& devices = {{1, true}, {2, false}, {3, true}}) {
+  std::optional<double> first;
+  std::vector<TypedArray> gradients;
+  for (const auto& [threads, at_once] : devices) {
+    if (repeats(threads, at_once)) continue;
+    CAPTURE_ALL(threads, at_once);
+    ModelRun run(device_of(threads, at_once), options, 3);
     const double loss = run.forward(samples, 1.0 / 100);
     run.backward(false);
     run.backward(true);
-    if (!loss_) {
-      loss_ = loss;
-      for (const auto& [unit, gradient] : run.gradients()) gradients_.push_back(gradient);
+    if (!first) {
+      first = loss;
+      for (const auto& [unit, gradient] : run.gradients()) gradients.push_back(gradient);
     }
-    CHECK(loss == *loss_);
-    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    CHECK(loss == *first);
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
       CAPTURE(run.gradients()[i].first.name);
-      CHECK(same_bits(run.gradients()[i].second, gradients_[i]));
+      CHECK(same_bits(run.gradients()[i].second, gradients[i]));
     }
-  }
-
- private:
-  std::optional<double> loss_;
-  std::vector<TypedArray> gradients_;
-};
-
-/// Any number of threads and any kind of device give a family's model the same bits.
-template <typename Options>
-void check_bits(const Options& options, const ReferenceSamples& samples) {
-  BitsOfFirst bits;
-  for (const auto& [threads, at_once] : {std::pair{1, true}, {2, false}, {3, true}}) {
-    if (repeats(threads, at_once)) continue;
-    CAPTURE_ALL(threads, at_once);
-    bits.check(ModelRun(device_of(threads, at_once), options, 3), samples);
   }
 }
 

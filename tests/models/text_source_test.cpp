@@ -200,47 +200,25 @@ TEST_CASE_FIXTURE(InFolder, "the end of each file of a mixture is kept for valid
   for (const auto token : targets(*data.training, 0, 200)) CHECK(token < 80);
 }
 
-TEST_CASE("text for GPT-2's tokenizer is encoded when it is opened, with the end of text between files") {
-  const TemporaryFolder folder;
-  const tests::SmallTokenizer small;
-  const auto tokenizer = folder.write("tokenizer.json", small.tokenizer_json());
-  folder.write("texts/a.txt", "the world");
-  folder.write("texts/b.txt", "in the end\xff");
-  Tokens expected = small.encoded("the world");
-  expected.push_back(small.end_of_text());
-  for (const auto token : small.encoded("in the end\xff")) expected.push_back(token);
-  TextDataOptions options{.path = folder.path() / "texts",
-                          .tokenizer = tokenizer,
-                          .threads = 2,
-                          .sequence_length = static_cast<int>(expected.size()) - 1,
-                          .vocab_size = 300};
-  const auto data = open_text_data(options);
-  CHECK(data.tokens == static_cast<std::int64_t>(expected.size()));
-  const auto last = expected.back();
-  expected.pop_back();
-  CHECK(inputs(*data.training, 0, 1) == expected);
-  CHECK(targets(*data.training, 0, 1).back() == last);
-  options.vocab_size = small.end_of_text();
-  CHECK(says(refusal_of(options), "is outside `vocab_size`"));
-}
-
 TEST_CASE("each of JSON lines is a document: with the end of text between them, or as bytes with newlines") {
   const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   const auto tokenizer = folder.write("tokenizer.json", small.tokenizer_json());
   const std::string lines = "{\"text\": \"the world\"}\n{\"text\": \"in\\nthe end\"}\n";
   folder.write("texts/a.jsonl.gz", tests::gzipped(lines));
-  folder.write("texts/b.txt.zst", tests::zstd_packed("aaaa"));
+  folder.write("texts/b.txt.zst", tests::zstd_packed("aaaa\xff"));
   folder.write("texts/c.png", "\x89PNG\r\n");
   Tokens expected;
-  for (const char* document : {"the world", "in\nthe end", "aaaa"}) {
+  for (const char* document : {"the world", "in\nthe end", "aaaa\xff"}) {
     if (!expected.empty()) expected.push_back(small.end_of_text());
     for (const auto token : small.encoded(document)) expected.push_back(token);
   }
   const auto length = static_cast<int>(expected.size()) - 1;
   const auto texts = folder.path() / "texts";
-  const auto encoded =
-      open_text_data({.path = texts, .tokenizer = tokenizer, .sequence_length = length, .vocab_size = 300});
+  TextDataOptions options{
+      .path = texts, .tokenizer = tokenizer, .threads = 2, .sequence_length = length, .vocab_size = 300};
+  const auto encoded = open_text_data(options);
+  CHECK(inputs(*encoded.training, 0, 1) == Tokens(expected.begin(), expected.end() - 1));
   CHECK(targets(*encoded.training, 0, 1) == Tokens(expected.begin() + 1, expected.end()));
   REQUIRE(encoded.origins.size() == 1);
   CHECK(encoded.origins[0].files == 2);
@@ -250,7 +228,10 @@ TEST_CASE("each of JSON lines is a document: with the end of text between them, 
   CHECK(encoded.files ==
         std::vector<std::filesystem::path>{folder.path() / "texts/a.jsonl.gz", folder.path() / "texts/b.txt.zst"});
 
-  const std::string bytes = "the world\nin\nthe end\naaaa";
+  options.vocab_size = small.end_of_text();
+  CHECK(says(refusal_of(options), "is outside `vocab_size`"));
+
+  const std::string bytes = "the world\nin\nthe end\naaaa\xff";
   const auto plain = open_text_data({.path = texts, .sequence_length = static_cast<int>(bytes.size()) - 1});
   CHECK(inputs(*plain.training, 0, 1) == Tokens(bytes.begin(), bytes.end() - 1));
   CHECK(plain.origins[0].documents == 3);
