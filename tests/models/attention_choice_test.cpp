@@ -20,6 +20,14 @@ AttentionRun by_own(runtime::StreamView stream, AttentionShape shape, DType dtyp
   return passes;
 }
 
+/// Runs after a measurement of the same passes.
+AttentionRun measured_run(runtime::StreamView stream, const AttentionShape& shape, DType dtype = DType::bf16) {
+  AttentionRun passes(shape, dtype);
+  (void)measure_attention(stream, [&] { passes.run(stream); });
+  passes.run(stream);
+  return passes;
+}
+
 /// Runs the body on a GPU without earlier choices.
 template <typename Body>
 void with_cudnn(Body body) {
@@ -61,9 +69,7 @@ TEST_CASE(
       for (const DType dtype : {DType::bf16, DType::f16}) {
         const double unit = half_unit(dtype);
         const AttentionRun own = by_own(stream, shape, dtype);
-        AttentionRun library(shape, dtype);
-        (void)measure_attention(stream, [&] { library.run(stream); });
-        library.run(stream);
+        const AttentionRun library = measured_run(stream, shape, dtype);
         INFO(attention_description(stream));
         CHECK_FALSE(same_bits(library, own));
         CHECK(relative_error(library.out, doubles(own.out)) < 2 * unit);
@@ -105,8 +111,7 @@ TEST_CASE("attention uses the chosen kernels, also with a choice from another ru
 
 TEST_CASE("attention that cuDNN does not support, or without a choice, uses the built-in kernels") {
   with_cudnn([](runtime::StreamView stream) {
-    AttentionRun met(small);
-    (void)measure_attention(stream, [&] { met.run(stream); });
+    const AttentionRun met = measured_run(stream, small);
     AttentionShape fewer = small, odd = small, grouped = small, window = small, of_all = small;
     fewer.samples = 1;
     odd.channels = 12;
@@ -121,12 +126,9 @@ TEST_CASE("attention that cuDNN does not support, or without a choice, uses the 
     AttentionShape of_all_positions = small;  // by a window that hides nothing
     of_all_positions.window = small.positions;
     AttentionRun passes(of_all_positions);
-    met.run(stream);
     passes.run(stream);
     CHECK(same_bits(passes, met));
-    AttentionRun floats(small, DType::f32);
-    (void)measure_attention(stream, [&] { floats.run(stream); });
-    CHECK(same_bits(floats, by_own(stream, small, DType::f32)));
+    CHECK(same_bits(measured_run(stream, small, DType::f32), by_own(stream, small, DType::f32)));
 
     const Dropout dropout{.rate = 0.5f, .key = runtime::philox_key(5, runtime::RandomPurpose::dropout)};
     AttentionRun dropped(small), own(small);
@@ -221,9 +223,7 @@ TEST_CASE("slices of samples and of heads have the bits of undivided attention")
     two_heads.heads = 4, two_heads.key_heads = 2, two_heads.samples = 1;
     for (const auto& [shape, fitting, slice] :
          {std::tuple{samples, two_samples, AttentionSlice{2, 2}}, {heads, two_heads, AttentionSlice{1, 2}}}) {
-      AttentionRun whole(shape);
-      (void)measure_attention(stream, [&] { whole.run(stream); });
-      whole.run(stream);
+      AttentionRun whole = measured_run(stream, shape);
       const std::size_t for_all = library_attention_workspace_bytes(shape, DType::bf16),
                         for_two = library_attention_workspace_bytes(fitting, DType::bf16);
       CHECK(library_attention_slice(shape, DType::bf16, for_all) ==

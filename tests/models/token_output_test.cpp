@@ -1,6 +1,7 @@
 #include "models/text/token_output.hpp"
 
 #include "models/text/token_file.hpp"
+#include "tests/models/token_files.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -39,14 +40,6 @@ void write_all(const TokenOutputOptions& options) {
   output.commit();
 }
 
-template <typename T>
-T at(const std::string& bytes, std::size_t offset) {
-  T value;
-  REQUIRE(offset + sizeof value <= bytes.size());
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
-
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "an llm.c file appears only when it is complete, and nothing else is left") {
@@ -63,23 +56,11 @@ TEST_CASE_FIXTURE(Fixture, "Megatron's files have the bytes of its own tools") {
   for (const std::int32_t vocab_size : {300, 65500}) {
     write_all(options(TokenOutputFormat::megatron, vocab_size));
     CHECK(files() == std::vector<std::string>{"out.bin", "out.idx"});
-    const std::size_t width = vocab_size < 65500 ? 2 : 4;
-    const std::string tokens = folder.read("out.bin");
-    CHECK(tokens.size() == 4 * width);
-    CHECK((width == 2 ? at<std::uint16_t>(tokens, 6) : at<std::int32_t>(tokens, 12)) == 299);
-    const std::string index = folder.read("out.idx");
-    CHECK(index.size() == 34 + 2 * 4 + 2 * 8 + 3 * 8);
-    CHECK(index.substr(0, 9) == std::string("MMIDIDX\0\0", 9));
-    CHECK(at<std::uint64_t>(index, 9) == 1);
-    CHECK(at<std::uint8_t>(index, 17) == (width == 2 ? 8 : 4));
-    CHECK(at<std::uint64_t>(index, 18) == 2);
-    CHECK(at<std::uint64_t>(index, 26) == 3);
-    CHECK(at<std::int32_t>(index, 34) == 3);
-    CHECK(at<std::int32_t>(index, 38) == 1);
-    CHECK(at<std::int64_t>(index, 42) == 0);
-    CHECK(at<std::int64_t>(index, 50) == static_cast<std::int64_t>(3 * width));
-    for (std::int64_t document = 0; document < 3; ++document)
-      CHECK(at<std::int64_t>(index, 58 + 8 * static_cast<std::size_t>(document)) == document);
+    const bool wide = vocab_size == 65500;
+    CHECK(folder.read("out.bin") ==
+          (wide ? bytes_of(Tokens{1, 2, 3, 299}) : bytes_of(std::vector<std::uint16_t>{1, 2, 3, 299})));
+    const MegatronIndex index{static_cast<std::uint8_t>(wide ? 4 : 8), {3, 1}, {0, wide ? 12 : 6}, {0, 1, 2}};
+    CHECK(folder.read("out.idx") == index.bytes());
   }
 }
 

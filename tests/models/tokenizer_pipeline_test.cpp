@@ -292,23 +292,21 @@ TEST_CASE_FIXTURE(Fixture, "a text split at allowed offsets becomes the tokens o
 TEST_CASE_FIXTURE(Fixture, "unsupported entries of a tokenizer.json are named by key") {
   Parts parts = of_bytes();
   parts.pre_tokenizer = split_by_expression(llama3);
-  const auto with = [&](auto change) {
+  for (const auto& [part, value, words] :
+       {std::tuple{&Parts::type, "Unigram", "'model' has unsupported type 'Unigram'"},
+        {&Parts::normalizer, R"({"type": "Precompiled"})", "'normalizer' has unsupported type 'Precompiled'"},
+        {&Parts::pre_tokenizer, R"({"type": "UnicodeScripts"})", "'pre_tokenizer' has unsupported type"},
+        {&Parts::decoder, R"({"type": "CTC"})", "'decoder' has unsupported type 'CTC'"},
+        {&Parts::model_options, R"("dropout": 0.1, )", "'model.dropout' is set"},
+        {&Parts::added, R"({"id": 99999999, "content": "x"})", "'added_tokens[0].id'"},
+        {&Parts::added, R"({"id": 3, "content": "new"})", "'added_tokens[0].id' is 3, already the number of"}}) {
     Parts other = parts;
-    change(other);
-    return refusal(other);
-  };
-  CHECK(says(with([](Parts& p) { p.type = "Unigram"; }), "'model' has unsupported type 'Unigram'"));
-  CHECK(says(with([](Parts& p) { p.normalizer = R"({"type": "Precompiled"})"; }),
-             "'normalizer' has unsupported type 'Precompiled'"));
-  CHECK(says(with([](Parts& p) { p.pre_tokenizer = R"({"type": "UnicodeScripts"})"; }),
-             "'pre_tokenizer' has unsupported type"));
-  CHECK(says(with([](Parts& p) { p.decoder = R"({"type": "CTC"})"; }), "'decoder' has unsupported type 'CTC'"));
-  CHECK(says(with([](Parts& p) { p.model_options = R"("dropout": 0.1, )"; }), "'model.dropout' is set"));
-  CHECK(says(with([](Parts& p) { p.merges.emplace_back("q", "q"); }),
-             "'model.merges[8]' joins 'q' and 'q', but 'qq' is not a token"));
-  CHECK(says(with([](Parts& p) { p.added = R"({"id": 99999999, "content": "x"})"; }), "'added_tokens[0].id'"));
-  CHECK(says(with([](Parts& p) { p.added = R"({"id": 3, "content": "new"})"; }),
-             "'added_tokens[0].id' is 3, already the number of"));
+    other.*part = value;
+    CHECK(says(refusal(other), words));
+  }
+  Parts joining = parts;
+  joining.merges.emplace_back("q", "q");
+  CHECK(says(refusal(joining), "'model.merges[8]' joins 'q' and 'q', but 'qq' is not a token"));
   Parts no_end = parts;
   no_end.added.clear();
   no_end.pieces.pop_back();
