@@ -1,19 +1,12 @@
 #include "models/ops/dropout.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
+#include "tests/models/reference_dropout.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
 using namespace ranvier::models;
 using runtime::DType;
-
-namespace {
-
-bool kept(const Dropout& rule, std::int64_t b, std::size_t i) {
-  return runtime::uniform(dropout_bits(rule, b, i / 4)[i % 4]) >= rule.rate;
-}
-
-}  // namespace
 
 TEST_CASE("dropout keeps and scales exactly the elements that their counters select") {
   for (const DType dtype : float_types) {
@@ -28,8 +21,7 @@ TEST_CASE("dropout keeps and scales exactly the elements that their counters sel
       at.fetch();
       std::size_t wrong = 0;
       for (std::size_t i = 0; i < y.size(); ++i) {
-        const bool keep = kept(rule, static_cast<std::int64_t>(i / elements), i % elements);
-        const double expected = keep ? x[i] / 0.7 : 0;
+        const double expected = x[i] * dropout_factor(rule, static_cast<std::int64_t>(i / elements), i % elements);
         wrong += !(std::abs(y[i] - expected) <= std::abs(expected) * (half_unit(dtype) + 1e-6));
       }
       CHECK(wrong == 0);
@@ -76,7 +68,7 @@ TEST_CASE("seed, step and site each change the dropped elements, and the rate is
   const auto pattern = [&](std::uint64_t seed, std::int64_t step, std::uint32_t site) {
     std::vector<bool> bits(n);
     const Dropout rule = make_dropout(0.1f, seed, step, site, 0);
-    for (std::size_t i = 0; i < n; ++i) bits[i] = kept(rule, 0, i);
+    for (std::size_t i = 0; i < n; ++i) bits[i] = dropout_factor(rule, 0, i) != 0;
     return bits;
   };
   const auto base = pattern(1, 2, 3);

@@ -12,6 +12,7 @@
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/emulation/machine.hpp"
 #include "tests/models/every_device.hpp"
+#include "tests/models/reference_dropout.hpp"
 #include "tests/models/sparse_array.hpp"
 #include "tests/test.hpp"
 
@@ -127,11 +128,7 @@ TEST_CASE("GELU, its gradient, dropout and a cast compute the last of more than 
       for (std::size_t i = 0; i < n; ++i) ones.set(i, 1);
       dropped.put_last(ones);
       const Dropout rule = make_dropout(0.25f, 7, 3, 1, 5);
-      for (std::size_t i = 0; i < n; ++i) {
-        const std::size_t element = of_sample - n + i;
-        const bool keeps = runtime::uniform(dropout_bits(rule, samples - 1, element / 4)[element % 4]) >= rule.rate;
-        kept.set(i, keeps ? static_cast<double>(rule.kept_scale()) : 0.0);
-      }
+      for (std::size_t i = 0; i < n; ++i) kept.set(i, dropout_factor(rule, samples - 1, of_sample - n + i));
       dropout(stream, dropped.data(), half, samples, of_sample, rule);
       CHECK(dropped.ends_like(kept, n));
     }

@@ -3,6 +3,7 @@
 
 #include "models/ops/attention.hpp"
 #include "tests/models/device_copies.hpp"
+#include "tests/models/reference_dropout.hpp"
 #include "tests/test.hpp"
 
 namespace ranvier::models {
@@ -71,10 +72,7 @@ struct PlainAttention {
   }
 
   double kept(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const {
-    if (dropout.rate == 0) return 1;
-    const std::uint64_t element = (h * T + i) * T + j;
-    const auto bits = dropout_bits(dropout, static_cast<std::int64_t>(b), element / 4)[element % 4];
-    return runtime::uniform(bits) >= dropout.rate ? 1 / (1 - static_cast<double>(dropout.rate)) : 0;
+    return dropout_factor(dropout, static_cast<std::int64_t>(b), (h * T + i) * T + j);
   }
 
   template <typename Visit>

@@ -71,7 +71,13 @@ class SampleLoss : ReferenceForm {
     const auto bias = parameters_.find(name + ".bias");
     return bias == parameters_.end() ? nullptr : &bias->second;
   }
-  ReferenceDropout drop(std::uint32_t site) const { return {dropout, in_, b_, site}; }
+  Dropout rule_of(std::uint32_t site) const {
+    return make_dropout(dropout, in_.key.seed, in_.key.step, site, in_.key.first_sample);
+  }
+  void drop(Values& x, std::uint32_t site) const {
+    const Dropout rule = rule_of(site);
+    for (std::size_t i = 0; i < x.size() && dropout != 0; ++i) x[i] *= dropout_factor(rule, b_, i);
+  }
 
   Values embedding() const {
     const auto row = [&](const std::string& name, std::size_t number) { return &at(name)[number * C]; };
@@ -84,7 +90,7 @@ class SampleLoss : ReferenceForm {
         x.push_back(word[c] + (position != nullptr ? position[c] : 0) + (type != nullptr ? type[c] : 0));
     }
     if (!embedding_norm.empty()) x = normed(std::move(x), embedding_norm, C);
-    drop(embedding_dropout_site).drop(x);
+    drop(x, embedding_dropout_site);
     return x;
   }
 
@@ -139,7 +145,7 @@ class SampleLoss : ReferenceForm {
     const std::string name = block + std::to_string(layer) + ".";
     const auto branch = [&](const std::string& norm, DropoutSite site, const auto& f) {
       Values y = f(norm_after ? x : normed(x, name + norm, C));
-      drop(dropout_site(layer, site)).drop(y);
+      drop(y, dropout_site(layer, site));
       add(x, y);
       if (norm_after) x = normed(std::move(x), name + norm, C);
     };
@@ -181,7 +187,7 @@ class SampleLoss : ReferenceForm {
     };
     const Values q = turned(part(0, H, query), H, name, query_norm), k = turned(part(H, K, key), K, name, key_norm),
                  v = part(H + K, K, value);
-    const ReferenceDropout weights = drop(dropout_site(layer, DropoutSite::attention));
+    const Dropout rule = rule_of(dropout_site(layer, DropoutSite::attention));
     Values y(T * H * D);
     for (std::size_t h = 0; h < H; ++h) {
       const std::size_t kept = h * K / H;
@@ -196,7 +202,7 @@ class SampleLoss : ReferenceForm {
           sum += weight[j];
         }
         for (std::size_t j = first; j < end; ++j) {
-          const double share = weight[j] / sum * weights.kept((h * T + i) * T + j);
+          const double share = weight[j] / sum * dropout_factor(rule, b_, (h * T + i) * T + j);
           for (std::size_t d = 0; d < D; ++d) y[(i * H + h) * D + d] += share * v[(j * K + kept) * D + d];
         }
       }
@@ -225,10 +231,10 @@ class SampleLoss : ReferenceForm {
   double classifier(Values x) const {
     const std::uint32_t site = dropout_site(layers, DropoutSite::attention);
     x.resize(C);  // the first position
-    if (drops_first) drop(site).drop(x);
+    if (drops_first) drop(x, site);
     Values pooled = linear(x, class_dense, C);
     for (double& value : pooled) value = std::tanh(value);
-    drop(site + 1).drop(pooled);
+    drop(pooled, site + 1);
     return cross_entropy(linear(pooled, class_out, C), in_.targets[static_cast<std::size_t>(b_)]);
   }
 
