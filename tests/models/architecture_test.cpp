@@ -3,45 +3,34 @@
 #include "runtime/base/philox.hpp"
 #include "tests/test.hpp"
 
+#include <bit>
+
 using namespace ranvier;
 using namespace ranvier::models;
 using ranvier::tests::error_of;
 
 namespace {
 
-/// Every split of `costs` into `stages` parts, by the ends of its stages.
-void for_every_cut(std::size_t layers, int stages,
-                   const std::function<void(const std::vector<std::size_t>&)>& visit,
-                   std::vector<std::size_t> ends = {}) {
-  const std::size_t begin = ends.empty() ? 0 : ends.back();
-  if (stages == 1) {
-    ends.push_back(layers);
-    return visit(ends);
-  }
-  for (std::size_t end = begin + 1; end + static_cast<std::size_t>(stages) - 1 <= layers; ++end) {
-    ends.push_back(end);
-    for_every_cut(layers, stages - 1, visit, ends);
-    ends.pop_back();
-  }
-}
-
+/// Ends of the stages of the best split. Among equally good ones, its earliest stages are the fullest.
 std::vector<std::size_t> best_cut(const std::vector<double>& costs, int stages) {
   std::vector<std::size_t> best;
   double best_cost = std::numeric_limits<double>::infinity();
-  for_every_cut(costs.size(), stages, [&](const std::vector<std::size_t>& ends) {
-    double most = 0;
-    std::size_t begin = 0;
-    for (const std::size_t end : ends) {
-      double sum = 0;
-      for (std::size_t i = begin; i < end; ++i) sum += costs[i];
+  for (std::uint32_t cuts = 0; cuts < 1u << (costs.size() - 1); ++cuts) {  // bit i: layer i ends a stage
+    if (std::popcount(cuts) != stages - 1) continue;
+    std::vector<std::size_t> ends;
+    double most = 0, sum = 0;
+    for (std::size_t i = 0; i < costs.size(); ++i) {
+      sum += costs[i];
       most = std::max(most, sum);
-      begin = end;
+      if (i + 1 < costs.size() && (cuts >> i & 1) == 0) continue;
+      ends.push_back(i + 1);
+      sum = 0;
     }
     if (most < best_cost || (most == best_cost && ends > best)) {
       best_cost = most;
       best = ends;
     }
-  });
+  }
   return best;
 }
 

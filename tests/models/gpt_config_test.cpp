@@ -37,6 +37,9 @@ struct Fixture {
     for (const auto& [tensor, shape] : shapes) tensors.push_back({tensor, runtime::DType::f32, shape});
     return write_tensors(folder.path() / name, tensors, std::vector<float>(tests::elements_of(tensors)));
   }
+  static Error refusal_of(const Safetensors& weights, std::optional<int> heads = std::nullopt) {
+    return error_of([&] { static_cast<void>(stored_model(weights, heads)); });
+  }
   [[nodiscard]] std::filesystem::path file() const { return folder.path() / "model.safetensors"; }
   TemporaryFolder folder;
 };
@@ -134,25 +137,22 @@ TEST_CASE_FIXTURE(Fixture, "a config.json that is damaged or of another kind of 
 TEST_CASE_FIXTURE(Fixture, "sizes come from the tensors, and the number of heads from the config or the flag") {
   const Safetensors weights(file());
   CHECK(same_sizes(stored_model(weights, 3)->sizes, sizes));
-  CHECK(says(error_of([&] { static_cast<void>(stored_model(weights, std::nullopt)); }), "`heads`"));
-  CHECK(says(error_of([&] { static_cast<void>(stored_model(weights, 5)); }), "`heads` 5", "12"));
+  CHECK(says(refusal_of(weights), "`heads`"));
+  CHECK(says(refusal_of(weights, 5), "`heads` 5", "12"));
   folder.write("config.json", model_config_json(sizes));
   CHECK(same_sizes(stored_model(weights, std::nullopt)->sizes, sizes));
   CHECK(same_sizes(stored_model(weights, 3)->sizes, sizes));
-  CHECK(says(error_of([&] { static_cast<void>(stored_model(weights, 4)); }), "`heads` 4", "config.json"));
+  CHECK(says(refusal_of(weights, 4), "`heads` 4", "config.json"));
   folder.write("config.json", with("n_layer", "3"));
-  CHECK(says(error_of([&] { static_cast<void>(stored_model(weights, std::nullopt)); }), "n_layer", "3",
-             "model.safetensors"));
+  CHECK(says(refusal_of(weights), "n_layer", "3", "model.safetensors"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "blocks beyond the number in config.json are named, and ignored ones do not count") {
   folder.write("config.json", with("n_layer", "1"));
-  CHECK(says(error_of([&] { static_cast<void>(stored_model(Safetensors(file()), std::nullopt)); }),
-             "'n_layer' is 1", "'h.1.ln_1.weight'", "`ignore_tensors`"));
+  CHECK(says(refusal_of(Safetensors(file())), "'n_layer' is 1", "'h.1.ln_1.weight'", "`ignore_tensors`"));
   CHECK(std::get<GptOptions>(stored_model(Safetensors(file(), R"(^transformer\.h\.1\.)"), std::nullopt)->sizes)
             .layers == 1);
-  CHECK(says(error_of([&] { static_cast<void>(stored_model(Safetensors(file(), R"(h\.0\.)"), std::nullopt)); }),
-             "tensor 'h.0.ln_1.weight' is missing"));
+  CHECK(says(refusal_of(Safetensors(file(), R"(h\.0\.)")), "tensor 'h.0.ln_1.weight' is missing"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a block that is missing between others is named") {
@@ -160,7 +160,7 @@ TEST_CASE_FIXTURE(Fixture, "a block that is missing between others is named") {
                                               {"wpe.weight", {1, 1}},
                                               {"h.0.ln_1.weight", {1}},
                                               {"h.2147483647.ln_1.weight", {1}}});
-  CHECK(says(error_of([&] { static_cast<void>(stored_model(Safetensors(path), 1)); }),
+  CHECK(says(refusal_of(Safetensors(path), 1),
              "tensor 'h.1.ln_1.weight' is missing, but 'h.2147483647.ln_1.weight'"));
 }
 

@@ -29,8 +29,11 @@ ImageDataOptions cifar(const std::filesystem::path& path) {
 std::vector<int> values_of(const SampleSource& source, std::int64_t first, int count, int classes = 10) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count) * source.input_bytes());
   std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
-  source.read_inputs(first, count, reinterpret_cast<std::byte*>(bytes.data()));
-  source.read_targets(first, count, reinterpret_cast<std::byte*>(labels.data()));
+  for (std::size_t n = 0; n < labels.size(); ++n) {
+    const std::int64_t sample = first + static_cast<std::int64_t>(n);
+    source.read_input(sample, reinterpret_cast<std::byte*>(bytes.data() + n * source.input_bytes()));
+    source.read_target(sample, reinterpret_cast<std::byte*>(&labels[n]));
+  }
   std::vector<int> values;
   for (std::size_t n = 0; n < labels.size(); ++n) {
     const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(n * source.input_bytes());
@@ -40,6 +43,10 @@ std::vector<int> values_of(const SampleSource& source, std::int64_t first, int c
     values.push_back(*begin);
   }
   return values;
+}
+
+Error refusal_of(const ImageDataOptions& options) {
+  return error_of([&] { static_cast<void>(open_image_data(options)); });
 }
 
 }  // namespace
@@ -90,11 +97,10 @@ TEST_CASE(
 
   options.path = folder.path().string();
   options.classes = 10;
-  CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }),
-             "image 0 has class 90, but the model has 10 classes; use `classes` 100"));
+  CHECK(says(refusal_of(options), "image 0 has class 90, but the model has 10 classes; use `classes` 100"));
   write_records(folder.path() / "data_batch_1.bin", 0, 3);
   options.classes = 100;
-  CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }), "to CIFAR-100"));
+  CHECK(says(refusal_of(options), "to CIFAR-100"));
 }
 
 TEST_CASE("a crop is the image with a border, shifted by the drawn offset, and then mirrored") {
@@ -191,29 +197,25 @@ TEST_CASE("the last images are kept for validation, and the others come once an 
   options.validates_all = true;
   CHECK(open_image_data(options).validation->samples() == 20);
   options.validation_split = 0.01;
-  CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }), "leaves 20 for training and 0"));
+  CHECK(says(refusal_of(options), "leaves 20 for training and 0"));
 }
 
 TEST_CASE("invalid files, and images that the model does not support, are refused with a remedy") {
   const tests::TemporaryFolder folder;
   const auto path = folder.path() / "some.bin";
-  const auto refused = [&](const ImageDataOptions& options, ErrorCode code, const char* words) {
-    const Error error = error_of([&] { static_cast<void>(open_image_data(options)); });
-    CHECK(error.code() == code);
-    CHECK(says(error, words));
-  };
-  refused(cifar(folder.path()), ErrorCode::data, "no image files found");
+  CHECK(says(refusal_of(cifar(folder.path())), ErrorCode::data, "no image files found"));
   std::ofstream(path, std::ios::binary) << std::string(3075, 'x');
-  refused(cifar(path), ErrorCode::data, "3075 bytes are not records of 3073 or 3074");
+  CHECK(says(refusal_of(cifar(path)), ErrorCode::data, "3075 bytes are not records of 3073 or 3074"));
   std::ofstream(path, std::ios::binary | std::ios::trunc) << "";
-  refused(cifar(path), ErrorCode::data, ": 0 bytes are not records of 3073 or 3074");
+  CHECK(says(refusal_of(cifar(path)), ErrorCode::data, ": 0 bytes are not records of 3073 or 3074"));
   write_records(path, 0, 8);
   ImageDataOptions options = cifar(path);
   options.classes = 7;
-  refused(options, ErrorCode::data, "image 7 has class 7, but the model has 7 classes; use `classes` 10");
+  CHECK(says(refusal_of(options), ErrorCode::data,
+             "image 7 has class 7, but the model has 7 classes; use `classes` 10"));
   options = cifar(path);
   options.image_size = 224;
-  refused(options, ErrorCode::usage, "use `image_size` 32");
+  CHECK(says(refusal_of(options), ErrorCode::usage, "use `image_size` 32"));
 }
 
 TEST_CASE("synthetic images are reproducible, of all classes, and distinct") {
