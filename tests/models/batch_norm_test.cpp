@@ -96,37 +96,28 @@ TEST_CASE("batch norm and its gradients equal the formula, with and without fuse
     const double unit = 1.01 * half_unit(c.dtype);
     std::size_t wrong = 0;
     for (std::size_t k = 0; k < C; ++k) {
-      const std::vector<double> values = column(x, k, C), gradient = column(dy, k, C);
+      std::vector<double> values = column(x, k, C);
+      const std::vector<double> gradient = column(dy, k, C);
       const std::vector<double> added = c.adds ? column(addend, k, C) : std::vector<double>();
-      const auto of = [&](const std::vector<double>& input, double w, double b) {
-        return plain(input, w, b, added, c.relu,
+      double of_weight = weight[k], of_bias = bias[k];
+      const auto result = [&] {
+        return plain(values, of_weight, of_bias, added, c.relu,
                      c.fixed ? std::vector{mean[k], variance[k]} : std::vector<double>());
       };
-      const auto loss = [&](const std::vector<double>& input, double w, double b) {
-        const std::vector<double> moved = of(input, w, b);
-        double sum = 0;
-        for (std::size_t row = 0; row < c.rows; ++row) sum += moved[row] * gradient[row];
-        return sum;
+      const auto loss = [&] {
+        const std::vector<double> moved = result();
+        return std::inner_product(moved.begin(), moved.end(), gradient.begin(), 0.0);
       };
-      const double step = 1e-7;
-      const auto slope = [&](auto move) { return (move(step) - move(-step)) / (2 * step); };
-      const std::vector<double> expected = of(values, weight[k], bias[k]);
-      const double rstd = r[statistics][2 * C + k];
-      const double of_weight = slope([&](double by) { return loss(values, weight[k] + by, bias[k]); });
-      const double of_bias = slope([&](double by) { return loss(values, weight[k], bias[k] + by); });
+      const std::vector<double> expected = result();
+      const double rstd = r[statistics][2 * C + k], step = 1e-7;
       const auto close = [&](double ours, double exact, double error) {
         wrong += !(std::abs(ours - exact) <= std::abs(exact) * unit + error);
       };
-      close(r[sums][k], of_weight, 2e-5 * static_cast<double>(c.rows));
-      close(r[sums][C + k], of_bias, 1e-6 * static_cast<double>(c.rows));
+      close(r[sums][k], slope_in(of_weight, step, loss), 2e-5 * static_cast<double>(c.rows));
+      close(r[sums][C + k], slope_in(of_bias, step, loss), 1e-6 * static_cast<double>(c.rows));
       for (std::size_t row = 0; row < c.rows; ++row) {
         close(r[y][row * C + k], expected[row], 2e-5);
-        const double exact = slope([&](double by) {
-          std::vector<double> moved = values;
-          moved[row] += by;
-          return loss(moved, weight[k], bias[k]);
-        });
-        close(r[dx][row * C + k], exact, 1e-4 * std::max(1.0, rstd / 10));
+        close(r[dx][row * C + k], slope_in(values[row], step, loss), 1e-4 * std::max(1.0, rstd / 10));
         if (c.adds) close(r[d_addend][row * C + k], c.relu && expected[row] == 0 ? 0 : gradient[row], 0);
       }
     }

@@ -85,16 +85,18 @@ TEST_CASE("top-p applies to the result of top-k") {
 TEST_CASE("a draw depends only on seed, text and number") {
   const std::vector<float> logits(1000, 0.0f);
   SamplingOptions options = plain;
-  std::vector<std::int32_t> first, other_seed;
-  for (std::uint64_t n = 0; n < 20; ++n) first.push_back(sample_token(logits, options, n));
+  const auto tokens = [&] {
+    std::vector<std::int32_t> drawn;
+    for (std::uint64_t n = 0; n < 20; ++n) drawn.push_back(sample_token(logits, options, n));
+    return drawn;
+  };
+  const auto first = tokens();
   for (std::uint64_t n = 20; n-- > 0;) CHECK(sample_token(logits, options, n) == first[n]);
   options.seed = 4;
-  for (std::uint64_t n = 0; n < 20; ++n) other_seed.push_back(sample_token(logits, options, n));
+  const auto other_seed = tokens();
   CHECK(first != other_seed);
   options.text = 1;
-  std::vector<std::int32_t> other_text;
-  for (std::uint64_t n = 0; n < 20; ++n) other_text.push_back(sample_token(logits, options, n));
-  CHECK(other_text != other_seed);
+  CHECK(tokens() != other_seed);
 }
 
 TEST_CASE("tokens beyond the vocabulary are not drawn, however likely they are") {
