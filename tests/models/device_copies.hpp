@@ -25,12 +25,8 @@ class DeviceCopies {
     if (!copies_arrays_ || n == 0) return array;
     return reinterpret_cast<T*>(copy_of(array, n * sizeof(T), std::is_const_v<T>));
   }
-  template <typename T>
-  [[nodiscard]] T* operator()(std::vector<T>& array) {
-    return (*this)(array.data(), array.size());
-  }
-  template <typename T>
-  [[nodiscard]] const T* operator()(const std::vector<T>& array) {
+  template <typename Vector>
+  [[nodiscard]] auto* operator()(Vector& array) {
     return (*this)(array.data(), array.size());
   }
   [[nodiscard]] std::byte* operator()(TypedArray& array, std::size_t element = 0) {

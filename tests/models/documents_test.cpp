@@ -16,6 +16,7 @@ ReferenceSamples packed_samples(const Options& options) {
   for (const std::int32_t end : {3, 3, 3, 7, 7, 7, 7, 1, 5, 5, 5, 5, 7, 7}) samples.documents.push_back(end);
   return samples;
 }
+
 /// BERTs without dropout, whose values do not depend on a document's offset in its sample.
 Family<BertOptions> berts() {
   auto berts = bert_family();

@@ -1,6 +1,5 @@
 #include "models/ops/dropout.hpp"
-#include "tests/models/device_copies.hpp"
-#include "tests/models/every_device.hpp"
+#include "tests/models/operator_check.hpp"
 #include "tests/models/reference_dropout.hpp"
 #include "tests/test.hpp"
 
@@ -10,22 +9,18 @@ using runtime::DType;
 
 TEST_CASE("dropout keeps and scales exactly the elements that their counters select") {
   for (const DType dtype : float_types) {
-    on_every_device([&](runtime::StreamView stream) {
-      const std::size_t elements = 1003;
-      const int samples = 3;
-      const TypedArray x(dtype, elements * samples, 11);
-      TypedArray y = x;
-      const Dropout rule = make_dropout(0.3f, 1, 2, 3, (std::int64_t{1} << 33) + 4);
-      DeviceCopies at(stream);
-      dropout(stream, at(y), dtype, samples, elements, rule);
-      at.fetch();
-      std::size_t wrong = 0;
-      for (std::size_t i = 0; i < y.size(); ++i) {
-        const double expected = x[i] * dropout_factor(rule, static_cast<std::int64_t>(i / elements), i % elements);
-        wrong += !(std::abs(y[i] - expected) <= std::abs(expected) * (half_unit(dtype) + 1e-6));
-      }
-      CHECK(wrong == 0);
-    });
+    const std::size_t elements = 1003;
+    const TypedArray x(dtype, 3 * elements, 11);
+    const Dropout rule = make_dropout(0.3f, 1, 2, 3, (std::int64_t{1} << 33) + 4);
+    check_operator({.name = "dropout",
+                    .outputs = {{"y", x, each([&](std::size_t i) {
+                                   const auto sample = static_cast<std::int64_t>(i / elements);
+                                   return within(x[i] * dropout_factor(rule, sample, i % elements),
+                                                 half_unit(dtype) + 1e-6);
+                                 })}},
+                    .call = [&](runtime::StreamView stream, DeviceCopies& at, Outputs& out) {
+                      dropout(stream, at(out[0]), dtype, 3, elements, rule);
+                    }});
   }
 }
 

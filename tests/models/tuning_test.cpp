@@ -107,37 +107,34 @@ TEST_CASE("a selection that trains nothing, or only a part of a unit, is refused
 
 TEST_CASE("trained parameters have the gradients that they have if everything is trained") {
   tests::Share share(on_gpu_here() ? 4 : 2, 5), tiled_share(2, 4);  // an emulated GPU is slow
+  using Selections = std::vector<std::pair<const char*, const char*>>;
+  const auto check = [&](const auto& options, int tile, const Selections& selections) {
+    for (const auto& [train, freeze] : selections) {
+      if (!share.takes()) continue;
+      CAPTURE_ALL(train, freeze);
+      check_gradients(options, make_tuning(train, freeze));
+      if (!tiled_share.takes()) continue;
+      auto tiled = options;
+      tiled.tile = tile;
+      check_gradients(tiled, make_tuning(train, freeze));
+    }
+  };
   for (const auto& [name, options] : family()) {
     CAPTURE(name);
-    for (const auto& [train, freeze] : {std::pair{"k_proj|up_proj|model.norm", ""},
-                                        {"", "v_proj|q_proj.bias|input_layernorm|embed"},
-                                        {"bias|norm|o_proj.weight", ""},
-                                        {"embed", ""},
-                                        {"", "weight"}}) {
-      const Tuning tuning = make_tuning(train, freeze);
-      if (make_llama(options, tuning).trained_parameters() == 0 || !share.takes()) continue;
-      CAPTURE_ALL(train, freeze);
-      check_gradients(options, tuning);
-      if (!tiled_share.takes()) continue;
-      LlamaOptions tiled = options;
-      tiled.tile = 4;
-      check_gradients(tiled, tuning);
-    }
+    check(options, 4,
+          {{"k_proj|up_proj|model.norm", ""},
+           {"", "v_proj|q_proj.bias|input_layernorm|embed"},
+           {"bias|norm|o_proj.weight", ""},
+           {"embed", ""}});
+    if (options.qkv_bias) check(options, 4, {{"", "weight"}});
   }
   for (const auto& [name, options] : bert_family()) {
     CAPTURE(name);
-    for (const auto& [train, freeze] : {std::pair{"position|query|output.dense", ""},
-                                        {"", "word_embeddings|key|LayerNorm.bias"},
-                                        {"token_type|lm_head.bias|predictions.bias", ""},
-                                        {"", "embeddings|dense.weight"}}) {
-      CAPTURE_ALL(train, freeze);
-      if (!share.takes()) continue;
-      check_gradients(options, make_tuning(train, freeze));
-      if (!tiled_share.takes()) continue;
-      BertOptions tiled = options;
-      tiled.tile = 2;
-      check_gradients(tiled, make_tuning(train, freeze));
-    }
+    check(options, 2,
+          {{"position|query|output.dense", ""},
+           {"", "word_embeddings|key|LayerNorm.bias"},
+           {"token_type|lm_head.bias|predictions.bias", ""},
+           {"", "embeddings|dense.weight"}});
   }
   for (const int tile : {1, 2})
     for (const char* train : {"^h.1|ln_f.weight", "wpe", "wte|ln_f.bias", "c_attn.weight|mlp.c_proj.bias",
