@@ -10,7 +10,7 @@
 #include "tests/models/reference_model.hpp"
 #include "tests/test.hpp"
 
-#include <new>
+#include <boost/align/aligned_allocator.hpp>
 
 namespace ranvier::models {
 
@@ -33,21 +33,7 @@ ReferenceSamples made_up_samples(const Options& options, std::int64_t first, int
 }
 
 /// Aligned like device memory, but exactly as large as requested, so that AddressSanitizer detects overruns.
-class HeapMemory {
- public:
-  explicit HeapMemory(std::size_t bytes)
-      : data_(static_cast<std::byte*>(operator new(bytes, std::align_val_t{64}))), bytes_(bytes) {}
-
-  [[nodiscard]] std::byte* data() const { return data_.get(); }
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
-
- private:
-  struct Release {
-    void operator()(std::byte* data) const { operator delete(data, std::align_val_t{64}); }
-  };
-  std::unique_ptr<std::byte, Release> data_;
-  std::size_t bytes_;
-};
+using HeapMemory = std::vector<std::byte, boost::alignment::aligned_allocator<std::byte, 64>>;
 
 class ModelRun {
  public:
@@ -128,7 +114,7 @@ class ModelRun {
       poison(workspace_[i]);
       for_each_part(i, model_.layers[i]->parts().forward, [&](LayerCall& call, DeviceCopies& at) {
         call.training = training;
-        model_.layers[i]->forward(call, input(i, at), seen(outputs_[i], at));
+        model_.layers[i]->forward(call, input(i, at), at(outputs_[i]));
       });
     }
     return loss_;
@@ -157,8 +143,8 @@ class ModelRun {
       poison(workspace_[i]);
       if (i > 0) poison(output_gradients_[i - 1]);
       for_each_part(i, model_.layers[i]->parts().backward_input, [&](LayerCall& call, DeviceCopies& at) {
-        model_.layers[i]->backward_input(call, input(i, at), seen(output_gradients_[i], at),
-                                         i > 0 ? seen(output_gradients_[i - 1], at) : nullptr);
+        model_.layers[i]->backward_input(call, input(i, at), at(output_gradients_[i]),
+                                         i > 0 ? at(output_gradients_[i - 1]) : nullptr);
       });
       // backward_weight may run late: by then other data overwrite these arrays, except saved ones.
       poison(workspace_[i]);
@@ -169,7 +155,7 @@ class ModelRun {
         const auto is_there = [](const std::byte* gradient) { return gradient != nullptr; };
         if (std::none_of(call.gradients.begin(), call.gradients.end(), is_there)) return;
         call.accumulate = accumulate;
-        if (keeps_output_gradient(i)) call.output_gradient = seen(output_gradients_[i], at);
+        if (keeps_output_gradient(i)) call.output_gradient = at(output_gradients_[i]);
         model_.layers[i]->backward_weight(call, input(i, at));
       });
     }
@@ -222,17 +208,13 @@ class ModelRun {
     return model_.layers[layer]->memory(shape_).output_gradient;
   }
 
-  static void poison(HeapMemory& buffer) {
-    if (buffer.bytes() > 0) std::memset(buffer.data(), 0xff, buffer.bytes());
-  }
+  static void poison(HeapMemory& buffer) { std::fill(buffer.begin(), buffer.end(), std::byte{0xff}); }
 
   int positions() const { return samples_.positions > 0 ? samples_.positions : shape_.positions; }
 
-  static std::byte* seen(const HeapMemory& memory, DeviceCopies& at) { return at(memory.data(), memory.bytes()); }
-
   const std::byte* input(std::size_t layer, DeviceCopies& at) const {
     if (layer == 0) return reinterpret_cast<const std::byte*>(at(samples_.tokens));
-    return at(static_cast<const std::byte*>(outputs_[layer - 1].data()), outputs_[layer - 1].bytes());
+    return at(std::as_const(outputs_[layer - 1]));
   }
 
   static std::vector<double>& tensor_of(ReferenceParameters& all, const ParameterSpec& parameter) {
@@ -272,9 +254,9 @@ class ModelRun {
             .key = samples_.key,
             .parameters = pointers_,
             .gradients = gradient_pointers_,
-            .saved = seen(saved_[layer], at),
-            .deferred = seen(deferred_[layer], at),
-            .workspace = seen(workspace_[layer], at),
+            .saved = at(saved_[layer]),
+            .deferred = at(deferred_[layer]),
+            .workspace = at(workspace_[layer]),
             .document_starts = documents,
             .positions = documents == nullptr ? nullptr : documents + samples_.documents.size() / 3,
             .document_ends = documents == nullptr ? nullptr : documents + samples_.documents.size() / 3 * 2,
