@@ -27,9 +27,7 @@ struct Fixture {
   }
 };
 
-constexpr const char* lines =
-    "{\"text\": \"a b\"}\n{\"text\": \"\"}\n{\"text\": \"c\"}\n{\"text\": \"a b c d e a b\"}\n{\"text\": \"d e "
-    "a\"}\n";
+const std::string lines = json_lines({"a b", "", "c", "a b c d e a b", "d e a"});
 
 }  // namespace
 

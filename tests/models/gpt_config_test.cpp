@@ -164,12 +164,8 @@ TEST_CASE_FIXTURE(Fixture, "a block that is missing between others is named") {
              "tensor 'h.1.ln_1.weight' is missing, but 'h.2147483647.ln_1.weight'"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights of no known family are left to the program that defines it") {
+TEST_CASE_FIXTURE(Fixture, "weights and blocks of no known family are left to the program that defines them") {
   CHECK_FALSE(stored_model(Safetensors(write("other.safetensors", {{"linear.weight", {1}}})), 1));
-}
-
-TEST_CASE_FIXTURE(Fixture,
-                  "GPT-2's embedding before blocks of another kind is left to the program that defines them") {
   const auto path =
       write("own.safetensors", {{"wte.weight", {1, 1}}, {"wpe.weight", {1, 1}}, {"shift.0.now", {1}}});
   CHECK_FALSE(stored_model(Safetensors(path), std::nullopt));

@@ -11,8 +11,7 @@ using namespace ranvier::tests;
 
 TEST_CASE("positions store the first one of their document, and no target crosses a document's end") {
   const TemporaryFolder folder;
-  const std::string lines = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n{\"text\": \"defg\"}\n";
-  TextDataOptions options{.path = folder.write("a.jsonl", lines), .sequence_length = 4};
+  TextDataOptions options{.path = folder.write("a.jsonl", json_lines({"ab", "c", "defg"})), .sequence_length = 4};
   const auto joined = open_text_data(options);
   CHECK(joined.training->sample_bytes().documents == 0);
   CHECK(joined.training->losses(5, 3) == 12);
@@ -103,10 +102,7 @@ TEST_CASE("text gets the special tokens that it spells and the template's tokens
     folder.write("tokenizer.json", small.framed_json(single));
   };
   const std::int32_t begin = 285, end = 286, user = 287;
-  folder.write("d/a.jsonl", R"({"text": "the<|user|>in"})"
-                            "\n"
-                            R"({"text": "<s>aa"})"
-                            "\n");
+  folder.write("d/a.jsonl", json_lines({"the<|user|>in", "<s>aa"}));
   folder.write("d/b.txt", "the");
   const auto check = [&](SpecialTokenPolicy policy, const std::vector<Tokens>& parts) {
     Tokens expected;

@@ -41,6 +41,13 @@ inline std::string shorts(const std::vector<std::uint16_t>& tokens) {
   return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(std::uint16_t)};
 }
 
+/// JSON lines with these texts, spelled as in JSON.
+inline std::string json_lines(const std::vector<std::string>& texts) {
+  std::string lines;
+  for (const std::string& text : texts) lines += "{\"text\": \"" + text + "\"}\n";
+  return lines;
+}
+
 inline Error refusal_of(const models::TextDataOptions& options) {
   return error_of([&] { static_cast<void>(models::open_text_data(options)); });
 }

@@ -63,7 +63,7 @@ TEST_CASE_FIXTURE(
   for (std::size_t n = 0; n < 40; ++n) {
     labelled += fmt::format("{{\"text\": \"{}\", \"kind\": {}}}\n", n, n % 3);
     prompts += fmt::format("{{\"q\": \"{}\", \"a\": \"{:x<{}}\"}}\n", n, "", 1 + n % 7);
-    documents += fmt::format("{{\"text\": \"{}\"}}\n", std::string_view("a b c d e a b c d").substr(n % 8));
+    documents += json_lines({std::string("a b c d e a b c d").substr(n % 8)});
   }
   const TextDataOptions kinds[] = {
       {.path = folder.write("text", counting(100)), .sequence_length = 4},
@@ -204,7 +204,7 @@ TEST_CASE("each of JSON lines is a document: with the end of text between them, 
   const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   const auto tokenizer = folder.write("tokenizer.json", small.tokenizer_json());
-  const std::string lines = "{\"text\": \"the world\"}\n{\"text\": \"in\\nthe end\"}\n";
+  const std::string lines = json_lines({"the world", "in\\nthe end"});
   folder.write("texts/a.jsonl.gz", tests::gzipped(lines));
   folder.write("texts/b.txt.zst", tests::zstd_packed("aaaa\xff"));
   folder.write("texts/c.png", "\x89PNG\r\n");
@@ -274,13 +274,8 @@ TEST_CASE("bytes per token are computed from the validated tokens, and an end of
   const tests::SmallTokenizer small;
   const auto path = folder.write("tokenizer.json", small.tokenizer_json());
   const Tokenizer tokenizer = read_tokenizer(path);
-  std::string english, chinese;
-  for (int i = 0; i < 100; ++i)
-    english += R"({"text": "a b c"})"
-               "\n";
-  for (int i = 0; i < 100; ++i)
-    chinese += R"({"text": "中中中中"})"
-               "\n";
+  const std::string english = json_lines(std::vector<std::string>(100, "a b c")),
+                    chinese = json_lines(std::vector<std::string>(100, "中中中中"));
   REQUIRE(small.encoded("a b c").size() == 5);
   REQUIRE(small.encoded("中中中中", {{U'中', 'l'}}).size() == 4);
   const auto of = [&](const std::string& text, double split, bool all) {
@@ -299,10 +294,7 @@ TEST_CASE("bytes per token are computed from the validated tokens, and an end of
   tests::SentencePieceWriter writer;
   writer.add("<unk>", 0, 2).add("<s>", 0, 3).add("</s>", 0, 3).add("▁a", -1).add("a", -2).add("▁", -3);
   const Tokenizer pieces = read_tokenizer(folder.write("tokenizer.model", writer.model()));
-  const auto data = open_text_data({.path = folder.write("b.jsonl", R"({"text": "aaa"})"
-                                                                    "\n"
-                                                                    R"({"text": "a a"})"
-                                                                    "\n"),
+  const auto data = open_text_data({.path = folder.write("b.jsonl", json_lines({"aaa", "a a"})),
                                     .tokenizer = folder.path() / "tokenizer.model",
                                     .specials = SpecialTokenPolicy::none,
                                     .sequence_length = 5,
