@@ -52,10 +52,8 @@ TEST_CASE("a config.json made from another one keeps all entries, except the cha
   shorter.sequence_length = 16;
   shorter.dropout = 0.25f;
   const std::string text = model_config_json(shorter, like);
-  CHECK(text.find(R"("quirk": [1, 2])") != std::string::npos);
-  CHECK(text.find(R"("eos_token_id": 2)") != std::string::npos);
-  CHECK(text.find(R"("RobertaForMaskedLM")") != std::string::npos);
-  CHECK(text.find(R"("max_position_embeddings": 18)") != std::string::npos);
+  tests::check_has(text, {R"("quirk": [1, 2])", R"("eos_token_id": 2)", R"("RobertaForMaskedLM")",
+                          R"("max_position_embeddings": 18)"});
   shorter.dropout = 0;
   CHECK(same_sizes(sizes_in<BertOptions>(text), shorter));
   CHECK(parsed_config(text).dropout.at("attention_probs_dropout_prob") == 0.25f);

@@ -97,7 +97,7 @@ TEST_CASE("a head saves and computes less with fewer targets, and refuses too ma
 }
 
 TEST_CASE("units and tensors of BERT and RoBERTa have the names, shapes and decay of the checkpoints") {
-  const auto check = [](const Architecture& model, const std::map<std::string, std::vector<std::size_t>>& shapes) {
+  const auto check = [](const Architecture& model, const Shapes& shapes) {
     CHECK(check_tensors(model, shapes).size() == 2 * 16 + 10);
   };
   BertOptions options = small_bert();
@@ -161,7 +161,7 @@ TEST_CASE("a classifier has the tensors of transformers' class, and at least two
   BertOptions options = small_bert();
   options.classes = 4;
   const auto shapes_of_head = [&] {
-    std::map<std::string, std::vector<std::size_t>> shapes;
+    Shapes shapes;
     for (const UnitSpec& unit : make_bert(options).units()) {
       CHECK(unit.name.find("predictions") == std::string::npos);
       for (const ParameterSpec& parameter : unit.parameters)
@@ -169,7 +169,6 @@ TEST_CASE("a classifier has the tensors of transformers' class, and at least two
     }
     return shapes;
   };
-  using Shapes = std::map<std::string, std::vector<std::size_t>>;
   CHECK(shapes_of_head() == Shapes{{"bert.pooler.dense.weight", {12, 12}},
                                    {"bert.pooler.dense.bias", {12}},
                                    {"classifier.weight", {4, 12}},

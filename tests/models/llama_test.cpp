@@ -96,14 +96,13 @@ TEST_CASE("a LLaMA's matrices are in units of their tiles, and its norms and bia
   options.tile = 2;
   const Architecture llama = make_llama(options);
   const Layer& block = *llama.layers[1];
-  std::map<std::string, std::map<std::string, std::vector<std::size_t>>> units;  // shapes by unit and tensor
+  std::map<std::string, Shapes> units;  // shapes by unit and tensor
   for (const UnitSpec& unit : block.units())
     for (const ParameterSpec& parameter : unit.parameters) units[unit.name][parameter.name] = parameter.shape;
   const std::string name = "model.layers.0";
   CHECK(units.size() == 7);
   CHECK(units.at(name).size() == 5);
   for (const auto& [tensor, shape] : units.at(name)) CHECK(shape.size() == 1);
-  using Shapes = std::map<std::string, std::vector<std::size_t>>;
   // 18 of the 36 rows of queries, keys and values, 12 each.
   CHECK(units.at(name + ".self_attn.qkv_proj.0") ==
         Shapes{{name + ".self_attn.q_proj.weight", {12, 12}}, {name + ".self_attn.k_proj.weight", {6, 12}}});

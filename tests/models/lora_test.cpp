@@ -183,8 +183,7 @@ TEST_CASE("adapters start like PEFT's, are the only trained parameters, and are 
       const bool a = parameter.name.ends_with("lora_A.weight");
       CHECK(parameter.initializer.kind == (a ? Initializer::Kind::uniform : Initializer::Kind::zeros));
       if (a) CHECK(parameter.initializer.scale == doctest::Approx(1 / std::sqrt(options.hidden)));
-      CHECK((parameter.name.find("q_proj") != std::string::npos ||
-             parameter.name.find("v_proj") != std::string::npos));
+      CHECK((tests::has(parameter.name, "q_proj") || tests::has(parameter.name, "v_proj")));
     }
   }
   CHECK(adapters == 4 * static_cast<std::size_t>(options.layers));
@@ -225,9 +224,7 @@ TEST_CASE("an adapter's configuration reads back as written, and unsupported ent
   CHECK(stored.dropout == 0.05f);
   CHECK(stored.targets == options.targets);
   const std::string begin = R"({"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":)";
-  CHECK(text.find("\"lora_dropout\": 0.05,") != std::string::npos);
-  CHECK(text.find("\"task_type\": \"CAUSAL_LM\"") != std::string::npos);
-  CHECK(text.find("\"fan_in_fan_out\": false") != std::string::npos);
+  tests::check_has(text, {R"("lora_dropout": 0.05,)", R"("task_type": "CAUSAL_LM")", R"("fan_in_fan_out": false)"});
   const std::string of_masks = adapter_config_json(options, "base", BertOptions());
   CHECK(of_masks.find("\"task_type\": null") != std::string::npos);
   CHECK(read(of_masks).targets == options.targets);

@@ -79,9 +79,11 @@ void check_references(const Family<Options>& family, std::size_t stride) {
   }
 }
 
+/// By tensor.
+using Shapes = std::map<std::string, std::vector<std::size_t>>;
+
 /// Checks shapes of some of a model's tensors, and that matrices decay. Returns all tensors.
-inline std::map<std::string, ParameterSpec> check_tensors(
-    const Architecture& model, const std::map<std::string, std::vector<std::size_t>>& shapes) {
+inline std::map<std::string, ParameterSpec> check_tensors(const Architecture& model, const Shapes& shapes) {
   std::map<std::string, ParameterSpec> tensors;
   for (const UnitSpec& unit : model.units())
     for (const ParameterSpec& parameter : unit.parameters) tensors.emplace(parameter.name, parameter);

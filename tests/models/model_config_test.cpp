@@ -139,7 +139,6 @@ TEST_CASE("a config.json made from another one keeps all entries, and all positi
   LlamaOptions shorter = parsed(like);
   shorter.sequence_length = 16;
   const std::string text = model_config_json(shorter, like);
-  CHECK(text.find(R"("quirk": [1, 2])") != std::string::npos);
-  CHECK(text.find(R"("eos_token_id": 69)") != std::string::npos);
+  tests::check_has(text, {R"("quirk": [1, 2])", R"("eos_token_id": 69)"});
   CHECK(same_sizes(parsed(text), parsed(like)));
 }
