@@ -92,8 +92,7 @@ TEST_CASE("embedding gradients overwrite every row, or add to it, in the order o
                                   {"places", places, given(expect_places)},
                                   {"words in tiles", words, nullptr, all_words},
                                   {"places in tiles", places, nullptr, all_places}},
-                      .call = [&, gradient_dtype = gradient_dtype, dtype = dtype](runtime::StreamView stream,
-                                                                                  DeviceCopies& at, Outputs& out) {
+                      .call = [&](runtime::StreamView stream, DeviceCopies& at, Outputs& out) {
                         EmbeddingBackward arrays{
                             .tokens_gradient = at(out[all_words]),
                             .token_rows = token_rows,
