@@ -29,11 +29,8 @@ ImageDataOptions cifar(const std::filesystem::path& path) {
 std::vector<int> values_of(const SampleSource& source, std::int64_t first, int count, int classes = 10) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count) * source.input_bytes());
   std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
-  for (std::size_t n = 0; n < labels.size(); ++n) {
-    const std::int64_t sample = first + static_cast<std::int64_t>(n);
-    source.read_input(sample, reinterpret_cast<std::byte*>(bytes.data() + n * source.input_bytes()));
-    source.read_target(sample, reinterpret_cast<std::byte*>(&labels[n]));
-  }
+  source.read_inputs(first, count, reinterpret_cast<std::byte*>(bytes.data()));
+  source.read_targets(first, count, reinterpret_cast<std::byte*>(labels.data()));
   std::vector<int> values;
   for (std::size_t n = 0; n < labels.size(); ++n) {
     const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(n * source.input_bytes());
