@@ -95,15 +95,14 @@ TEST_CASE_FIXTURE(Fixture, "damaged question files are refused with file, offset
     INFO(error.what());
     CHECK(says(error, ErrorCode::data, "changed.bin", offset, reason));
   };
-  std::string other = content;
-  other[0] = static_cast<char>(other[0] + 1);
-  refused(refusal(other), "offset 0", "20240523");
-  other = content;
-  other[4] = 2;
-  refused(refusal(other), "offset 4", "version at offset 4: 2");
-  other = content;
-  other[8] = 3;
-  refused(refusal(other), "offset 8", "8: 3, found 2");
+  const auto with = [&](std::size_t offset, int byte) {
+    std::string other = content;
+    other[offset] = static_cast<char>(byte);
+    return refusal(other);
+  };
+  refused(with(0, content[0] + 1), "offset 0", "20240523");
+  refused(with(4, 2), "offset 4", "version at offset 4: 2");
+  refused(with(8, 3), "offset 8", "8: 3, found 2");
   refused(refusal(content.substr(0, 1000)), "size 1000", "header of 1024");
   refused(refusal(content.substr(0, content.size() - 1)), "bytes", "words of 2");
   refused(refusal(0, 5), "offset 1024", "65535");
