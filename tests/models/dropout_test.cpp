@@ -44,26 +44,13 @@ TEST_CASE("arrays of any alignment and length have the same dropout") {
   }
 }
 
-TEST_CASE("dropout depends on the global sample, not on its microbatch") {
-  const std::size_t elements = 77;
-  const TypedArray x(DType::f32, elements * 4, 12);
-  TypedArray together = x, apart = x;
-  on_one_device([&](runtime::StreamView stream) {
-    DeviceCopies at(stream);
-    dropout(stream, at(together), DType::f32, 4, elements, make_dropout(0.5f, 1, 2, 3, 100));
-    dropout(stream, at(apart), DType::f32, 1, elements, make_dropout(0.5f, 1, 2, 3, 100));
-    dropout(stream, at(apart, elements), DType::f32, 3, elements, make_dropout(0.5f, 1, 2, 3, 101));
-    at.fetch();
-  });
-  CHECK(same_bits(together, apart));
-}
-
-TEST_CASE("seed, step and site each change the dropped elements, and the rate is met") {
+TEST_CASE("seed, step, site and global sample each change the dropped elements, and the rate is met") {
   const std::size_t n = 200000;
-  const auto pattern = [&](std::uint64_t seed, std::int64_t step, std::uint32_t site) {
+  const auto pattern = [&](std::uint64_t seed, std::int64_t step, std::uint32_t site, std::int64_t first = 0,
+                           std::int64_t b = 0) {
     std::vector<bool> bits(n);
-    const Dropout rule = make_dropout(0.1f, seed, step, site, 0);
-    for (std::size_t i = 0; i < n; ++i) bits[i] = dropout_factor(rule, 0, i) != 0;
+    const Dropout rule = make_dropout(0.1f, seed, step, site, first);
+    for (std::size_t i = 0; i < n; ++i) bits[i] = dropout_factor(rule, b, i) != 0;
     return bits;
   };
   const auto base = pattern(1, 2, 3);
@@ -71,9 +58,10 @@ TEST_CASE("seed, step and site each change the dropped elements, and the rate is
     return static_cast<double>(std::count(bits.begin(), bits.end(), false)) / static_cast<double>(n);
   };
   CHECK(rate(base) == doctest::Approx(0.1).epsilon(0.03));
-  for (const auto& other : {pattern(2, 2, 3), pattern(1, 3, 3), pattern(1, 2, 4)}) {
+  for (const auto& other : {pattern(2, 2, 3), pattern(1, 3, 3), pattern(1, 2, 4), pattern(1, 2, 3, 1)}) {
     std::vector<bool> both(n);
     for (std::size_t i = 0; i < n; ++i) both[i] = base[i] || other[i];
     CHECK(rate(both) == doctest::Approx(0.01).epsilon(0.1));  // independent
   }
+  CHECK((pattern(1, 2, 3, 0, 1) == pattern(1, 2, 3, 1)));  // in any microbatch
 }

@@ -2,6 +2,7 @@
 
 #include "models/text/question_source.hpp"
 #include "tests/models/small_choices.hpp"
+#include "tests/models/text_samples.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -9,8 +10,6 @@ using namespace ranvier::models;
 using namespace ranvier::tests;
 
 namespace {
-
-using Tokens = std::vector<std::int32_t>;
 
 const std::vector<SmallExample> examples = {
     {.context = {1, 2, 3}, .completions = {{4, 5}, {6}, {7, 8, 9}}, .right = 2},
@@ -31,13 +30,6 @@ struct Fixture {
     return refusal(changed);
   }
 };
-
-Tokens inputs(const QuestionSource& source, std::int64_t sample, bool targets = false) {
-  Tokens tokens(source.input_bytes() / sizeof(std::int32_t));
-  auto* const to = reinterpret_cast<std::byte*>(tokens.data());
-  targets ? source.read_target(sample, to) : source.read_input(sample, to);
-  return tokens;
-}
 
 }  // namespace
 
@@ -60,7 +52,7 @@ TEST_CASE_FIXTURE(Fixture, "an answer is a sample whose completion is scored") {
   CHECK(source.samples() == 5);
   CHECK(source.positions_of(0, 5) == 8);
   CHECK(inputs(source, 2) == Tokens{1, 2, 3, 7, 8, 0, 0, 0});
-  CHECK(inputs(source, 2, true) == Tokens{2, 3, 7, 8, 9, 0, 0, 0});
+  CHECK(targets(source, 2) == Tokens{2, 3, 7, 8, 9, 0, 0, 0});
   CHECK(source.scored(2).begin == 2);
   CHECK(source.scored(2).end == 5);
   CHECK(inputs(source, 3) == Tokens{10, 0, 0, 0, 0, 0, 0, 0});
@@ -68,13 +60,13 @@ TEST_CASE_FIXTURE(Fixture, "an answer is a sample whose completion is scored") {
   CHECK(source.scored(3).end == 1);
   CHECK(inputs(source, 5 + 2) == inputs(source, 2));  // padding of the last batch
   source.set_positions(5);
-  CHECK(inputs(source, 2, true) == Tokens{2, 3, 7, 8, 9});
+  CHECK(targets(source, 2) == Tokens{2, 3, 7, 8, 9});
 }
 
 TEST_CASE_FIXTURE(Fixture, "only the end of an answer longer than the context is scored") {
   QuestionSource source(std::make_shared<const QuestionFile>(folder.write("questions.bin", content), 20), 3);
   CHECK(inputs(source, 2) == Tokens{3, 7, 8});
-  CHECK(inputs(source, 2, true) == Tokens{7, 8, 9});
+  CHECK(targets(source, 2) == Tokens{7, 8, 9});
   CHECK(source.scored(2).begin == 0);
   CHECK(source.scored(2).end == 3);
   QuestionSource shorter(std::make_shared<const QuestionFile>(folder.path() / "questions.bin", 20), 1);
