@@ -5,6 +5,7 @@
 #include "models/families/model.hpp"
 #include "models/ops/kernel_choice_file.hpp"
 #include "offload/checkpoint/manifest.hpp"
+#include "tests/models/safetensors_writer.hpp"
 #include "tests/models/sentencepiece_writer.hpp"
 #include "tests/models/small_choices.hpp"
 #include "tests/models/small_tokenizer.hpp"
@@ -26,10 +27,6 @@ namespace {
 
 std::string megatron_index(std::uint8_t code, std::int64_t width) {
   return tests::MegatronIndex{code, {2, 0, 3, 1}, {0, 2 * width, 4 * width, 2 * width}, {0, 2, 4}}.bytes();
-}
-
-std::string safetensors(const std::string& header, std::size_t data_bytes) {
-  return tests::bytes_of(std::vector<std::uint64_t>{header.size()}) + header + std::string(data_bytes, '\1');
 }
 
 /// Returns the manifest without the checksum at its end.
@@ -74,12 +71,12 @@ std::map<std::string, std::vector<std::string>> corpora() {
       "\"arrays\":[],\"files\":[],\"pieces\":[],";
   all["manifest"] = {"\1" + manifest(), "\1" + empty, "\2" + offload::to_json({})};
   all["safetensors"] = {
-      safetensors(R"({"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}})", 24),
-      safetensors(R"({"__metadata__": {"format": "pt"}, "wte.weight": )"
-                  R"({"dtype": "BF16", "shape": [4, 2], "data_offsets": [0, 16]},)"
-                  R"( "wpe.weight": {"dtype": "F16", "shape": [3, 2], "data_offsets": [16, 28]},)"
-                  R"( "h.0.ln_1.weight": {"dtype": "BOOL", "shape": [2], "data_offsets": [28, 30]}})",
-                  30)};
+      tests::safetensors_file(R"({"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}})", 24),
+      tests::safetensors_file(R"({"__metadata__": {"format": "pt"}, "wte.weight": )"
+                              R"({"dtype": "BF16", "shape": [4, 2], "data_offsets": [0, 16]},)"
+                              R"( "wpe.weight": {"dtype": "F16", "shape": [3, 2], "data_offsets": [16, 28]},)"
+                              R"( "h.0.ln_1.weight": {"dtype": "BOOL", "shape": [2], "data_offsets": [28, 30]}})",
+                              30)};
   all["weights_json"] = {
       std::string(1, '\0') + models::model_config_json(models::GptOptions()),
       "\1"

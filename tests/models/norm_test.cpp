@@ -28,14 +28,11 @@ std::vector<Case> cases() {
   for (const DType dtype : float_types) {
     for (const bool with_branch : {false, true}) {
       for (const bool in_place : {false, true}) {
-        for (const std::size_t channels : {1, 5, 16, 40, 100})
-          all.push_back({{.channels = channels, .epsilon = with_branch ? 0.03f : NormShape().epsilon},
-                         dtype,
-                         with_branch,
-                         in_place});
-        for (const std::size_t channels : {1, 5, 40, 100})
-          all.push_back(
-              {{.channels = channels, .epsilon = 1e-6f, .kind = NormKind::rms}, dtype, with_branch, in_place});
+        for (const NormKind kind : {NormKind::layer, NormKind::rms})
+          for (const std::size_t channels : {1, 5, 16, 40, 100}) {
+            const float epsilon = kind == NormKind::rms ? 1e-6f : with_branch ? 0.03f : NormShape().epsilon;
+            all.push_back({{.channels = channels, .epsilon = epsilon, .kind = kind}, dtype, with_branch, in_place});
+          }
       }
     }
     all.push_back({{.channels = 16, .epsilon = 1e-6f, .kind = NormKind::rms, .groups = 5, .y_stride = 112},

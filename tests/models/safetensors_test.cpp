@@ -11,14 +11,6 @@ using runtime::DType;
 
 namespace {
 
-std::string file_of(const std::string& header, std::size_t data_bytes) {
-  const std::uint64_t length = header.size();
-  std::string file(reinterpret_cast<const char*>(&length), sizeof(length));
-  file += header;
-  for (std::size_t i = 0; i < data_bytes; ++i) file.push_back(static_cast<char>(i));
-  return file;
-}
-
 Error refusal(const TemporaryFolder& folder, const std::string& content) {
   const auto path = folder.write("bad.safetensors", content);
   return error_of([&] { Safetensors file(path); });
@@ -116,7 +108,7 @@ TEST_CASE_FIXTURE(InFolder, "tensors are equal if dtype, shape and every bit are
 TEST_CASE_FIXTURE(InFolder, "unaligned tensors are read") {
   const std::string header = R"({"m":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]},)"
                              R"("h":{"dtype":"F16","shape":[1],"data_offsets":[3,5]}})";
-  std::string content = file_of(header, 3);
+  std::string content = safetensors_file(header, 3);
   content += std::string("\x00\x3c", 2);
   const Safetensors file(folder.write("model.safetensors", content));
   CHECK(values_of(file, *file.find("h")) == std::vector<float>{1});
@@ -158,7 +150,7 @@ TEST_CASE_FIXTURE(InFolder, "damaged headers are refused with file, tensor and o
   };
   for (const auto& [header, data_bytes, words] : cases) {
     CAPTURE(header);
-    CHECK(says(refusal(folder, file_of(header, data_bytes)), ErrorCode::data, words, "bad.safetensors"));
+    CHECK(says(refusal(folder, safetensors_file(header, data_bytes)), ErrorCode::data, words, "bad.safetensors"));
   }
 }
 

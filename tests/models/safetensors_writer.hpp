@@ -4,6 +4,7 @@
 #include "models/weights/safetensors.hpp"
 #include "runtime/base/dtype.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -12,6 +13,15 @@
 #include <vector>
 
 namespace ranvier::tests {
+
+/// A file with any header, and bytes that count up.
+inline std::string safetensors_file(const std::string& header, std::size_t data_bytes) {
+  const std::uint64_t length = header.size();
+  std::string file(reinterpret_cast<const char*>(&length), sizeof(length));
+  file += header;
+  for (std::size_t i = 0; i < data_bytes; ++i) file.push_back(static_cast<char>(i));
+  return file;
+}
 
 /// `values` of all tensors in order, rounded to the dtype of their tensor. Returns the path.
 inline std::filesystem::path write_tensors(const std::filesystem::path& path,

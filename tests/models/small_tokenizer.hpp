@@ -41,14 +41,11 @@ struct SmallTokenizer {
   /// Characters and the bytes that they spell, in GPT-2's order.
   [[nodiscard]] static std::vector<std::pair<char32_t, char>> alphabet() {
     std::vector<std::pair<char32_t, char>> list;
-    const auto add = [&](char32_t character, int byte) { list.emplace_back(character, static_cast<char>(byte)); };
-    for (int byte = 33; byte < 127; ++byte) add(static_cast<char32_t>(byte), byte);
-    for (int byte = 161; byte < 173; ++byte) add(static_cast<char32_t>(byte), byte);
-    for (int byte = 174; byte < 256; ++byte) add(static_cast<char32_t>(byte), byte);
     char32_t next = 256;
-    for (int byte = 0; byte < 33; ++byte) add(next++, byte);
-    for (int byte = 127; byte < 161; ++byte) add(next++, byte);
-    add(next, 173);
+    for (const bool printed : {true, false})  // as themselves
+      for (int byte = 0; byte < 256; ++byte)
+        if (((byte > 32 && byte < 127) || (byte > 160 && byte != 173)) == printed)
+          list.emplace_back(printed ? static_cast<char32_t>(byte) : next++, static_cast<char>(byte));
     return list;
   }
 
