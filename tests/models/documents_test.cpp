@@ -1,5 +1,5 @@
 // Several documents in one sample, in complete models: each is computed as if it were alone.
-#include "tests/models/families.hpp"
+#include "tests/models/model_checks.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
@@ -60,28 +60,16 @@ template <typename Options>
 void check_packed(const Options& options, std::size_t stride) {
   const ReferenceSamples packed = packed_samples(options);
   const double factor = 1.0 / 20;
-  ModelRun together(device_of(2, true), options, 2), apart(device_of(2, true), options, 1);
-  const double loss = together.forward(packed, factor);
-  together.backward(false);
+  ModelRun run(device_of(2, true), options, 2);
+  const double loss = run.forward(packed, factor);
+  run.backward(false);
 
-  ReferenceParameters parameters = together.reference_parameters();
+  ReferenceParameters parameters = run.reference_parameters();
   const ByDocument exact(options, parameters);
   CHECK(loss == doctest::Approx(exact.loss(packed) * factor).epsilon(allowed(1e-6)));
-  const auto gradients = together.gradients_by_name();
+  const auto gradients = run.gradients_by_name();
   check_slopes(exact, options, gradients, parameters, packed, factor, {.stride = stride, .skips = is_rounding});
-
-  double sum = 0;
-  bool first = true;
-  for (const ReferenceSamples& document : documents_of(packed)) {
-    sum += apart.forward(document, factor);
-    apart.backward(!first);
-    first = false;
-  }
-  CHECK(loss == doctest::Approx(sum).epsilon(allowed(1e-7)));
-  for (const auto& [name, alone] : apart.gradients_by_name()) {
-    CAPTURE(name);
-    if (!is_rounding(name)) check_close(gradients.at(name), alone, allowed(2e-6));
-  }
+  check_parts(options, packed, documents_of(packed));
 }
 
 }  // namespace
