@@ -14,16 +14,6 @@ namespace {
 constexpr std::array<std::size_t, 3> all_sizes[] = {{1, 1, 1},     {2, 3, 0},      {7, 5, 3},    {33, 64, 100},
                                                     {64, 128, 64}, {130, 48, 257}, {3, 17, 700}, {96, 80, 31}};
 
-void check(runtime::StreamView stream, const MatmulShape& shape, DType dtype, DType c_dtype) {
-  check_product(
-      shape, dtype, c_dtype, on_gpu_here() ? 2 : 1,
-      [&](TypedArray& c, const TypedArray& a, const TypedArray& b, const TypedArray* bias, bool accumulate) {
-        DeviceCopies at(stream);
-        matmul(stream, shape, arrays_of(at, c, a, b, bias, accumulate));
-        at.fetch();
-      });
-}
-
 }  // namespace
 
 TEST_CASE("a device's matrix product equals the plain sum in every layout and dtype, in arrays of any width") {
@@ -42,7 +32,13 @@ TEST_CASE("a device's matrix product equals the plain sum in every layout and dt
               shape.b_stride = narrow.b + gap;
               shape.c_stride = narrow.c + gap;
             }
-            check(stream, shape, dtype, half_result ? dtype : DType::f32);
+            check_product(shape, dtype, half_result ? dtype : DType::f32, on_gpu_here() ? 2 : 1,
+                          [&](TypedArray& c, const TypedArray& a, const TypedArray& b, const TypedArray* bias,
+                              bool accumulate) {
+                            DeviceCopies at(stream);
+                            matmul(stream, shape, arrays_of(at, c, a, b, bias, accumulate));
+                            at.fetch();
+                          });
           }
   });
 }

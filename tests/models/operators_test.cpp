@@ -130,22 +130,11 @@ Operator extreme_gelu_row(GeluForm form) {
 Operator extreme_swiglu_row() {
   std::vector<float> x;
   for (const float gate : {-1e4f, -100.0f, 0.0f, 100.0f, 1e4f, NAN}) x.insert(x.end(), {gate, 2.0f});
+  const Bound zero = near(0), nan{NAN};
+  const std::vector<Bound> y{zero, zero, zero, near(200), {2e4}, nan};
+  const std::vector<Bound> d{zero, zero, zero, zero, near(1), zero, near(2), near(100), near(2), {1e4}, nan, nan};
   return {.name = "SwiGLU, extreme gates",
-          .outputs = {{"y", TypedArray(std::vector<float>(6, 1)),
-                       given({near(0), near(0), near(0), near(200), {2e4}, {NAN}})},
-                      {"d", TypedArray(x),
-                       given({near(0),
-                              near(0),
-                              near(0),
-                              near(0),
-                              near(1),
-                              near(0),
-                              near(2),
-                              near(100),
-                              near(2),
-                              {1e4},
-                              {NAN},
-                              {NAN}})}},
+          .outputs = {{"y", TypedArray(std::vector<float>(6, 1)), given(y)}, {"d", TypedArray(x), given(d)}},
           .call = [](StreamView stream, DeviceCopies& at, Outputs& out) {
             swiglu_backward(stream, DType::f32, at(out[0]), at(out[1]), at(out[0]), 6, 1);
           }};
