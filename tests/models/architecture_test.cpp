@@ -93,7 +93,7 @@ TEST_CASE("the presets have the sizes of their papers") {
                                               {"gpt-24b", 24.0, 0.03},
                                               {"gpt-50b", 50.0, 0.03},
                                               {"gpt-100b", 100.0, 0.03},
-                                              // MiCS, Table 1: the difference between its names and its sizes.
+                                              // MiCS, Table 1: its names differ from its sizes by up to 8 %.
                                               {"bert-10b", 10.0, 0.04},
                                               {"bert-15b", 15.0, 0.04},
                                               {"bert-20b", 20.0, 0.04},
