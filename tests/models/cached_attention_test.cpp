@@ -90,14 +90,11 @@ TEST_CASE("attention to a cache handles scores beyond the range of the exponenti
 }
 
 TEST_CASE("a cache refuses positions beyond its capacity, and heads that do not divide") {
-  const auto device = runtime::make_inline_device({.threads = 1});
-  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
-  float memory[3] = {};
-  CHECK_THROWS_AS(append_to_cache(*stream, {{.heads = 1, .channels = 1}, 4, 4}, DType::f32, memory, memory, memory),
-                  Error);
-  CHECK_THROWS_AS(append_to_cache(*stream, {{.heads = 3, .channels = 1, .key_heads = 2}, 0, 4}, DType::f32, memory,
-                                  memory, memory),
-                  Error);
-  CHECK_THROWS_AS(append_to_cache(*stream, {{.heads = 0, .channels = 1}, 0, 4}, DType::f32, memory, memory, memory),
-                  Error);
+  on_one_device([](runtime::StreamView stream) {
+    float memory[3] = {};
+    for (const CachedAttentionShape& shape : {CachedAttentionShape{{.heads = 1, .channels = 1}, 4, 4},
+                                              {{.heads = 3, .channels = 1, .key_heads = 2}, 0, 4},
+                                              {{.heads = 0, .channels = 1}, 0, 4}})
+      CHECK_THROWS_AS(append_to_cache(stream, shape, DType::f32, memory, memory, memory), Error);
+  });
 }
