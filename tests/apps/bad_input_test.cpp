@@ -24,56 +24,23 @@ void check_refused(const Outcome& outcome, const Words& words) {
   check_has(messages[0], words);
 }
 
-struct Fixture : SmallText {
-  void check_refused(int ranks, const Flags& more, const Words& words, int status = 0) const {
-    const Outcome outcome = run(ranks, small_run(text, more), limit);
-    ::check_refused(outcome, words);
-    if (status != 0) CHECK(outcome.status == status);
-  }
-
-  void check_data_refused(const std::string& name, const std::string& content, Words words, Flags more = {}) const {
-    const std::string path = folder.write(name, content).string();
-    more.insert(more.begin(), {"--data", path});
-    words.push_back(path);
-    check_refused(2, more, words);
-  }
+struct Case {
+  Flags flags;
+  Words words;
+  int status = 0;  ///< 0: any error
 };
 
-/// A safetensors file with this header and `data_bytes` of zeros.
-std::string weights_file(const std::string& header, std::size_t data_bytes) {
-  const std::uint64_t length = header.size();
-  std::string content(sizeof length, '\0');
-  std::memcpy(content.data(), &length, sizeof length);
-  return content + header + std::string(data_bytes, '\0');
-}
-
-void replace(std::string& text, const std::string& from, const std::string& to) {
-  const auto at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  text.replace(at, from.size(), to);
-}
-
-/// With the weights of a small run.
-struct WeightsFixture : Fixture {
-  std::string valid;
-
-  WeightsFixture() {
-    const std::string path = file("valid.safetensors");
-    ends_well(1, {"--steps", "1", "--save", path}, limit);
-    valid = read_file(path);
+struct Fixture : SmallText {
+  void check_refused(const std::vector<Case>& cases) const {
+    for (const auto& [flags, words, status] : cases) {
+      CAPTURE(flags.line());
+      const Outcome outcome = run(2, small_run(text, flags), limit);
+      ::check_refused(outcome, words);
+      if (status != 0) CHECK(outcome.status == status);
+    }
   }
-
-  [[nodiscard]] std::string header() const {
-    std::uint64_t length = 0;
-    std::memcpy(&length, valid.data(), sizeof length);
-    return valid.substr(sizeof length, length);
-  }
-  [[nodiscard]] std::size_t data_bytes() const { return valid.size() - sizeof(std::uint64_t) - header().size(); }
-
-  void check_weights_refused(const std::string& content, Words words) const {
-    const std::string path = folder.write("damaged.safetensors", content).string();
-    words.push_back(path);
-    check_refused(2, {"--init-from", path}, words);
+  [[nodiscard]] std::string write(const std::string& name, const std::string& content) const {
+    return folder.write(name, content).string();
   }
 };
 
@@ -87,134 +54,73 @@ TEST_CASE_FIXTURE(Fixture, "processes started by another MPI's launcher, each a 
   CHECK(run(1, small_run(text, {"--separate-ranks"}), limit, launcher).status == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a links file without the links between the ranks is refused") {
+TEST_CASE_FIXTURE(Fixture, "unknown flags, tiers that need other flags and links files without links are refused") {
   const std::string link = R"({"latency_seconds": 1e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 6e9})";
-  const std::string inter = folder.write("inter.json", R"({"inter_node": )" + link + "}").string();
-  const std::string intra = folder.write("intra.json", R"({"intra_node": )" + link + "}").string();
-  check_refused(2, {"--links", inter},
-                {"--links " + inter, "links of class 'intra_node'", "ranvier-bench --write-links"});
-  check_refused(2, {"--links", intra, "--node-size", "1"}, {"--links " + intra, "links of class 'inter_node'"});
+  const std::string inter = write("inter.json", R"({"inter_node": )" + link + "}");
+  const std::string intra = write("intra.json", R"({"intra_node": )" + link + "}");
+  check_refused(
+      {{"--lerning-rate 1e-3", {"lerning-rate", "--learning-rate"}, usage},
+       {"--activation-tier host", {"--activation-tier host", "--recompute auto"}},
+       {"--optimizer-commit flip", {"--optimizer-commit flip", "--optimizer-tier host"}},
+       {"--optimizer-commit flip --optimizer-tier host --precision fp32",
+        {"--optimizer-commit flip", "--precision bf16"}},
+       {"--links " + inter, {"--links " + inter, "links of class 'intra_node'", "ranvier-bench --write-links"}},
+       {"--links " + intra + " --node-size 1", {"--links " + intra, "links of class 'inter_node'"}}});
 }
 
-TEST_CASE_FIXTURE(Fixture, "tiers that need other flags are refused") {
-  check_refused(2, {"--activation-tier", "host"}, {"--activation-tier host", "--recompute auto"});
-  check_refused(2, {"--optimizer-commit", "flip"}, {"--optimizer-commit flip", "--optimizer-tier host"});
-  check_refused(2, {"--optimizer-commit", "flip", "--optimizer-tier", "host", "--precision", "fp32"},
-                {"--optimizer-commit flip", "--precision bf16"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "an unknown flag is refused with the nearest name") {
-  check_refused(2, {"--lerning-rate", "1e-3"}, {"lerning-rate", "--learning-rate"}, usage);
-}
-
-TEST_CASE_FIXTURE(Fixture, "missing, empty or too short data are refused") {
-  check_refused(2, {"--data", ""}, {"--data"});
-  check_refused(2, {"--data", file("none.txt")}, {file("none.txt")});
-  std::filesystem::create_directory(file("nothing"));
-  check_refused(2, {"--data", file("nothing")}, {file("nothing")});
-  check_data_refused("empty.txt", "", {"empty"});
-  check_data_refused("empty.bin", "", {});
-  check_refused(2, {"--sequence-length", "100000"}, {"--sequence-length 100000", text});
-}
-
-TEST_CASE_FIXTURE(Fixture, "a damaged token file is refused") {
-  const std::string valid = token_file(std::vector<std::uint16_t>(1000, 7));
-  check_data_refused("truncated.bin", valid.substr(0, valid.size() - 2), {"1000"});
-  check_data_refused("header.bin", valid.substr(0, 1000), {});
-  std::string wrong_magic = valid;
-  wrong_magic[0] ^= 1;
-  check_data_refused("magic.bin", wrong_magic, {"20240520"});
-  std::string wrong_version = valid;
-  wrong_version[4] = 9;
-  check_data_refused("version.bin", wrong_version, {"version", "9"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "a damaged question file is refused") {
-  folder.write("questions.bin", std::string(2000, '\1'));
-  check_refused(2, {"--hellaswag", file("questions.bin")}, {"questions.bin", "offset 0"}, data);
-}
-
-TEST_CASE_FIXTURE(Fixture, "text samples without a tokenizer or a prompt are refused") {
-  folder.write("tokens.bin", token_file(std::vector<std::uint16_t>(1000, 7)));
-  check_refused(2, {"--data", file("tokens.bin"), "--sample-every", "2"}, {"--sample-every 2", "--tokenizer PATH"});
-  check_refused(2, {"--vocab-size", "123", "--sample-every", "2", "--sample-prompt", "{}"},
-                {"--sample-prompt '{}'", "123, but the model"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "a token outside the vocabulary is refused") {
+// Every kind of damage is in the tests of the file readers in tests/models.
+TEST_CASE_FIXTURE(Fixture, "missing, too short, damaged and unsuitable data are refused") {
   std::vector<std::uint16_t> tokens(1000, 7);
+  const std::string valid = token_file(tokens), plain = write("tokens.bin", valid);
   tokens[900] = 256;
-  check_data_refused("outside.bin", token_file(tokens), {"256", "--vocab-size"});
-  check_data_refused("outside.txt", small_text(), {"--vocab-size"}, {"--vocab-size", "100"});
+  const std::string empty = write("empty.txt", ""), none = file("none.txt"), nothing = make_folder("nothing"),
+                    truncated = write("truncated.bin", valid.substr(0, valid.size() - 2)),
+                    outside = write("outside.bin", token_file(tokens)),
+                    questions = write("questions.bin", std::string(2000, '\1'));
+  check_refused(
+      {{{"--data", ""}, {"--data"}},
+       {"--data " + none, {none}},
+       {"--data " + nothing, {nothing}},
+       {"--data " + empty, {"empty", empty}},
+       {"--sequence-length 100000", {"--sequence-length 100000", text}},
+       {"--data " + truncated, {"1000", truncated}},
+       {"--data " + outside, {"256", "--vocab-size", outside}},
+       {"--vocab-size 100", {"--vocab-size", text}},
+       {"--hellaswag " + questions, {questions, "offset 0"}, data},
+       {"--data " + plain + " --sample-every 2", {"--sample-every 2", "--tokenizer PATH"}},
+       {"--vocab-size 123 --sample-every 2 --sample-prompt {}", {"--sample-prompt '{}'", "123, but the model"}}});
 }
 
-TEST_CASE_FIXTURE(WeightsFixture, "missing weights are refused") {
-  check_refused(2, {"--init-from", file("none.safetensors")}, {file("none.safetensors")});
-}
-
-TEST_CASE_FIXTURE(WeightsFixture, "weights with a bad header are refused") {
-  std::string long_header = valid;
-  std::memset(long_header.data(), 0x7f, 8);
-  check_weights_refused(long_header, {"header"});
-  check_weights_refused(weights_file("{\"wte.weight\": ", data_bytes()), {});
-  check_weights_refused("", {});
-  check_weights_refused("short", {});
-}
-
-TEST_CASE_FIXTURE(WeightsFixture, "weights with missing or extra bytes are refused") {
-  check_weights_refused(valid.substr(0, valid.size() - 4), {});
-  check_weights_refused(valid + std::string(4, '\0'), {});
-}
-
-TEST_CASE_FIXTURE(WeightsFixture, "weights that overlap are refused") {
-  std::string damaged = header();
-  // Both ends of the second tensor are moved onto the first.
-  const auto first = damaged.find("\"data_offsets\":[0,");
-  REQUIRE(first != std::string::npos);
-  const auto end = damaged.substr(first + 18, damaged.find(']', first) - first - 18);
-  replace(damaged, "\"data_offsets\":[" + end + ",",
-          "\"data_offsets\":[" + std::to_string(std::stol(end) - 4) + ",");
-  check_weights_refused(weights_file(damaged, data_bytes()), {});
-}
-
-TEST_CASE_FIXTURE(WeightsFixture,
-                  "weights with NaN are refused by tensor, and the error does not blame the training") {
-  std::string damaged = valid;
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const std::string first = "\"ln_f.bias\":{\"dtype\":\"F32\",\"shape\":[32],\"data_offsets\":[";
-  const auto at = header().find(first);
+TEST_CASE_FIXTURE(
+    Fixture, "missing, damaged and unsuitable weights are refused, and an error about NaN does not blame the run") {
+  const std::string valid = file("valid.safetensors"), none = file("none.safetensors");
+  ends_well(1, "--steps 1 --save " + valid, limit);
+  const std::string content = read_file(valid);
+  std::uint64_t header = 0;
+  std::memcpy(&header, content.data(), sizeof header);
+  const std::string first = R"("ln_f.bias":{"dtype":"F32","shape":[32],"data_offsets":[)";
+  const auto at = content.find(first);
   REQUIRE(at != std::string::npos);
-  const std::size_t begin = std::stoul(header().substr(at + first.size()));
-  std::memcpy(damaged.data() + sizeof(std::uint64_t) + header().size() + begin + 4, &nan, sizeof nan);
-  check_weights_refused(damaged, {"tensor 'ln_f.bias' has nan at element 1", "damaged"});
+  const std::size_t begin = sizeof header + header + std::stoul(content.substr(at + first.size()));
+  std::string with_nan = content;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(with_nan.data() + begin + sizeof nan, &nan, sizeof nan);
+  const std::string truncated = write("truncated.safetensors", content.substr(0, content.size() - 4)),
+                    broken = write("nan.safetensors", with_nan);
+  check_refused({{"--init-from " + none, {none}},
+                 {"--init-from " + truncated, {truncated}},
+                 {"--init-from " + broken, {"tensor 'ln_f.bias' has nan at element 1", "damaged", broken}},
+                 {"--init-from " + valid + " --hidden 64", {valid, "--hidden 64", "which has 32"}}});
 }
 
-TEST_CASE_FIXTURE(WeightsFixture, "weights of another shape or type are refused") {
-  const std::string path = file("valid.safetensors");
-  check_refused(2, {"--init-from", path, "--hidden", "64"}, {path, "--hidden 64", "which has 32"});
-  std::string other_type = header();
-  replace(other_type, "\"F32\"", "\"I32\"");
-  check_weights_refused(weights_file(other_type, data_bytes()), {"I32"});
-}
-
-TEST_CASE_FIXTURE(WeightsFixture, "weights without one of the tensors are refused") {
-  std::string without = header();
-  replace(without, "\"h.1.ln_1.weight\"", "\"h.9.ln_1.weight\"");
-  check_weights_refused(weights_file(without, data_bytes()), {"h.1.ln_1.weight"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "output that cannot be written is refused before training") {
-  for (const std::string flag : {"--save", "--metrics", "--trace"}) {
-    check_refused(2, {flag, text + "/inside.a.file"}, {flag, text + "/inside.a.file"});
-  }
-}
-
-TEST_CASE_FIXTURE(Fixture, "conflicting outputs are refused before anything is written") {
-  const std::string log = file("log"), before = read_file(text);
-  check_refused(2, {"--metrics", log, "--trace", folder.path().string() + "/./log"},
-                {"--metrics " + log, "--trace"});
+TEST_CASE_FIXTURE(Fixture, "outputs that conflict or cannot be written are refused before anything is written") {
+  const std::string log = file("log"), inside = text + "/inside.a.file", before = read_file(text);
+  check_refused({{"--save " + inside, {"--save", inside}},
+                 {"--metrics " + inside, {"--metrics", inside}},
+                 {"--trace " + inside, {"--trace", inside}},
+                 {"--metrics " + log + " --trace " + file("./log"), {"--metrics " + log, "--trace"}},
+                 {"--metrics " + text, {"--metrics " + text, "--data " + text}}});
   CHECK_FALSE(std::filesystem::exists(log));
-  check_refused(2, {"--metrics", text}, {"--metrics " + text, "--data " + text});
   CHECK(read_file(text) == before);
 }
 
