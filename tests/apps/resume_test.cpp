@@ -14,6 +14,9 @@ namespace {
 
 constexpr auto limit = 120s;
 
+/// For runs that are extended.
+const Flags constant = "--lr-decay constant --warmup-steps 0";
+
 /// Training results by step: every line of metrics without its times.
 std::vector<std::string> trained(const std::string& metrics) {
   std::vector<std::string> steps;
@@ -70,6 +73,21 @@ struct Fixture : SmallText {
     for (const auto& entry : fs::directory_iterator(checkpoints)) all.push_back(entry.path().filename().string());
     std::sort(all.begin(), all.end());
     return all;
+  }
+
+  struct Part {
+    int steps;
+    int ranks;
+    Flags place;
+    std::string_view words = {};  ///< in its output
+  };
+  /// Runs that resume one after the other.
+  void train_in_parts(const Flags& more, const std::vector<Part>& parts) const {
+    for (const auto& [steps, ranks, place, words] : parts) {
+      CAPTURE(steps);
+      const Flags resumed = join(place, fmt::format("--resume auto --steps {}", steps));
+      check_output(0, run(ranks, with_checkpoints(join(more, resumed)), limit), {words});
+    }
   }
 
   void check_refused(int status, int ranks, const Flags& flags, std::initializer_list<std::string> words) const {
@@ -138,25 +156,12 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture, "a weighted mixture continues at the same sample, on any number of ranks") {
   const std::string other = folder.write("other.txt", std::string(2000, 'x') + small_text()).string();
-  const Flags mixed =
-      "--data " + text + ":0.7," + other + ":0.3 --lr-decay constant --warmup-steps 0 --eval-every 0";
-  const auto until = [&](const char* steps, const Flags& more) {
-    return join(join(mixed, more), fmt::format("--steps {}", steps));
-  };
-  const Whole whole = uninterrupted(2, until("12", "--g-data 2"));
-  REQUIRE(run(2, with_checkpoints(until("5", "--g-data 2")), limit).status == 0);
-  fs::copy(checkpoints, file("copy"), fs::copy_options::recursive);
-  const std::string begun = read_file(metrics);
-
-  require_status(0, run(2, with_checkpoints(until("12", "--resume auto --g-data auto")), limit));
-  check_same(whole);
-
+  const Flags mixed = join(constant, "--eval-every 0 --data " + text + ":0.7," + other + ":0.3");
+  const Whole whole = uninterrupted(2, join(mixed, "--g-data 2 --steps 12"));
+  train_in_parts(mixed, {{5, 2, "--g-data 2"},
+                         {8, 1, "--g-data auto", "--g-data 1 (was 2)"},
+                         {12, 2, "--g-data auto", "--g-data 2 (was 1)"}});
   // On one rank sums are in another order.
-  fs::remove_all(checkpoints);
-  fs::rename(file("copy"), checkpoints);
-  folder.write("metrics.jsonl", begun);
-  check_output(0, run(1, with_checkpoints(until("12", "--resume auto --g-data auto")), limit),
-               {"--g-data 1 (was 2)"});
   const auto loss_of = [](const std::string& line) { return std::stod(line.substr(line.find("\"loss\":") + 7)); };
   const auto steps = trained(metrics);
   REQUIRE(steps.size() == 12);
@@ -165,41 +170,22 @@ TEST_CASE_FIXTURE(Fixture, "a weighted mixture continues at the same sample, on 
 }
 
 TEST_CASE_FIXTURE(Fixture, "a partly trained model resumes on another grid, and trains only the same part") {
-  const auto part = [](const char* steps, Flags more) {
-    return join({"--train", "^h\\.[23]\\.|^ln_f", "--lr-decay", "constant", "--warmup-steps", "0", "--eval-every",
-                 "0", "--steps", steps},
-                more);
-  };
-  const Whole whole = uninterrupted(2, part("6", "--g-inter 2"));
-  check_output(0, run(2, with_checkpoints(part("3", "--g-inter 2")), limit), {"are trained"});
-  const Flags resume = "--resume auto --g-inter 1";
-  check_refused(64, 1, with_checkpoints({"--train", "^h\\.3", "--resume", "auto", "--steps", "6"}),
-                {"--train ^h\\.3"});
-  require_status(0, run(1, with_checkpoints(part("6", resume)), limit));
+  const Flags part = join(constant, R"(--eval-every 0 --train ^h\.[23]\.|^ln_f)");
+  const Whole whole = uninterrupted(2, join(part, "--g-inter 2 --steps 6"));
+  train_in_parts(part, {{3, 2, "--g-inter 2", "are trained"}});
+  check_refused(64, 1, with_checkpoints(R"(--train ^h\.3 --resume auto --steps 6)"), {R"(--train ^h\.3)"});
+  train_in_parts(part, {{6, 1, "--g-inter 1"}});
   check_same(whole);
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "the number of model chunks changes from one checkpoint to the next, with the same bits") {
-  const auto until = [](const char* steps, Flags more) {
-    return join(more, fmt::format("--lr-decay constant --warmup-steps 0 --eval-every 3 --steps {}", steps));
-  };
-  const Whole whole = uninterrupted(1, until("9", {}));
-  struct Part {
-    const char* until;
-    int ranks;
-    Flags place;
-    std::string changed;
-  };
-  const Part parts[] = {
-      {"3", 2, "--g-inter 2 --chunks-per-rank 2", ""},
-      {"6", 3, "--g-inter 3 --recompute 1", "--chunks-per-rank 1 (was 2)"},
-      {"9", 2, "--g-inter 2 --chunks-per-rank 3 --optimizer-tier host", "--chunks-per-rank 3 (was 1)"}};
-  for (const Part& part : parts) {
-    CAPTURE(part.until);
-    check_output(0, run(part.ranks, with_checkpoints(join(until(part.until, part.place), "--resume auto")), limit),
-                 {part.changed});
-  }
+  const Flags validated = join(constant, "--eval-every 3");
+  const Whole whole = uninterrupted(1, join(validated, "--steps 9"));
+  train_in_parts(validated,
+                 {{3, 2, "--g-inter 2 --chunks-per-rank 2"},
+                  {6, 3, "--g-inter 3 --recompute 1", "--chunks-per-rank 1 (was 2)"},
+                  {9, 2, "--g-inter 2 --chunks-per-rank 3 --optimizer-tier host", "--chunks-per-rank 3 (was 1)"}});
   check_same(whole);
 }
 
@@ -277,46 +263,6 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a run that is started again en
     }
     check_output(0, job.wait(limit), {"attempt 1 of at most 1000"});
     check_same(whole);
-  }
-}
-
-TEST_CASE_FIXTURE(SmallText,
-                  "a job resumes from the checkpoint of another one with any grid, scopes, tiers and precision") {
-  struct Place {
-    int ranks = 1;
-    Flags flags;
-  };
-  const std::string disk = make_folder("disk"), checkpoints = file("checkpoints");
-  const auto any_place = [&](std::mt19937_64& random) {
-    const auto any_of = [&](const std::vector<Flags>& all) { return all[random() % all.size()]; };
-    const int g_inter = 1 + static_cast<int>(random() % 2), g_data = 1 + static_cast<int>(random() % 2);
-    Place place{g_inter * g_data, fmt::format("--g-inter {} --g-data {}", g_inter, g_data)};
-    for (const Flags& some : {any_of({"--shard ddp", "--shard zero1", "--shard zero2", "--shard zero3"}),
-                              any_of({{}, "--optimizer-tier host", "--offload infinity-nvme --nvme " + disk}),
-                              any_of({"--precision fp32", "--precision bf16", "--precision fp16"})})
-      place.flags.insert(place.flags.end(), some.begin(), some.end());
-    return place;
-  };
-  const auto losses = [&](const Place& place, Flags more) {
-    fs::remove(metrics);
-    more.insert(more.end(), place.flags.begin(), place.flags.end());
-    ends_well(place.ranks, join(more, "--steps 6 --metrics " + metrics), limit);
-    std::vector<double> all;
-    for (const std::string& line : lines_of(read_file(metrics)))
-      if (line.starts_with("{\"step\":")) all.push_back(std::stod(line.substr(line.find("\"loss\":") + 7)));
-    return all;
-  };
-  for (const std::uint64_t seed : ranvier::test::seeds(static_cast<std::uint64_t>(effort(2, 12, 2)))) {
-    CAPTURE(seed);
-    std::mt19937_64 random(seed);
-    fs::remove_all(checkpoints);
-    const Place first = any_place(random), second = any_place(random);
-    const auto before = losses(first, "--checkpoint " + checkpoints + " --checkpoint-every 3");
-    const auto after =
-        losses(second, fmt::format("--resume {} --resume-with precision", checkpoints + "/step-00000003"));
-    REQUIRE(after.size() == 3);
-    for (std::size_t s = 0; s < after.size(); ++s)
-      CHECK(after[s] == doctest::Approx(before.at(s + 3)).epsilon(2e-3));
   }
 }
 
