@@ -1,7 +1,7 @@
 // Training of text classification, from masked-language-model weights to evaluated weights.
 #include "models/weights/safetensors.hpp"
+#include "tests/apps/compared_runs.hpp"
 #include "tests/apps/generated.hpp"
-#include "tests/apps/small_run.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto limit = 120s;
 
-struct Classes : InFolder {
+struct Classes : ComparedRuns {
   Classes() {
     std::string lines;
     for (int n = 0; n < 60; ++n) {
@@ -27,90 +27,68 @@ struct Classes : InFolder {
     data = folder.write("texts.jsonl", lines).string();
   }
 
-  [[nodiscard]] Outcome start(int ranks, Flags more) const {
-    return run(ranks, small_run(data, join("--label-field kind --learning-rate 1e-2 --steps 6", more)), limit);
-  }
-  /// Weights of a masked language model.
+  /// Saves weights of a masked language model.
   void save_masks() const {
-    const Flags flags = "--json-field text --model bert --vocab-size 257 --save " + file("masks");
-    require_status(0, run(1, small_run(data, flags), limit));
+    ends_well(1, "--json-field text --model bert --vocab-size 257 --data " + data + " --save " + masks, limit);
   }
-  void check(int ranks, const Flags& more) const { require_status(0, start(ranks, more)); }
-  void refused(const Outcome& outcome, int status, const std::string& words) const {
-    INFO(outcome.output);
-    CHECK(outcome.status == status);
-    check_has(outcome.output, {words});
+  [[nodiscard]] Outcome tune(int ranks, const std::string& from, const Flags& more) const {
+    const std::string flags = "--label-field kind --sequence-length 16 --threads 1 --init-from " + from;
+    return run(ranks, join(flags + " --data " + data, more), limit);
   }
 
+  std::string masks = file("masks");
   std::string data;
 };
 
 }  // namespace
 
 TEST_CASE_FIXTURE(Classes, "text classification gives the same result on any grid and with states in files") {
-  const auto losses = [&](int ranks, const std::string& name, Flags more) {
-    check(ranks, join(more, fmt::format("--model roberta --dropout 0.1 --metrics {} --save {}",
-                                        file(name + ".jsonl"), file(name))));
-    return metric(file(name + ".jsonl"), "loss");
-  };
-  const auto alone = losses(1, "alone", {});
-  REQUIRE(alone.size() == 6);
-  CHECK(losses(3, "stages", "--g-inter 3 --recompute 1") == alone);
-  CHECK(losses(1, "files", "--offload infinity-nvme --nvme " + folder.path().string()) == alone);
-  CHECK(read_file(file("stages") + "/model.safetensors") == read_file(file("alone") + "/model.safetensors"));
-  CHECK(read_file(file("files") + "/model.safetensors") == read_file(file("alone") + "/model.safetensors"));
-  const auto shared = losses(4, "shared", "--g-inter 2 --g-data 2 --shard zero3 --tile 2");
-  for (std::size_t step = 0; step < alone.size(); ++step)
-    CHECK(std::stod(shared[step]) == doctest::Approx(std::stod(alone[step])).epsilon(1e-4));
-  const std::string config = read_file(file("alone") + "/config.json");
+  const Flags flags =
+      "--label-field kind --learning-rate 1e-2 --steps 6 --model roberta --dropout 0.1 --data " + data;
+  const auto alone =
+      check_unchanged(1, flags, {{"--g-inter 3 --recompute 1", 3}, {"--offload infinity-nvme --nvme " + disk}});
+  REQUIRE(alone.losses.size() == 6);
+  const auto shared = train(4, join(flags, "--g-inter 2 --g-data 2 --shard zero3 --tile 2"));
+  for (std::size_t step = 0; step < alone.losses.size(); ++step)
+    CHECK(std::stod(shared.losses[step]) == doctest::Approx(std::stod(alone.losses[step])).epsilon(1e-4));
+  const std::string config = read_file(saved + "/config.json");
   check_has(config, {"\"RobertaForSequenceClassification\"", R"({"0":"low","1":"mid","2":"top"})"});
-  CHECK(models::Safetensors(file("alone") + "/model.safetensors").find("classifier.out_proj.weight") != nullptr);
+  CHECK(models::Safetensors(saved + "/model.safetensors").find("classifier.out_proj.weight") != nullptr);
 }
 
 TEST_CASE_FIXTURE(Classes,
                   "masked-language-model weights get a classification head, and the trained one is evaluated") {
   save_masks();
-  const auto trained = [&](const std::string& from, Flags more) {
-    return run(1,
-               join(fmt::format("--init-from {} --data {} --label-field kind --sequence-length 16 --threads 1",
-                                from, data),
-                    more),
-               limit);
+  const std::string tuned = file("tuned"), held_out = "--validation-split 0.2 ";
+  const Outcome trained =
+      require_status(0, tune(1, masks, held_out + "--steps 3 --learning-rate 1e-2 --save " + tuned));
+  check_has(validation_of(trained), {"  accuracy "});
+  const Outcome evaluated = require_status(0, tune(1, tuned, held_out + "--eval-only"));
+  CHECK(validation_of(evaluated) == validation_of(trained));
+  check_output(64, tune(1, masks, {"--eval-only"}), {"needs a classification head"});
+  check_output(64, tune(1, tuned, "--classes 4 --steps 1"),
+               {"--classes 4 does not match --init-from " + tuned + ", which has 3"});
+  const auto start = [&](const std::string& more) {
+    return run(1, "--steps 1 --init-from " + tuned + more, limit);
   };
-  const Outcome tuned = require_status(
-      0, trained(file("masks"), "--steps 3 --learning-rate 1e-2 --validation-split 0.2 --save " + file("tuned")));
-  check_has(validation_of(tuned), {"  accuracy "});
-  const Outcome evaluated = require_status(0, trained(file("tuned"), "--eval-only --validation-split 0.2"));
-  CHECK(validation_of(evaluated) == validation_of(tuned));
-  refused(trained(file("masks"), {"--eval-only"}), 64, "needs a classification head");
-  refused(trained(file("tuned"), "--classes 4 --steps 1"), 64,
-          "--classes 4 does not match --init-from " + file("tuned") + ", which has 3");
-  folder.write("other.jsonl", "{\"text\": \"a\", \"kind\": \"wild\"}\n");
-  refused(
-      run(1,
-          fmt::format("--init-from {} --data {} --label-field kind --steps 1", file("tuned"), file("other.jsonl")),
-          limit),
-      65, "label 'wild' is not one of the model's 3 classes, 'low', 'mid', 'top'");
-  refused(run(1, fmt::format("--init-from {} --data {} --tokenizer bytes --steps 1", file("tuned"), data), limit),
-          64, "--label-field is missing");
+  const std::string other = folder.write("other.jsonl", "{\"text\": \"a\", \"kind\": \"wild\"}\n").string();
+  check_output(65, start(" --label-field kind --data " + other),
+               {"label 'wild' is not one of the model's 3 classes, 'low', 'mid', 'top'"});
+  check_output(64, start(" --tokenizer bytes --data " + data), {"--label-field is missing"});
 }
 
 TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is completely in PEFT's file") {
   save_masks();
-  const auto tuned = [&](int ranks, Flags more) {
-    return validation_of(
-        require_status(0, run(ranks,
-                              join(more, fmt::format("--init-from {} --data {} --label-field kind "
-                                                     "--sequence-length 16 --threads 1 --validation-split 0.2",
-                                                     file("masks"), data)),
-                              limit)));
+  const auto tuned = [&](int ranks, const Flags& more, const std::string& from) {
+    return validation_of(require_status(0, tune(ranks, from, join(more, "--validation-split 0.2"))));
   };
-  const Flags adapted = "--lora-rank 2 --learning-rate 1e-1 --steps 4 --batch-size 8";
-  const auto saved = [&](const std::string& name, const Flags& more) {
-    return join(join(more, adapted), "--save " + file(name));
+  const auto save = [&](int ranks, const std::string& name, const Flags& more) {
+    return tuned(ranks,
+                 join(more, "--lora-rank 2 --learning-rate 1e-1 --steps 4 --batch-size 8 --save " + file(name)),
+                 masks);
   };
-  const std::string found = tuned(1, saved("adapter", "--checkpoint " + file("kept")));
-  CHECK(tuned(3, saved("stages", "--g-inter 3")) == found);
+  const std::string found = save(1, "adapter", "--checkpoint " + file("kept"));
+  CHECK(save(3, "stages", "--g-inter 3") == found);
   const std::string stored = "/adapter_model.safetensors";
   CHECK(read_file(file("stages") + stored) == read_file(file("adapter") + stored));
 
@@ -125,23 +103,18 @@ TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is 
   // Read again, for evaluation and to resume, and merged into separate weights.
   const Flags beside = "--init-adapter " + file("adapter");
   const Flags goes_on = "--steps 1 --batch-size 8 --learning-rate 1e-9 --eval-every 1 --weight-decay 0";
-  CHECK(tuned(1, join(beside, "--eval-only")) == found);
-  CHECK(tuned(1, join(beside, goes_on)).substr(0, 20) == found.substr(0, 20));
+  CHECK(tuned(1, join(beside, "--eval-only"), masks) == found);
+  CHECK(tuned(1, join(beside, goes_on), masks).substr(0, 20) == found.substr(0, 20));
   require_success(
       run_generator(RANVIER_CHECKPOINT, "export " + file("kept") + " --merge -o " + file("merged"), folder));
-  const Outcome merged = run(1,
-                             fmt::format("--init-from {} --data {} --label-field kind --sequence-length 16 "
-                                         "--threads 1 --validation-split 0.2 --eval-only",
-                                         file("merged"), data),
-                             limit);
-  INFO(merged.output);
-  check_has(merged.output, {found.substr(0, 20)});
+  CHECK(tuned(1, {"--eval-only"}, file("merged")).substr(0, 20) == found.substr(0, 20));
 
   // PEFT's default does not train the pooler.
-  static_cast<void>(tuned(1, saved("classifier", "--lora-whole classifier")));
+  save(1, "classifier", "--lora-whole classifier");
   CHECK(models::Safetensors(file("classifier") + stored).tensors().size() == 4 * 2 * 2 + 2);
 }
 
 TEST_CASE_FIXTURE(Classes, "an adapter with a module that the model lacks is refused by name") {
-  refused(start(1, "--model bert --lora-rank 2 --lora-whole score"), 64, "has no module 'score'");
+  const Flags flags = "--label-field kind --model bert --lora-rank 2 --lora-whole score --data " + data;
+  check_output(64, run(1, small_run(text, flags), limit), {"has no module 'score'"});
 }

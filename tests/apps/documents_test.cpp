@@ -1,6 +1,6 @@
 // Complete runs whose samples have several documents, or prompts and completions: the same bits on every grid, user
 // errors, and their messages.
-#include "tests/apps/small_run.hpp"
+#include "tests/apps/compared_runs.hpp"
 #include "tests/models/small_tokenizer.hpp"
 
 using namespace ranvier::tests;
@@ -8,7 +8,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-struct Fixture : SmallText {
+struct Fixture : ComparedRuns {
   /// Tokens of documents that end with 0.
   std::string tokens = [this] {
     std::vector<std::uint16_t> drawn;
@@ -28,31 +28,11 @@ struct Fixture : SmallText {
     return folder.write("lines.jsonl", all).string();
   }();
 
-  [[nodiscard]] Outcome start(int ranks, const std::string& data, Flags flags, const Flags& more) const {
-    std::filesystem::remove(metrics);
-    flags.add(fmt::format("--metrics {} --save {}", metrics, weights));
-    return run(ranks, small_run(data, join(flags, more)), 60s);
-  }
-
-  /// Losses, validation losses and weights.
-  [[nodiscard]] std::vector<std::string> train(int ranks, const std::string& data, const Flags& flags,
-                                               const Flags& more = {}) const {
-    require_status(0, start(ranks, data, flags, more));
-    std::vector<std::string> result = metric(metrics, "loss");
-    REQUIRE(result.size() == 4);
-    result.push_back(metric(metrics, "grad_norm").back());
-    result.push_back(read_file(weights));
-    return result;
-  }
-
-  void check_every_way(const std::string& data, const Flags& flags) const {
-    const auto reference = train(1, data, flags);
-    for (const auto& [ranks, more] : {std::pair<int, Flags>{3, "--g-inter 3 --recompute 1 --policy 1f1b"},
-                                      {3, "--g-inter 3 --policy zero-bubble --deferred-limit 2"},
-                                      {2, "--g-inter 2 --offload infinity-cpu --recompute 2 --policy gpipe"}}) {
-      INFO(ranks);
-      CHECK((train(ranks, data, flags, more) == reference));
-    }
+  TrainedRun check_every_way(const Flags& flags) const {
+    return check_unchanged(1, flags,
+                           {{"--g-inter 3 --recompute 1 --policy 1f1b", 3},
+                            {"--g-inter 3 --policy zero-bubble --deferred-limit 2", 3},
+                            {"--g-inter 2 --offload infinity-cpu --recompute 2 --policy gpipe", 2}});
   }
 
   void check_refused(const Flags& flags, const std::vector<std::string>& words) const {
@@ -67,25 +47,26 @@ struct Fixture : SmallText {
 
 TEST_CASE_FIXTURE(Fixture,
                   "documents that do not attend to each other give the same bits on every grid and in every tier") {
-  const Flags flags = "--documents mask --document-end 0";
-  check_every_way(tokens, flags);
-  CHECK((train(1, tokens, {}) != train(1, tokens, flags)));
+  const Flags joined = "--data " + tokens;
+  const TrainedRun masked = check_every_way(join(joined, "--documents mask --document-end 0"));
+  CHECK((train(1, joined).weights != masked.weights));
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "a LLaMA with such documents validates and generates during training, which changes no bit") {
-  const Flags flags = "--documents mask --document-end 0 --model llama --ffn-size 48 --validation-split 0.1";
-  const auto quiet = train(1, tokens, flags, "--eval-every 0");
-  CHECK(
-      (train(
-           2, tokens, flags,
-           "--g-inter 2 --tokenizer bytes --token-format llmc --eval-every 2 --sample-every 2 --sample-tokens 3") ==
-       quiet));
+  const Flags flags =
+      "--documents mask --document-end 0 --model llama --ffn-size 48 --validation-split 0.1 --data " + tokens;
+  const TrainedRun quiet = train(1, join(flags, "--eval-every 0"));
+  const TrainedRun busy = train(2, join(flags,
+                                        "--g-inter 2 --tokenizer bytes --token-format llmc --eval-every 2 "
+                                        "--sample-every 2 --sample-tokens 3"));
+  CHECK(busy.losses == quiet.losses);
+  CHECK(busy.norms == quiet.norms);
+  CHECK((busy.weights == quiet.weights));
 }
 
 TEST_CASE_FIXTURE(Fixture, "completions of prompts give the same bits on every grid and in every tier") {
-  const Flags flags = "--prompt-field ask --json-field say";
-  check_every_way(lines, flags);
+  check_every_way("--prompt-field ask --json-field say --data " + lines);
 }
 
 TEST_CASE_FIXTURE(Fixture, "the perplexity per byte counts the completions' bytes that have losses") {
@@ -95,11 +76,9 @@ TEST_CASE_FIXTURE(Fixture, "the perplexity per byte counts the completions' byte
     all += "{\"ask\": \"the world\", \"say\": \"" + std::string(400, static_cast<char>('c' + i % 2)) + "\"}\n";
   const std::string answers = folder.write("answers.jsonl", all).string();
   const std::string tokenizer = folder.write("tokenizer.json", SmallTokenizer().tokenizer_json()).string();
-  require_status(
-      0, start(1, answers,
-               "--tokenizer " + tokenizer +
-                   " --vocab-size 300 --prompt-field ask --json-field say --steps 1 --validation-split 0.25",
-               {}));
+  static_cast<void>(train(1, "--data " + answers + " --tokenizer " + tokenizer +
+                                 " --vocab-size 300 --prompt-field ask --json-field say --steps 1 "
+                                 "--validation-split 0.25"));
   CHECK(metric(metrics, "validation_perplexity_per_byte") == metric(metrics, "validation_perplexity"));
 }
 
@@ -109,13 +88,12 @@ TEST_CASE_FIXTURE(Fixture,
   std::vector<std::uint16_t> drawn(17 * 4 * 16 + 1, 0);
   for (int i = 0; i < 3 * 4 * 16; ++i) drawn.push_back(static_cast<std::uint16_t>(1 + i * i % 7));
   const std::string data = folder.write("ends.bin", token_file(drawn)).string();
-  const Outcome outcome = require_status(
-      0, start(1, data, "--documents mask --document-end 0 --shuffle off --steps 20 --spike-factor 2", {}));
-  const auto losses = metric(metrics, "loss");
-  REQUIRE(losses.size() == 20);
-  CHECK(std::count(losses.begin(), losses.end(), "null") == 17);
-  CHECK(losses[17] != "null");
-  check_has(outcome.output, {"step 17/20  no losses", "\nloss 5.5"});  // the first loss
+  const TrainedRun run =
+      train(1, "--documents mask --document-end 0 --shuffle off --steps 20 --spike-factor 2 --data " + data);
+  REQUIRE(run.losses.size() == 20);
+  CHECK(std::count(run.losses.begin(), run.losses.end(), "null") == 17);
+  CHECK(run.losses[17] != "null");
+  check_has(run.output, {"step 17/20  no losses", "\nloss 5.5"});  // the first loss
 }
 
 TEST_CASE_FIXTURE(Fixture, "a dry run's table has the documents of samples") {

@@ -1,86 +1,45 @@
 // Complete runs: the grid and the schedule do not change the result, weights move between grids, files are complete.
+#include "tests/apps/compared_runs.hpp"
 #include "tests/apps/same_tensors.hpp"
-#include "tests/apps/small_run.hpp"
 #include "tests/models/small_choices.hpp"
 #include "tests/models/small_tokenizer.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
-namespace {
-
-struct Result {
-  std::vector<std::string> losses;  ///< in the format of the metrics file
-  std::vector<std::string> norms;
-  std::string weights;  ///< the file's content
-};
-
-struct Fixture : SmallText {
-  [[nodiscard]] Result train(int ranks, const Flags& more = {}) const {
-    std::filesystem::remove(metrics);
-    ends_well(ranks, join("--metrics " + metrics + " --save " + weights, more), 60s);
-    Result result{metric(metrics, "loss"), metric(metrics, "grad_norm"), read_file(weights)};
-    REQUIRE(result.losses.size() == 4);
-    for (const std::string& share : metric(metrics, "mfu")) {
-      CHECK(std::stod(share) > 0);
-      CHECK(std::stod(share) <= 1);
-    }
-    return result;
-  }
-
-  void check_same(const Result& expected, int ranks, const Flags& more) const {
-    INFO(ranks << " ranks, " << more.line());
-    const Result result = train(ranks, more);
-    CHECK(result.losses == expected.losses);
-    CHECK(result.norms == expected.norms);
-    CHECK((result.weights == expected.weights));
-  }
-
-  struct Change {
-    Flags more;
-    int ranks = 0;  ///< 0: as many
-  };
-  /// Checks that a run gives the same bits with each of these changes, and leaves no file in `disk`. Returns its
-  /// result.
-  Result check_unchanged(int ranks, const Flags& flags, const std::vector<Change>& changes) const {
-    Result expected = train(ranks, flags);
-    for (const auto& [more, others] : changes) check_same(expected, others > 0 ? others : ranks, join(flags, more));
-    CHECK(std::filesystem::is_empty(disk));
-    return expected;
-  }
-
-  std::string disk = make_folder("disk");
-};
-
-}  // namespace
-
 // These tests show that flags, files and MPI do not change a result: tests/actors/jobs combine schedules, shardings,
 // tiers and precisions in one process.
-TEST_CASE_FIXTURE(Fixture, "repetition, stages, schedule, chunks and the split of layers do not change any bit") {
+TEST_CASE_FIXTURE(ComparedRuns,
+                  "repetition, stages, schedule, chunks and the split of layers do not change any bit") {
   const Flags files = "--recompute 1 --offload infinity-nvme --bucket-size 3000 --nvme " + disk;
   const auto in_files = [&](const char* more) { return Change{join(more, files), 2}; };
-  check_unchanged(1, {},
-                  {{{}},
-                   {"--g-inter 2", 2},
-                   {"--g-inter 3", 3},
-                   {"--g-inter 4", 4},
-                   {"--g-inter 3 --policy message-driven --pipeline-limit 1", 3},
-                   {"--g-inter 3 --policy 1f1b --pipeline-limit 2", 3},
-                   {"--g-inter 3 --policy gpipe --pipeline-limit 5", 3},
-                   {"--g-inter 3 --defer-weights", 3},
-                   {"--g-inter 3 --policy zb-h1 --recompute 1", 3},
-                   {"--g-inter 2 --policy zero-bubble --deferred-limit 1", 2},
-                   in_files("--g-inter 2 --policy zero-bubble"),
-                   in_files("--g-inter 2 --policy zb-h1"),
-                   in_files("--g-inter 2 --chunks-per-rank 2 --policy message-driven"),
-                   in_files("--g-inter 2 --chunks-per-rank 2 --policy 1f1b"),
-                   in_files("--g-inter 2 --chunks-per-rank 2 --policy zero-bubble"),
-                   {"--g-inter 2 --chunks-per-rank 3 --defer-weights", 2},
-                   {"--g-inter 2 --layers-per-stage 1,5", 2},
-                   {"--g-inter 3 --layers-per-stage 3,2,1", 3}});
+  const TrainedRun run = check_unchanged(1, {},
+                                         {{{}},
+                                          {"--g-inter 2", 2},
+                                          {"--g-inter 3", 3},
+                                          {"--g-inter 4", 4},
+                                          {"--g-inter 3 --policy message-driven --pipeline-limit 1", 3},
+                                          {"--g-inter 3 --policy 1f1b --pipeline-limit 2", 3},
+                                          {"--g-inter 3 --policy gpipe --pipeline-limit 5", 3},
+                                          {"--g-inter 3 --defer-weights", 3},
+                                          {"--g-inter 3 --policy zb-h1 --recompute 1", 3},
+                                          {"--g-inter 2 --policy zero-bubble --deferred-limit 1", 2},
+                                          in_files("--g-inter 2 --policy zero-bubble"),
+                                          in_files("--g-inter 2 --policy zb-h1"),
+                                          in_files("--g-inter 2 --chunks-per-rank 2 --policy message-driven"),
+                                          in_files("--g-inter 2 --chunks-per-rank 2 --policy 1f1b"),
+                                          in_files("--g-inter 2 --chunks-per-rank 2 --policy zero-bubble"),
+                                          {"--g-inter 2 --chunks-per-rank 3 --defer-weights", 2},
+                                          {"--g-inter 2 --layers-per-stage 1,5", 2},
+                                          {"--g-inter 3 --layers-per-stage 3,2,1", 3}});
+  CHECK(run.losses.size() == 4);
+  for (const std::string& share : metric(metrics, "mfu")) {
+    CHECK(std::stod(share) > 0);
+    CHECK(std::stod(share) <= 1);
+  }
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(ComparedRuns,
                   "stages and recomputation do not change any bit with dropout, rows and in half precision") {
   check_unchanged(1, "--dropout 0.1",
                   {{"--g-inter 2", 2},
@@ -97,7 +56,8 @@ TEST_CASE_FIXTURE(Fixture,
     check_unchanged(1, precision, {{"--g-inter 2", 2}});
 }
 
-TEST_CASE_FIXTURE(Fixture, "the location of optimizer states, and the named offload modes, do not change any bit") {
+TEST_CASE_FIXTURE(ComparedRuns,
+                  "the location of optimizer states, and the named offload modes, do not change any bit") {
   const Flags grid = "--g-inter 2 --g-data 2", host = "--optimizer-tier host --bucket-size 5000",
               files = "--optimizer-tier nvme --bucket-size 3000 --nvme " + disk;
   check_unchanged(4, join(grid, "--precision fp32"),
@@ -116,7 +76,7 @@ TEST_CASE_FIXTURE(Fixture, "the location of optimizer states, and the named offl
 }
 
 TEST_CASE_FIXTURE(
-    Fixture,
+    ComparedRuns,
     "the location of parameters does not change any bit, with and without prefetching, gathered or pulled") {
   const std::vector<Change> tiers{{"--parameter-tier host --prefetch 0 --bucket-size 4000"},
                                   {"--parameter-tier nvme --prefetch 2 --bucket-size 1000000 --nvme " + disk}};
@@ -126,7 +86,7 @@ TEST_CASE_FIXTURE(
     check_unchanged(4, grid, tiers);
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(ComparedRuns,
                   "the location of accumulated gradients does not change any bit, with and without clipping") {
   const std::vector<Change> tiers{
       {"--gradient-tier host --bucket-size 1000000"},
@@ -136,7 +96,8 @@ TEST_CASE_FIXTURE(Fixture,
   check_unchanged(4, "--g-inter 2 --g-data 2 --shard zero1 --precision bf16", tiers);
 }
 
-TEST_CASE_FIXTURE(Fixture, "the location of activation checkpoints does not change any bit, under every schedule") {
+TEST_CASE_FIXTURE(ComparedRuns,
+                  "the location of activation checkpoints does not change any bit, under every schedule") {
   const std::string other = make_folder("other");
   const Flags base = "--dropout 0.1 --validation-split 0.1 --eval-every 2 --batch-size 14";
   const Flags host = "--activation-tier host", files = "--activation-tier nvme --nvme " + disk + "," + other,
@@ -153,22 +114,22 @@ TEST_CASE_FIXTURE(Fixture, "the location of activation checkpoints does not chan
   CHECK(std::filesystem::is_empty(other));
 }
 
-TEST_CASE_FIXTURE(Fixture, "data parallelism and a shorter last microbatch change losses only by rounding") {
-  const Result expected = train(1);
+TEST_CASE_FIXTURE(ComparedRuns, "data parallelism and a shorter last microbatch change losses only by rounding") {
+  const TrainedRun expected = train(1);
   check_close(train(2, "--g-data 2").losses, expected.losses);
   check_close(train(4, "--g-data 4").losses, expected.losses);
   check_close(train(2, "--microbatch-size 3 --g-inter 2").losses, train(1, "--microbatch-size 4").losses);
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights saved by one grid start another") {
+TEST_CASE_FIXTURE(ComparedRuns, "weights saved by one grid start another") {
   const std::string weights = file("start.safetensors");
   ends_well(4, "--g-inter 2 --save " + weights, 30s);
-  const Result expected = train(1, "--init-from " + weights);
+  const TrainedRun expected = train(1, "--init-from " + weights);
   check_same(expected, 3, "--init-from " + weights + " --g-inter 3");
   CHECK(expected.losses != train(1).losses);
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(ComparedRuns,
                   "weights saved at intermediate steps equal the run's weights at those steps, on any grid") {
   const std::string one = file("one"), four = file("four"), blocked = file("blocked");
   const auto train_into = [&](int ranks, const std::string& save, const Flags& more, int status = 0) {
@@ -188,7 +149,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(std::filesystem::exists(four + step + "/config.json"));
   for (const auto& entry : std::filesystem::directory_iterator(four))
     CHECK_FALSE(entry.path().filename().string().ends_with(".partial"));
-  const Result again = train(1, "--init-from " + four + step);
+  const TrainedRun again = train(1, "--init-from " + four + step);
   check_same(again, 2, "--init-from " + one + step + " --g-inter 2");
 
   std::filesystem::create_directories(blocked);
@@ -198,9 +159,9 @@ TEST_CASE_FIXTURE(Fixture,
   check_same_tensors(one, blocked);
 }
 
-TEST_CASE_FIXTURE(Fixture, "tiles do not change losses except for rounding, and no bit on another grid") {
+TEST_CASE_FIXTURE(ComparedRuns, "tiles do not change losses except for rounding, and no bit on another grid") {
   for (const char* shard : {"--g-data 2 --shard ddp", "--g-data 2 --shard zero3"}) {
-    const Result tiled = check_unchanged(
+    const TrainedRun tiled = check_unchanged(
         2, join(shard, "--tile 4"),
         {{"--g-inter 2", 4},
          {"--g-inter 2 --recompute 1 --policy 1f1b", 4},
@@ -210,14 +171,14 @@ TEST_CASE_FIXTURE(Fixture, "tiles do not change losses except for rounding, and 
 }
 
 TEST_CASE_FIXTURE(
-    Fixture,
+    ComparedRuns,
     "LLaMA and BERT in tiles start like undivided models, train like them and save weights that they read") {
   for (const Flags& family :
        {Flags("--model llama --ffn-size 48 --kv-heads 1"), Flags("--model bert --ffn-size 64 --vocab-size 257")}) {
     CAPTURE(family[1]);
     const std::string saved = file(family[1]), kept = file(family[1] + "-kept");
     const Flags tiles = "--tile 4 --shard zero3 --g-data 2 --g-inter 2 --parameter-tier nvme --nvme " + disk;
-    const Result whole = train(2, join(family, "--g-data 2"));
+    const TrainedRun whole = train(2, join(family, "--g-data 2"));
     std::filesystem::remove(metrics);
     ends_well(4, join(join(family, tiles), "--metrics " + metrics + " --save " + saved), 60s);
     check_close(whole.losses, metric(metrics, "loss"));
@@ -228,7 +189,7 @@ TEST_CASE_FIXTURE(
   }
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(ComparedRuns,
                   "weights are converted from tiles to undivided matrices and back without changing a bit") {
   const std::string trained = file("trained.safetensors"), kept = file("kept.safetensors");
   const auto same_tensors = [&] { check_same_tensors(trained, kept); };
@@ -240,8 +201,8 @@ TEST_CASE_FIXTURE(Fixture,
     ends_well(tiles_first ? 1 : 4,
               join(tiles_first ? still : join(tiles, still), "--init-from " + trained + " --save " + kept), 30s);
     same_tensors();
-    const Result whole = train(1, "--init-from " + trained),
-                 tiled = train(1, "--init-from " + trained + " --tile 2");
+    const TrainedRun whole = train(1, "--init-from " + trained),
+                     tiled = train(1, "--init-from " + trained + " --tile 2");
     check_close(whole.losses, tiled.losses);
   }
   // The initial values of a run.
@@ -250,7 +211,7 @@ TEST_CASE_FIXTURE(Fixture,
   same_tensors();
 }
 
-TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and halves the scale") {
+TEST_CASE_FIXTURE(ComparedRuns, "an overflow on one rank skips the step on all and halves the scale") {
   const Flags flags = "--precision fp16 --g-inter 2 --metrics " + metrics + " --loss-scale 1024";
   for (int rank = 0; rank < 4; ++rank) {
     std::filesystem::remove(metrics);
@@ -261,7 +222,7 @@ TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and ha
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains nothing") {
+TEST_CASE_FIXTURE(ComparedRuns, "a dry run shows the plan of a cluster and trains nothing") {
   check_output(
       0,
       run(1, "--dry-run --world 48 --model gpt-12b --g-inter 24 --g-data 2 --batch-size 64 --save " + weights, 20s),
@@ -269,13 +230,13 @@ TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains not
   CHECK_FALSE(std::filesystem::exists(weights));
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(ComparedRuns,
                   "a dry run of a job that does not fit prints flags that would help, and ends with status 1") {
   check_output(1, run(1, "--dry-run --world 8 --layers 8 --hidden 512 --device-memory 128MiB", 20s),
                {"does not fit", "make the job fit (planned):"});
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(ComparedRuns,
                   "ranks with different memory prefetch equally far, as far as the smallest memory allows") {
   const auto flags = [&](const char* memory) {
     return small_run(text,
@@ -285,7 +246,7 @@ TEST_CASE_FIXTURE(Fixture,
   require_status(0, Job({flags("64MiB"), flags("4MiB")}).wait(30s));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a config file replaces flags, and flags override it") {
+TEST_CASE_FIXTURE(ComparedRuns, "a config file replaces flags, and flags override it") {
   const std::string sizes = "layers = 4\nhidden = 32\nheads = 2\nsequence-length = 16\nbatch-size = 4\n";
   const std::string config = folder
                                  .write("run.conf", "# a comment\nsteps = 3\ng-inter = 2\n" + sizes +
@@ -295,7 +256,7 @@ TEST_CASE_FIXTURE(Fixture, "a config file replaces flags, and flags override it"
   CHECK(metric(metrics, "loss").size() == 2);
 }
 
-TEST_CASE_FIXTURE(Fixture, "validation runs as often as requested") {
+TEST_CASE_FIXTURE(ComparedRuns, "validation runs as often as requested") {
   const std::string again = file("again.jsonl");
   check_has(ends_well(4, "--g-inter 2 --eval-every 1 --metrics " + metrics + " --save " + weights, 20s).output,
             {"data: 1 file, 1 document, ", "validation loss", " per token, "});
@@ -313,8 +274,9 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as requested") {
   CHECK(std::stod(metric(again, "validation_loss")[0]) == doctest::Approx(std::stod(losses[3])).epsilon(1e-6));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a model generates text and answers questions during training, which changes no bit") {
-  const Result quiet = train(2, "--g-inter 2");
+TEST_CASE_FIXTURE(ComparedRuns,
+                  "a model generates text and answers questions during training, which changes no bit") {
+  const TrainedRun quiet = train(2, "--g-inter 2");
   const std::string questions =
       folder
           .write("questions.bin",
@@ -323,13 +285,13 @@ TEST_CASE_FIXTURE(Fixture, "a model generates text and answers questions during 
   std::filesystem::remove(metrics);
   const Outcome outcome =
       ends_well(2,
-                {"--g-inter", "2", "--metrics", metrics, "--save", weights, "--hellaswag", questions,
+                {"--g-inter", "2", "--metrics", metrics, "--save", saved, "--hellaswag", questions,
                  "--sample-every", "3", "--sample-prompt", "\"node\" ", "--sample-tokens", "4"},
                 20s);
   check_has(outcome.output,
             {"step 3/4  sample:\n\"node\" ", "step 4/4  sample:\n\"node\" ", "step 4/4  HellaSwag "});
   CHECK(metric(metrics, "loss") == quiet.losses);
-  CHECK((read_file(weights) == quiet.weights));
+  CHECK((read_file(saved + "/model.safetensors") == quiet.weights));
   const auto lines = lines_of(read_file(metrics));
   check_lacks(lines[1], {"\"sample\""});
   check_has(lines[2], {R"("sample":"\"node\" )"});
@@ -338,18 +300,17 @@ TEST_CASE_FIXTURE(Fixture, "a model generates text and answers questions during 
 
   // Only the questions, without data.
   const std::string again = file("again.jsonl");
-  check_lacks(require_status(0, run(2,
-                                    "--init-from " + weights + " --heads 2 --hellaswag " + questions +
-                                        " --eval-only --metrics " + again,
-                                    20s))
-                  .output,
-              {"validation loss"});
+  check_lacks(
+      require_status(
+          0, run(2, "--init-from " + saved + " --hellaswag " + questions + " --eval-only --metrics " + again, 20s))
+          .output,
+      {"validation loss"});
   const auto accuracy = metric(again, "hellaswag_accuracy");
   REQUIRE(accuracy.size() == 1);
   check_has(lines[3], {"\"hellaswag_accuracy\":" + accuracy[0]});
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(ComparedRuns,
                   "a named tokenizer gives per-byte losses, text samples, and the end of text in saved weights") {
   const SmallTokenizer small;
   std::vector<std::uint16_t> tokens;
@@ -368,7 +329,7 @@ TEST_CASE_FIXTURE(Fixture,
   check_has(outcome.output, {" per byte  over ", "step 4/4  sample:\nthe world"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
+TEST_CASE_FIXTURE(ComparedRuns, "a trace names what every rank did") {
   const std::string trace = file("trace.json");
   ends_well(4, "--g-inter 2 --trace " + trace + " --eval-every 2 --sample-every 4", 20s);
   const std::string events = read_file(trace);
@@ -377,7 +338,7 @@ TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
                      "\"validation 2\"", "validation forward", "\"sampling 4\"", "sampling forward"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "bytes that a rank reads from its own files are separate from bytes over links") {
+TEST_CASE_FIXTURE(ComparedRuns, "bytes that a rank reads from its own files are separate from bytes over links") {
   const std::string trace = file("trace.json");
   const auto traced = [&](int ranks, const Flags& more) {
     const Outcome outcome =

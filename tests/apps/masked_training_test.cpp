@@ -1,88 +1,53 @@
 // Complete runs of masked language models: their training data, their output, and refused flags.
-#include "tests/apps/small_run.hpp"
+#include "tests/apps/compared_runs.hpp"
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 namespace {
 
-struct Masked : SmallText {
-  /// A BERT of bytes, whose mask is the next token after them.
-  [[nodiscard]] Outcome start(int ranks, const Flags& more, const std::string& data = {}) const {
-    return run(ranks, small_run(data.empty() ? text : data, join("--model bert --vocab-size 257", more)), 60s);
-  }
-};
+/// A BERT of bytes, whose mask is the next token after them.
+const Flags bert = "--model bert --vocab-size 257";
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Masked,
+TEST_CASE_FIXTURE(ComparedRuns,
                   "a BERT gives the same bits on two stages, and is validated with the same masks on every grid") {
-  std::vector<std::string> losses, evaluations;
-  for (const int stages : {1, 2}) {
-    CAPTURE(stages);
-    std::filesystem::remove(metrics);
-    const Outcome outcome = require_status(
-        0, start(stages, fmt::format("--g-inter {} --dropout 0.1 --eval-every 4 --metrics {} --save {}", stages,
-                                     metrics, file("bert"))));
-    check_has(outcome.output, {"masked per sample: 2 of 16 tokens; mask token: 256"});
-    check_lacks(outcome.output, {"per byte"});
-    CHECK(metric(metrics, "tokens").back() == "64");
-    if (losses.empty()) losses = metric(metrics, "loss");
-    CHECK(metric(metrics, "loss") == losses);
-    const std::string last = lines_of(read_file(metrics)).back();
-    const auto place = last.find("\"validation_loss\":");
-    REQUIRE(place != std::string::npos);
-    evaluations.push_back(last.substr(place, last.find(',', place) - place));
-    CHECK(evaluations.back() == evaluations.front());
-  }
+  const TrainedRun trained = check_unchanged(1, join(bert, "--dropout 0.1 --eval-every 4"), {{"--g-inter 2", 2}});
+  check_has(trained.output, {"masked per sample: 2 of 16 tokens; mask token: 256"});
+  check_lacks(trained.output, {"per byte"});
+  CHECK(metric(metrics, "tokens").back() == "64");
   // The same weights are evaluated with the same masks.
-  const Outcome again =
-      require_status(0, run(1,
-                            "--init-from " + file("bert") + " --data " + text +
-                                " --eval-only --validation-split 0.1 --sequence-length 16 --threads 1",
-                            60s));
-  const auto number = evaluations.front().substr(evaluations.front().find(':') + 1, 6);
-  check_has(again.output, {"validation loss " + number});
+  const std::string evaluated = "--init-from " + saved + " --data " + text +
+                                " --eval-only --validation-split 0.1 --sequence-length 16 --threads 1";
+  const auto number = trained.evaluation.substr(std::string_view(R"("validation_loss":)").size(), 6);
+  check_output(0, run(1, evaluated, 60s), {"validation loss " + number});
 }
 
-TEST_CASE_FIXTURE(Masked, "without a mask token a BERT prints the flag that names one") {
-  check_output(64, start(1, "--vocab-size 256"), {"--mask-token is missing: all tokens of the model are bytes"});
+TEST_CASE_FIXTURE(ComparedRuns, "without a mask token a BERT prints the flag that names one") {
+  const auto start = [&](const Flags& more) { return run(1, small_run(text, join(bert, more)), 60s); };
   const std::string tokens = folder.write("tokens.bin", token_file(std::vector<std::uint16_t>(100, 7))).string();
-  check_output(64, start(1, {}, tokens), {"--mask-token is missing: the data are tokens"});
-  check_output(0, start(1, "--mask-token 5", tokens), {"mask token: 5"});
+  check_output(64, start("--vocab-size 256"), {"--mask-token is missing: all tokens of the model are bytes"});
+  check_output(64, start("--data " + tokens), {"--mask-token is missing: the data are tokens"});
+  check_output(0, start("--mask-token 5 --data " + tokens), {"mask token: 5"});
 }
 
-TEST_CASE_FIXTURE(Masked, "documents of a BERT are masked or padded, and give the same bits on every grid") {
+TEST_CASE_FIXTURE(ComparedRuns, "documents of a BERT are masked or padded, and give the same bits on every grid") {
   std::string lines;
   for (int i = 0; i < 90; ++i)
     lines += "{\"text\": \"" + std::string(static_cast<std::size_t>(1 + i % 20), 'a' + i % 7) + "\"}\n";
-  const std::string data = folder.write("lines.jsonl", lines).string();
-  std::vector<std::string> kinds;
-  for (const char* documents : {"join", "mask", "pad"}) {
-    CAPTURE(documents);
-    const auto train = [&](int ranks, const Flags& more) {
-      std::filesystem::remove(metrics);
-      const Outcome outcome = require_status(
-          0, start(ranks,
-                   join(fmt::format("--documents {} --metrics {} --save {} --validation-split 0.2 --eval-every 1",
-                                    documents, metrics, weights),
-                        more),
-                   data));
-      CHECK(has(outcome.output,
-                "% of all positions are padding; split at --sequence-length 16: 20 of 90 documents") ==
-            (documents[0] == 'p'));
-      CHECK(has(outcome.output, "masked per sample: 15% of its tokens, at most 2") == (documents[0] == 'p'));
-      auto result = metric(metrics, "loss");
-      result.push_back(metric(metrics, "validation_loss").back());
-      result.push_back(read_file(weights));
-      return result;
-    };
-    const auto reference = train(1, {});
-    kinds.push_back(reference.back());
-    if (documents[0] == 'j') continue;
-    CHECK((train(3, "--g-inter 3 --recompute 1 --policy 1f1b") == reference));
-    CHECK((train(1, "--offload infinity-cpu --recompute 2 --policy gpipe") == reference));
-  }
-  CHECK(kinds[0] != kinds[1]);
-  CHECK(kinds[1] != kinds[2]);
+  const Flags data =
+      join(bert, "--validation-split 0.2 --eval-every 1 --data " + folder.write("lines.jsonl", lines).string());
+  const std::vector<Change> changes{{"--g-inter 3 --recompute 1 --policy 1f1b", 3},
+                                    {"--offload infinity-cpu --recompute 2 --policy gpipe"}};
+  const auto joined = train(1, join(data, "--documents join"));
+  const auto masked = check_unchanged(1, join(data, "--documents mask"), changes);
+  const auto padded = check_unchanged(1, join(data, "--documents pad"), changes);
+  CHECK((joined.weights != masked.weights));
+  CHECK((masked.weights != padded.weights));
+  const std::initializer_list<std::string_view> padding{
+      "% of all positions are padding; split at --sequence-length 16: 20 of 90 documents",
+      "masked per sample: 15% of its tokens, at most 2"};
+  check_has(padded.output, padding);
+  for (const auto& other : {joined, masked}) check_lacks(other.output, padding);
 }

@@ -22,24 +22,12 @@ struct PlannedRun : SmallText {
   }
 };
 
-/// Losses in a file that several runs may have written.
-std::vector<std::string> losses_of(const std::string& metrics) {
-  std::vector<std::string> losses;
-  for (const std::string& line : lines_of(read_file(metrics)))
-    if (line.starts_with("{\"step\":")) losses.push_back(line.substr(0, line.find(",\"grad_norm\"")));
-  return losses;
-}
-
 /// The flags of the output's line "equivalent flags".
 Flags said_flags(const Outcome& outcome) {
   const std::string before = "equivalent flags: ";
   const auto begin = outcome.output.find(before);
   REQUIRE(begin != std::string::npos);
-  std::istringstream words(
-      outcome.output.substr(begin + before.size(), outcome.output.find('\n', begin) - begin - before.size()));
-  Flags flags;
-  for (std::string word; words >> word;) flags.push_back(word);
-  return flags;
+  return outcome.output.substr(begin + before.size(), outcome.output.find('\n', begin) - begin - before.size());
 }
 
 }  // namespace
@@ -52,19 +40,19 @@ TEST_CASE_FIXTURE(PlannedRun, "a run plans itself, its printed flags repeat it, 
                      plan);
   const Outcome planned = require_status(0, run(2, first, limit));
   check_has(planned.output, {"plan: ", " per step, ", "predicted for test-cpu"});
-  const auto losses = losses_of(metrics);
+  const auto losses = metric(metrics, "loss");
   CHECK(losses.size() == 4);
 
   Flags by_hand = flags({"--metrics", file("by-hand.jsonl"), "--lr-decay", "constant", "--warmup-steps", "0"});
   for (const std::string& word : said_flags(planned)) by_hand.push_back(word);
   require_status(0, run(2, by_hand, limit));
-  CHECK(losses_of(file("by-hand.jsonl")) == losses);
+  CHECK(metric(file("by-hand.jsonl"), "loss") == losses);
 
   // Another number of ranks plans again, and resumes the same training.
   Flags second = first;
   *(std::find(second.begin(), second.end(), "--steps") + 1) = "6";
   check_output(0, run(1, join(second, {"--resume", "auto"}), limit), {"plan: 1 × 1", "step 4 is done"});
-  CHECK(losses_of(metrics).size() == 6);
+  CHECK(metric(metrics, "loss").size() == 6);
 }
 
 TEST_CASE_FIXTURE(PlannedRun, "a run that cannot plan itself ends with one message that has a remedy") {

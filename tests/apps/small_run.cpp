@@ -48,6 +48,7 @@ Flags small_run(const std::string& data, const Flags& more) {
 std::vector<std::string> metric(const std::string& path, const std::string& key) {
   std::vector<std::string> values;
   for (const auto& line : lines_of(read_file(path))) {
+    if (!line.starts_with("{\"step\":")) continue;
     const std::string quoted = "\"" + key + "\":";
     auto begin = line.find(quoted);
     if (begin == std::string::npos) throw std::runtime_error(path + " has a line without " + key + ": " + line);

@@ -31,7 +31,7 @@ struct SmallText : InFolder {
 /// An llm.c token file.
 [[nodiscard]] std::string token_file(const std::vector<std::uint16_t>& tokens);
 
-/// The values of `key`, as written, of every line of a metrics file.
+/// The values of `key`, as written, of every step of a metrics file.
 [[nodiscard]] std::vector<std::string> metric(const std::string& path, const std::string& key);
 
 /// "validation loss 2.5  accuracy 0.5": the output of an evaluation, without its number of samples.
