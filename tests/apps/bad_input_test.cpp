@@ -62,6 +62,7 @@ TEST_CASE_FIXTURE(Fixture, "unknown flags, tiers that need other flags and links
       {{"--lerning-rate 1e-3", {"lerning-rate", "--learning-rate"}, usage},
        {"--activation-tier host", {"--activation-tier host", "--recompute auto"}},
        {"--optimizer-commit flip", {"--optimizer-commit flip", "--optimizer-tier host"}},
+       {"--optimizer-tier nvme --nvme /not/there", {"/not/there: No such file or directory", "--nvme"}},
        {"--optimizer-commit flip --optimizer-tier host --precision fp32",
         {"--optimizer-commit flip", "--precision bf16"}},
        {"--links " + inter, {"--links " + inter, "links of class 'intra_node'", "ranvier-bench --write-links"}},

@@ -122,50 +122,6 @@ void print_skipped() {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a disk that is too small is refused at startup, with needed and free bytes") {
-  const std::string disk = make_folder("disk");
-  // Checkpoints of 1024 × 1024 floats, five for each microbatch in flight, of more microbatches than any disk holds.
-  const auto microbatches = fs::space(disk).available / (5 * (4u << 20)) + 64;
-  if (microbatches > 200'000) {
-    MESSAGE("skipped: " << disk << " has more space than a small job can request");
-    return;
-  }
-  std::ofstream(weights) << "saved before";
-  check_ended(run(1,
-                  small_run(text, {"--save", weights, "--hidden", "1024", "--sequence-length", "1024", "--layers",
-                                   "4", "--batch-size", std::to_string(microbatches), "--policy", "gpipe",
-                                   "--recompute", "1", "--activation-tier", "nvme", "--nvme", disk}),
-                  60s),
-              {disk, "not enough space for rank 0: ", " needed, ", " free; ", "--nvme"});
-  CHECK(fs::is_empty(disk));
-}
-
-TEST_CASE_FIXTURE(Fixture, "directories that are missing, are files or cannot be written are refused by name") {
-  const Flags tier{"--save", weights, "--optimizer-tier", "nvme", "--nvme"};
-  const auto check_refused = [&](const std::string& disk, const Words& words) {
-    std::ofstream(weights) << "saved before";
-    Flags flags = tier;
-    flags.push_back(disk);
-    check_ended(run(2, small_run(text, flags), 60s), words);
-  };
-  check_refused("/not/there", {"/not/there", "No such file or directory", "create the folder"});
-  check_refused(text, {text, "not a folder"});
-  check_refused("/proc", {"/proc: cannot create a folder", "writable folder"});
-  if (::geteuid() == 0) {
-    const std::string disk = make_folder("disk");
-    if (::mount("none", disk.c_str(), "tmpfs", MS_RDONLY, nullptr) == 0) {
-      check_refused(disk, {disk, "Read-only file system"});
-      ::umount2(disk.c_str(), MNT_DETACH);
-    } else {
-      MESSAGE("not tried on a file system that is mounted read-only: mounting is not allowed");
-    }
-  } else {
-    const std::string disk = make_folder("disk");
-    fs::permissions(disk, fs::perms::owner_read | fs::perms::owner_exec);
-    check_refused(disk, {disk, "Permission denied"});
-  }
-}
-
 TEST_CASE_FIXTURE(Fixture, "a file that another process truncates during a job ends it with file and offset") {
   const std::string disk = make_folder("disk");
   // A write past the new end extends the file again, with a hole in it, so a single truncation may not be detected.

@@ -289,11 +289,12 @@ TEST_CASE_FIXTURE(InFolder, "a real disk with too little space is refused") {
 
 TEST_CASE_FIXTURE(InFolder, "folders that are missing, are files, or cannot be written are refused by name") {
   folder.write("file", "");
-  for (const std::filesystem::path& bad :
-       {folder.path() / "none", folder.path() / "file", std::filesystem::path("/proc/self")}) {
+  for (const auto& [bad, reason] : {std::pair{file("none"), "No such file or directory; create the folder"},
+                                    {file("file"), "not a folder; create the folder"},
+                                    {std::string("/proc/self"), ": cannot create a folder for rank 0: "}}) {
     AsioLoop loop;
     FileTier tier(loop, {.directories = {bad}});
-    CHECK(says(error_of([&] { tier.start(4096); }), ErrorCode::io, bad.c_str(), "`nvme`"));
+    CHECK(says(error_of([&] { tier.start(4096); }), ErrorCode::io, bad, reason, "`nvme`"));
   }
 }
 
