@@ -2,6 +2,7 @@
 #include "models/families/adapter_files.hpp"
 #include "models/weights/safetensors.hpp"
 #include "tests/apps/generated.hpp"
+#include "tests/apps/same_tensors.hpp"
 #include "tests/apps/small_run.hpp"
 
 using namespace ranvier::tests;
@@ -43,22 +44,6 @@ struct Fixture : Programs {
   }
 };
 
-/// Checks that two files have the same shapes and nearly equal values.
-void check_close_tensors(const std::string& folder, const std::string& other) {
-  const models::Safetensors file(folder + "/adapter_model.safetensors"),
-      other_file(other + "/adapter_model.safetensors");
-  for (const models::StoredTensor& tensor : file.tensors()) {
-    CAPTURE(tensor.name);
-    const models::StoredTensor* const same = other_file.find(tensor.name);
-    REQUIRE(same != nullptr);
-    REQUIRE(same->shape == tensor.shape);
-    std::vector<float> a(tensor.shape[0] * tensor.shape[1]), b(a.size());
-    file.read(tensor, 0, a.size(), a.data());
-    other_file.read(*same, 0, b.size(), b.data());
-    for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 1e-3);
-  }
-}
-
 }  // namespace
 
 TEST_CASE_FIXTURE(
@@ -83,10 +68,11 @@ TEST_CASE_FIXTURE(
   const models::Safetensors file_of(adapter + "/adapter_model.safetensors");
   CHECK(file_of.tensors().size() == 4 * 3 * 2);
   CHECK(file_of.find("base_model.model.model.layers.3.self_attn.q_proj.lora_B.weight") != nullptr);
-  check_close_tensors(adapter, file("other"));
+  const std::string stored = "/adapter_model.safetensors";
+  check_same_tensors(adapter + stored, file("other") + stored, 1e-3f);
   check_run(
       1, adapted("--save " + file("tiled") + " --tile 2 --offload infinity-nvme --nvme " + folder.path().string()));
-  check_close_tensors(adapter, file("tiled"));
+  check_same_tensors(adapter + stored, file("tiled") + stored, 1e-3f);
 
   // The checkpoint of that run: as an adapter, and as merged weights.
   check_tool("export " + file("checkpoints") + " -o " + file("exported"));

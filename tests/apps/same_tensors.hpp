@@ -6,8 +6,8 @@
 
 namespace ranvier::tests {
 
-/// Checks that they have the same tensors, in any order.
-inline void check_same_tensors(const std::string& one, const std::string& other) {
+/// Checks that they have the same tensors, in any order, whose values differ by less than `tolerance`; 0: not at all.
+inline void check_same_tensors(const std::string& one, const std::string& other, float tolerance = 0) {
   const models::Safetensors a(models::find_weights(one, "--save")), b(models::find_weights(other, "--save"));
   REQUIRE(a.tensors().size() == b.tensors().size());
   for (const auto& tensor : a.tensors()) {
@@ -18,7 +18,10 @@ inline void check_same_tensors(const std::string& one, const std::string& other)
     std::vector<float> left(tensor.elements()), right(tensor.elements());
     a.read(tensor, 0, left.size(), left.data());
     b.read(*same, 0, right.size(), right.data());
-    CHECK((left == right));
+    const bool same_values = std::equal(left.begin(), left.end(), right.begin(), [&](float x, float y) {
+      return tolerance > 0 ? std::abs(x - y) < tolerance : x == y;
+    });
+    CHECK(same_values);
   }
 }
 

@@ -223,7 +223,9 @@ TEST_CASE_FIXTURE(Fixture, "existing token files are replaced only with --overwr
   CHECK(tokens_of("out.bin") == expected({"aaaa"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a killed run leaves no file, and ends with the same bytes when started again") {
+TEST_CASE_FIXTURE(
+    Fixture,
+    "a killed run leaves no file, and ends with the same bytes when started again, between documents too") {
   folder.write("text.txt", long_text(static_cast<std::size_t>(effort(100'000, 400'000, 25'000))));
   std::string lines;
   for (int i = 0; i < 100'000; ++i) lines += "{\"text\": \"the world " + std::to_string(i) + "\"}\n";
