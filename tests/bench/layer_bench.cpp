@@ -46,12 +46,11 @@ class Bench {
     const auto layers = static_cast<double>(model_.options.layers);
     const Architecture gpt = make_gpt(model_.options);
     const auto &embedding = gpt.layers.front(), &block = gpt.layers[1], &head = gpt.layers.back();
-    time_layer(*embedding, "embedding", 1, 0, 0, 0);
-    const Passes products = block_products();
-    time_layer(*block, "block", layers, products.forward, products.backward_input, products.backward_weight);
-    time_layer(*head, "head", 1, product({.m = N, .n = P, .k = C, .transpose_b = true}, false),
-               product({.m = N, .n = C, .k = P}, false),
-               product({.m = P, .n = C, .k = N, .transpose_a = true}, true));
+    time_layer(*embedding, "embedding", 1, {});
+    time_layer(*block, "block", layers, block_products({{C, 3 * C}, {C, C}, {C, 4 * C}, {4 * C, C}}, false));
+    Passes of_head;
+    add_products(of_head, N, C, P, true);
+    time_layer(*head, "head", 1, of_head);
     const double flops = (embedding->flops_per_sample(shape_.positions) + head->flops_per_sample(shape_.positions) +
                           layers * block->flops_per_sample(shape_.positions)) *
                          model_.samples;
@@ -71,14 +70,8 @@ class Bench {
     options.sequence_length = model_.options.sequence_length;
     options.precision = model_.options.precision;
     const auto F = static_cast<std::size_t>(options.inner);
-    Passes products = attention();
-    for (const auto& [in, out] : {std::pair{C, 3 * C}, std::pair{C, C}, std::pair{C, 2 * F}, std::pair{F, C}}) {
-      products.forward += product({.m = N, .n = out, .k = in, .transpose_b = true}, false);
-      products.backward_input += product({.m = N, .n = in, .k = out}, false);
-      products.backward_weight += product({.m = out, .n = in, .k = N, .transpose_a = true}, true);
-    }
-    time_layer(*make_llama(options).layers[1], "llama block", 0, products.forward, products.backward_input,
-               products.backward_weight);
+    time_layer(*make_llama(options).layers[1], "llama block", 0,
+               block_products({{C, 3 * C}, {C, C}, {C, 2 * F}, {F, C}}, true));
   }
 
   /// BERT's head of the same width, for all positions and for masked positions only.
@@ -95,13 +88,9 @@ class Bench {
                                 .precision = model_.options.precision};
       const std::size_t rows = targets > 0 ? static_cast<std::size_t>(model_.samples * targets) : N;
       Passes products;
-      for (const std::size_t out : {C, P}) {
-        products.forward += product({.m = rows, .n = out, .k = C, .transpose_b = true}, false);
-        products.backward_input += product({.m = rows, .n = C, .k = out}, false);
-        products.backward_weight += product({.m = out, .n = C, .k = rows, .transpose_a = true}, true);
-      }
+      for (const std::size_t out : {C, P}) add_products(products, rows, C, out, true);
       time_layer(*make_bert(options).layers.back(), targets > 0 ? "bert head of 15%" : "bert head of all", 0,
-                 products.forward, products.backward_input, products.backward_weight, found);
+                 products, found);
     }
   }
 
@@ -154,7 +143,7 @@ class Bench {
     });
     operation("residual add", 3 * N * C, [&] { runtime::add(*stream_, y.data(), z.data(), dtype_, N * C); });
     operation("copy", 2 * N * C, [&] { runtime::copy(*stream_, y.data(), z.data(), N * C * size_of(dtype_)); });
-    const auto logits = values(N * P, dtype_), targets = tokens();
+    const auto logits = values(N * P, dtype_), targets = tokens(shape_.positions);
     const auto row_losses = device_.allocate(N * sizeof(double), runtime::MemorySpace::device);
     const auto exponentials = values(static_cast<std::size_t>(device_.threads()) * P, DType::f32);
     double loss = 0;
@@ -199,7 +188,6 @@ class Bench {
     }
     return buffer;
   }
-  runtime::Buffer tokens() { return tokens(shape_.positions); }
 
   double product(const MatmulShape& shape, bool weight_gradient) {
     const auto a = values(shape.m * shape.k, dtype_), b = values(shape.k * shape.n, dtype_);
@@ -216,13 +204,17 @@ class Bench {
     });
   }
 
-  Passes block_products() {
+  /// Adds the multiplications of `rows` by a matrix that is stored in × out, or transposed.
+  void add_products(Passes& sum, std::size_t rows, std::size_t in, std::size_t out, bool transposed) {
+    sum.forward += product({.m = rows, .n = out, .k = in, .transpose_b = transposed}, false);
+    sum.backward_input += product({.m = rows, .n = in, .k = out, .transpose_b = !transposed}, false);
+    const auto [m, n] = transposed ? std::pair{out, in} : std::pair{in, out};
+    sum.backward_weight += product({.m = m, .n = n, .k = rows, .transpose_a = true}, true);
+  }
+
+  Passes block_products(const std::vector<std::pair<std::size_t, std::size_t>>& matrices, bool transposed) {
     Passes sum = attention();
-    for (const auto& [in, out] : {std::pair{C, 3 * C}, std::pair{C, C}, std::pair{C, 4 * C}, std::pair{4 * C, C}}) {
-      sum.forward += product({.m = N, .n = out, .k = in}, false);
-      sum.backward_input += product({.m = N, .n = in, .k = out, .transpose_b = true}, false);
-      sum.backward_weight += product({.m = in, .n = out, .k = N, .transpose_a = true}, true);
-    }
+    for (const auto& [in, out] : matrices) add_products(sum, N, in, out, transposed);
     return sum;
   }
 
@@ -248,8 +240,7 @@ class Bench {
   }
 
   /// `targets_of_sample`: targets per sample; 0: all positions.
-  void time_layer(Layer& layer, const char* name, double times, double forward, double backward_input,
-                  double backward_weight, int targets_of_sample = 0) {
+  void time_layer(Layer& layer, const char* name, double times, const Passes& products, int targets_of_sample = 0) {
     const LayerMemory memory = layer.memory(shape_);
     const auto saved = values(memory.saved / 4 + 1, DType::f32),
                deferred = values(memory.deferred / 4 + 1, DType::f32),
@@ -263,7 +254,7 @@ class Bench {
       parameter_data.push_back(parameters.back().data());
       gradient_data.push_back(gradients.back().data());
     }
-    const auto input = name == std::string("embedding") ? tokens() : values(N * C, dtype_);
+    const auto input = name == std::string("embedding") ? tokens(shape_.positions) : values(N * C, dtype_);
     const auto output = values(N * C, dtype_), output_gradient = values(N * C, dtype_, 1e-3f),
                input_gradient = values(N * C, dtype_),
                targets = tokens(targets_of_sample > 0 ? targets_of_sample : shape_.positions);
@@ -280,19 +271,19 @@ class Bench {
                          .targets = targets.data(),
                          .loss = &loss,
                          .loss_factor = 1.0 / static_cast<double>(N)};
-    const auto report = [&](const char* pass, double products, const std::function<void()>& work) {
+    const auto report = [&](const char* pass, double seconds_of_products, const std::function<void()>& work) {
       const double seconds = seconds_of_call(work);
       print_case(R"("bench":"layer","model":"{}","dtype":"{}","threads":{},"layer":"{}","pass":"{}","ms":{:.3f},)"
                  R"("products_ms":{:.3f},"share":{:.3f})",
-                 model_.name, to_string(dtype_), device_.threads(), name, pass, seconds * 1e3, products * 1e3,
-                 products / seconds);
+                 model_.name, to_string(dtype_), device_.threads(), name, pass, seconds * 1e3,
+                 seconds_of_products * 1e3, seconds_of_products / seconds);
       total_ += seconds * times;
-      total_products_ += products * times;
+      total_products_ += seconds_of_products * times;
     };
-    report("forward", forward, [&] { layer.forward(call, input.data(), output.data()); });
-    report("backward_input", backward_input,
+    report("forward", products.forward, [&] { layer.forward(call, input.data(), output.data()); });
+    report("backward_input", products.backward_input,
            [&] { layer.backward_input(call, input.data(), output_gradient.data(), input_gradient.data()); });
-    report("backward_weight", backward_weight, [&] { layer.backward_weight(call, input.data()); });
+    report("backward_weight", products.backward_weight, [&] { layer.backward_weight(call, input.data()); });
   }
 
   void report_operation(const char* name, double seconds, std::size_t elements) {

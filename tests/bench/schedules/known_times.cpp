@@ -32,7 +32,6 @@ class Simulation {
     const auto chunks = static_cast<std::size_t>(map_.chunks);
     for (int s = 0; s < map_.stages; ++s) {
       Stage& stage = stages_.emplace_back();
-      stage.chunks.resize(chunks);
       stage.view.chunks.resize(chunks);
       stage.view.progress = {
           .stage = s, .stages = map_.stages, .chunks = map_.chunks, .microbatches = pipeline.microbatches()};
@@ -41,7 +40,7 @@ class Simulation {
       stage.view.progress.limit = slots.front();
       stage.view.progress.deferred_limit = *std::max_element(deferred.begin(), deferred.end());
     }
-    stages_.front().chunks.front().arrived = pipeline.microbatches();
+    stages_.front().view.chunks.front().arrived = pipeline.microbatches();
   }
 
   double run() {
@@ -57,22 +56,15 @@ class Simulation {
       for (const int s : touched) choose(s);
     }
     for (const Stage& stage : stages_) {
-      for (const Chunk& chunk : stage.chunks)
+      for (const ChunkState& chunk : stage.view.chunks)
         if (chunk.weights < pipeline_->microbatches()) return std::numeric_limits<double>::infinity();  // stuck
     }
     return now_;
   }
 
  private:
-  struct Chunk {
-    int forwards = 0, backwards = 0, weights = 0;  // passes started; weight gradients done
-    int arrived = 0, returned = 0;                 // activations and gradients received
-    int through = 0;                               // backward passes done
-    std::size_t layer = 0;                         // layer of the next weight gradients
-  };
   struct Stage {
     Choice busy;
-    std::vector<Chunk> chunks;
     std::queue<int> waiting;  // chunks with deferred weight gradients
     StageState view;          // state of this stage
   };
@@ -88,18 +80,14 @@ class Simulation {
     all.forwards = all.backwards = all.weights = 0;
     for (int c = 0; c < map_.chunks; ++c) {
       const auto place = static_cast<std::size_t>(c);
-      const Chunk& chunk = stage.chunks[place];
+      ChunkState& chunk = stage.view.chunks[place];
       const int slots = pipeline_->slots[static_cast<std::size_t>(s)][place];
       const int deferred = pipeline_->deferred[static_cast<std::size_t>(s)][place];
       const bool last = map_.slice_of(s, c) + 1 == map_.slices();
       const bool has_place = chunk.backwards - chunk.weights < deferred;
-      ChunkState& view = stage.view.chunks[place];
-      view = {.forwards = chunk.forwards,
-              .backwards = chunk.backwards,
-              .weights = chunk.weights,
-              .forward_ready = chunk.forwards < std::min(chunk.arrived, chunk.weights + slots),
-              .backward_ready = chunk.backwards < (last ? chunk.forwards : chunk.returned) && has_place,
-              .weights_ready = chunk.weights < chunk.through};
+      chunk.forward_ready = chunk.forwards < std::min(chunk.arrived, chunk.weights + slots);
+      chunk.backward_ready = chunk.backwards < (last ? chunk.forwards : chunk.returned) && has_place;
+      chunk.weights_ready = chunk.weights < chunk.through;
       all.forwards += chunk.forwards;
       all.backwards += chunk.backwards;
       all.weights += chunk.weights;
@@ -112,7 +100,7 @@ class Simulation {
     if (stage.busy.direction != Direction::none) return;
     look(s);
     stage.busy = (*rule_)(stage.view);
-    Chunk& chunk = stage.chunks[static_cast<std::size_t>(stage.busy.chunk)];
+    ChunkState& chunk = stage.view.chunks[static_cast<std::size_t>(stage.busy.chunk)];
     const int c = stage.busy.chunk;
     switch (stage.busy.direction) {
       case Direction::none:
@@ -130,12 +118,12 @@ class Simulation {
     Stage& stage = stages_[static_cast<std::size_t>(s)];
     touched.push_back(s);
     const Choice was = std::exchange(stage.busy, Choice{});
-    Chunk& chunk = stage.chunks[static_cast<std::size_t>(was.chunk)];
+    ChunkState& chunk = stage.view.chunks[static_cast<std::size_t>(was.chunk)];
     const int slice = map_.slice_of(s, was.chunk);
-    const auto chunk_of = [&](int other) -> Chunk& {
+    const auto chunk_of = [&](int other) -> ChunkState& {
       touched.push_back(map_.stage_of(other));
       return stages_[static_cast<std::size_t>(map_.stage_of(other))]
-          .chunks[static_cast<std::size_t>(map_.chunk_of(other))];
+          .view.chunks[static_cast<std::size_t>(map_.chunk_of(other))];
     };
     switch (was.direction) {
       case Direction::none:

@@ -33,6 +33,9 @@ struct ChunkState {
   int forwards = 0, backwards = 0;  ///< passes started
   int weights = 0;                  ///< weight gradients done
   bool forward_ready = false, backward_ready = false, weights_ready = false;
+  int arrived = 0, returned = 0;  ///< activations and gradients received
+  int through = 0;                ///< backward passes done
+  std::size_t layer = 0;          ///< layer of the next weight gradients
 };
 
 struct StageState {
