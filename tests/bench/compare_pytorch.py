@@ -13,15 +13,14 @@ import argparse
 import glob
 import json
 import os
-import random
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import figures
+import gpu_training
 
 HERE = Path(__file__).resolve().parent
 # layers, hidden, heads, vocabulary, length, batch
@@ -94,11 +93,7 @@ def shape_flags(model, folder):
                 batch, "--microbatch-size", batch], batch
     layers, hidden, heads, vocabulary, length, batch = MODELS[model]
     tokens = folder / "tokens.bin"
-    if not tokens.exists():
-        count = 16 * batch * length + 1
-        draw = random.Random(1)
-        tokens.write_bytes(struct.pack("<256i", 20240520, 1, count, *[0] * 253) +
-                           struct.pack(f"<{count}H", *(draw.randrange(vocabulary) for _ in range(count))))
+    gpu_training.write_tokens(gpu_training.Model(*MODELS[model]), tokens)
     return ["--data", tokens, "--layers", layers, "--hidden", hidden, "--heads", heads, "--vocab-size", vocabulary,
             "--sequence-length", length, "--batch-size", batch, "--microbatch-size", batch,
             *FLAGS.get(family_of(model), [])], batch * length
@@ -112,8 +107,7 @@ def run_ranvier(trainer, case, threads, seconds, folder):
     def rates(steps):
         command = ["mpirun", "-n", "1", "--bind-to", "none", trainer, *flags, "--precision", precision,
                    "--threads", threads, "--steps", steps, "--metrics", metrics, "--overwrite"]
-        variables = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        subprocess.run(list(map(str, command)), env=variables, check=True, capture_output=True)
+        subprocess.run(list(map(str, command)), env=gpu_training.environment(), check=True, capture_output=True)
         return figures.values(metrics, "tokens_per_second")
 
     probe = statistics.median(rates(3))
