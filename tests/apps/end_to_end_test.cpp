@@ -172,43 +172,26 @@ TEST_CASE_FIXTURE(ComparedRuns, "tiles do not change losses except for rounding,
 
 TEST_CASE_FIXTURE(
     ComparedRuns,
-    "LLaMA and BERT in tiles start like undivided models, train like them and save weights that they read") {
-  for (const Flags& family :
-       {Flags("--model llama --ffn-size 48 --kv-heads 1"), Flags("--model bert --ffn-size 64 --vocab-size 257")}) {
-    CAPTURE(family[1]);
-    const std::string saved = file(family[1]), kept = file(family[1] + "-kept");
+    "every family in tiles starts and trains like undivided models, and its weights are converted both ways") {
+  for (const Flags& family : {Flags(), Flags("--model llama --ffn-size 48 --kv-heads 1"),
+                              Flags("--model bert --ffn-size 64 --vocab-size 257")}) {
+    CAPTURE(family.line());
+    const std::string tiled = file("tiled"), undivided = file("undivided"), again = file("again");
     const Flags tiles = "--tile 4 --shard zero3 --g-data 2 --g-inter 2 --parameter-tier nvme --nvme " + disk;
     const TrainedRun whole = train(2, join(family, "--g-data 2"));
     std::filesystem::remove(metrics);
-    ends_well(4, join(join(family, tiles), "--metrics " + metrics + " --save " + saved), 60s);
+    ends_well(4, join(join(family, tiles), "--metrics " + metrics + " --save " + tiled), 60s);
     check_close(whole.losses, metric(metrics, "loss"));
-    // Undivided matrices, which do not change.
-    ends_well(1, join(family, "--learning-rate 0 --steps 1 --init-from " + saved + " --save " + kept), 60s);
-    check_same_tensors(saved, kept);
-    CHECK(read_file(kept + "/config.json") == read_file(saved + "/config.json"));
+    // Without a change of the weights.
+    const auto convert = [&](int ranks, const Flags& more, const std::string& from, const std::string& to) {
+      ends_well(ranks,
+                join(join(family, more), "--learning-rate 0 --steps 1 --init-from " + from + " --save " + to), 60s);
+      check_same_tensors(from, to);
+      CHECK(read_file(from + "/config.json") == read_file(to + "/config.json"));
+    };
+    convert(1, {}, tiled, undivided);
+    convert(4, tiles, undivided, again);
   }
-}
-
-TEST_CASE_FIXTURE(ComparedRuns,
-                  "weights are converted from tiles to undivided matrices and back without changing a bit") {
-  const std::string trained = file("trained.safetensors"), kept = file("kept.safetensors");
-  const auto same_tensors = [&] { check_same_tensors(trained, kept); };
-  const Flags tiles = "--tile 4 --shard zero3 --g-data 2 --g-inter 2";
-  const Flags still = "--learning-rate 0 --steps 1";  // the weights do not change
-  for (const bool tiles_first : {true, false}) {
-    CAPTURE(tiles_first);
-    ends_well(tiles_first ? 4 : 1, join(tiles_first ? tiles : Flags{}, "--save " + trained), 30s);
-    ends_well(tiles_first ? 1 : 4,
-              join(tiles_first ? still : join(tiles, still), "--init-from " + trained + " --save " + kept), 30s);
-    same_tensors();
-    const TrainedRun whole = train(1, "--init-from " + trained),
-                     tiled = train(1, "--init-from " + trained + " --tile 2");
-    check_close(whole.losses, tiled.losses);
-  }
-  // The initial values of a run.
-  ends_well(1, join(still, "--save " + trained), 30s);
-  ends_well(4, join(join(tiles, still), "--save " + kept), 30s);
-  same_tensors();
 }
 
 TEST_CASE_FIXTURE(ComparedRuns, "an overflow on one rank skips the step on all and halves the scale") {

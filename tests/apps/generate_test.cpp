@@ -41,32 +41,12 @@ struct OfWords : Generator {
     write_model("model", std::nullopt);
   }
 
-  /// In one file, or in two with an index, in Hugging Face's format of large models.
-  void write_model(const std::string& name, std::optional<std::int32_t> likeliest,
-                   ranvier::runtime::DType dtype = ranvier::runtime::DType::f32, int files = 1) const {
+  void write_model(const std::string& name, std::optional<std::int32_t> likeliest) const {
     using namespace ranvier;
     const models::GptOptions options{
         .layers = 1, .hidden = 16, .heads = 2, .vocab_size = small.end_of_text() + 4, .sequence_length = 64};
-    std::filesystem::create_directories(folder.path() / name);
     folder.write(name + "/config.json", models::model_config_json(options));
     const auto units = models::make_gpt(options).units();
-    std::string index;
-    for (int f = 0; f < files; ++f) {
-      const std::size_t begin = units.size() * static_cast<std::size_t>(f) / static_cast<std::size_t>(files);
-      const std::size_t end = units.size() * static_cast<std::size_t>(f + 1) / static_cast<std::size_t>(files);
-      const std::string file =
-          files == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", f + 1, files);
-      write_units(folder.path() / name / file, std::span(units).subspan(begin, end - begin), likeliest, dtype);
-      for (const auto& tensor : models::tensors_of(std::span(units).subspan(begin, end - begin), dtype))
-        index += fmt::format(R"({}"{}":"{}")", index.empty() ? "" : ",", tensor.name, file);
-    }
-    if (files > 1)
-      folder.write(name + "/model.safetensors.index.json", R"({"metadata":{},"weight_map":{)" + index + "}}");
-  }
-
-  static void write_units(const std::filesystem::path& path, std::span<const ranvier::models::UnitSpec> units,
-                          std::optional<std::int32_t> likeliest, ranvier::runtime::DType dtype) {
-    using namespace ranvier;
     std::vector<float> all;
     for (const models::UnitSpec& unit : units) {
       std::vector<float> values(unit.elements());
@@ -78,7 +58,7 @@ struct OfWords : Generator {
       for (std::size_t i = 0; i < unit.parameters.size(); ++i)
         all.insert(all.end(), &values[unit.offset(i)], &values[unit.offset(i)] + unit.parameters[i].elements());
     }
-    write_tensors(path, models::tensors_of(units, dtype), all);
+    write_tensors(folder.path() / name / "model.safetensors", models::tensors_of(units), all);
   }
 
   SmallTokenizer small;
@@ -115,23 +95,6 @@ TEST_CASE_FIXTURE(OfWords, "the tokenizer next to the weights is used, and sever
   CHECK(generate(flags + " --threads 2").text == first + "\n");
   const Generated named = generate(flags + " --threads 1 --tokenizer gpt2:" + file("model/tokenizer.json"));
   CHECK(named.text == first + "\n");
-}
-
-TEST_CASE_FIXTURE(OfWords, "weights of any precision, in one file or in several, draw the same text") {
-  using ranvier::runtime::DType;
-  folder.write("parts/tokenizer.json", small.tokenizer_json());
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    CAPTURE(std::string(to_string(dtype)));
-    write_model("model", std::nullopt, dtype);
-    write_model("parts", std::nullopt, dtype, 3);
-    const std::string flags = " --temperature 1 --top-k 0 --tokens 30 --prompt the --threads 1";
-    const Generated one = generate("--weights " + file("model") + flags);
-    const Generated several = generate("--weights " + file("parts") + flags);
-    INFO(several.report);
-    CHECK(one.status == 0);
-    CHECK(several.status == 0);
-    CHECK(several.text == one.text);
-  }
 }
 
 TEST_CASE_FIXTURE(OfWords,
@@ -257,15 +220,4 @@ TEST_CASE_FIXTURE(Fixture, "errors of ranvier-generate are one line") {
   check_has(error("--weights " + file("alone.safetensors")), {"add --heads"});
   check_has(error("--weights " + file("alone.safetensors") + " --heads 5"), {"does not divide"});
   CHECK(generate("--weights " + file("alone.safetensors") + " --heads 2 --tokens 3").status == 0);
-}
-
-TEST_CASE_FIXTURE(Fixture, "training continues from a saved folder with the sizes of its config.json") {
-  const auto again = [&](const Flags& more) {
-    return run(1, join("--data " + text + " --init-from " + model + " --steps 1 --threads 1 --timeout 20", more),
-               60s);
-  };
-  check_output(0, again({}), {"gpt 4 × 32, 2 heads"});
-  const Outcome other = again("--heads 4");
-  CHECK(other.status != 0);
-  check_has(other.output, {"--heads 4", "config.json"});
 }
