@@ -39,10 +39,10 @@ double seconds_of(const Work& work) {
 
 /// Seconds of the fastest call within about `total` seconds: at least three calls after a warm-up.
 template <typename Work>
-double quickest(double total, const Work& work, int at_most = 1000) {
+double quickest(double total, const Work& work) {
   work();
   double best = 1e9, sum = 0;
-  for (int i = 0; i < 3 || (sum < total && i < at_most); ++i) {
+  for (int i = 0; i < 3 || (sum < total && i < 1000); ++i) {
     const double seconds = seconds_of(work);
     best = std::min(best, seconds);
     sum += seconds;

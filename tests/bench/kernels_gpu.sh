@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Kernels of a training step on a GPU, costliest first: from nsys, or without nsys, the times of ops_bench_cuda
+# Kernels of a training step on a GPU, costliest first: from nsys, or without nsys, the times of ops_bench
 # multiplied by the operations per step.
 #
 #   tests/bench/kernels_gpu.sh [--model gpt2|1.3B] [--steps 12] [--most 25] [--operations FILE] [--device cuda:0]
@@ -7,7 +7,7 @@
 #
 # One JSON line per kernel: `share` of all kernels' time. Operations also have the share of their ceiling (`of_ceiling`)
 # and `held_back`: how much shorter a microbatch would be at the ceiling. --operations: output of an earlier
-# `ops_bench_cuda bf16`, used in place of nsys.
+# `ops_bench cuda bf16`, used in place of nsys.
 source "$(dirname "$0")/measuring.sh"
 model=1.3B steps=12 most=25 operations= device=cuda:0 build=build/gpu
 read_flags model steps most operations device build -- "$@"
@@ -38,7 +38,7 @@ fi
 
 if [ -z "$operations" ]; then
   operations=$folder/operations
-  "$build/tests/bench/ops_bench_cuda" bf16 >"$operations"
+  "$build/tests/bench/ops_bench" cuda bf16 >"$operations"
 fi
 # If only a factor of their sizes differs, one operation represents the other.
 awk -v model="$model" -v layers="$layers" -v most="$most" '
@@ -49,7 +49,7 @@ awk -v model="$model" -v layers="$layers" -v most="$most" '
   word("bench") == "operation" && word("model") == model { us[word("operation")] = field("us"); share[word("operation")] = field("share_of_copy") field("share_of_matmul") }
   END {
     for (i = 1; i <= wishes; ++i) {
-      if (us[source[i]] == "" || share[source[i]] == "") { print "ops_bench_cuda printed no time or share of \"" source[i] "\" for " model > "/dev/stderr"; exit 1 }
+      if (us[source[i]] == "" || share[source[i]] == "") { print "ops_bench printed no time or share of \"" source[i] "\" for " model > "/dev/stderr"; exit 1 }
       say(wanted[i], times[i] * us[source[i]], share[source[i]])
     }
     for (shown = 0; shown < most && shown < count; ++shown) {

@@ -1,17 +1,13 @@
-// Time of GPT's layers, LLaMA's block and BERT's head compared with their matrix multiplications and attention alone;
-// then each other operation. The difference is the cost of passes over memory. One JSON line per case.
+// Time of GPT's layers, LLaMA's block and BERT's head compared with their matrix multiplications and attention alone.
+// The difference is the cost of passes over memory. One JSON line per case.
 //
-//   layer_bench [threads] [operations]     the second word skips the layers and their matrix multiplications
+//   layer_bench [threads]
 #include "models/families/model.hpp"
-#include "models/ops/activation.hpp"
 #include "models/ops/attention.hpp"
-#include "models/ops/cross_entropy.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/ops/norm.hpp"
 #include "models/text/masked_source.hpp"
 #include "runtime/device/device.hpp"
-#include "runtime/kernels/elementwise.hpp"
 #include "tests/bench/bench.hpp"
 
 using namespace ranvier;
@@ -94,78 +90,13 @@ class Bench {
     }
   }
 
-  /// `elements`: number of elements read or written once.
-  void time_operations() {
-    const auto x = values(N * 4 * C, dtype_), y = values(N * 4 * C, dtype_), z = values(N * C, dtype_),
-               weight = values(C, dtype_);
-    const auto sums = values(8 * C, DType::f32), mean = values(N, DType::f32), rstd = values(N, DType::f32);
-    const NormShape shape{N, C};
-    const auto workspace = device_.allocate(norm_workspace_bytes(shape), runtime::MemorySpace::device);
-    const auto floats = [](const runtime::Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); };
-    const auto operation = [&](const char* name, std::size_t elements, const std::function<void()>& work) {
-      report_operation(name, seconds_of_call(work), elements);
-    };
-    NormForward arrays{.y = y.data(),
-                       .mean = floats(mean),
-                       .rstd = floats(rstd),
-                       .x = x.data(),
-                       .weight = weight.data(),
-                       .bias = weight.data()};
-    operation("layer norm forward", 2 * N * C, [&] { norm_forward(*stream_, shape, dtype_, arrays); });
-    arrays.branch = z.data();
-    arrays.sum = y.data() + N * C * size_of(dtype_);
-    operation("layer norm forward of a sum", 4 * N * C, [&] { norm_forward(*stream_, shape, dtype_, arrays); });
-    arrays.branch = nullptr;
-    arrays.again = true;
-    operation("layer norm again", 2 * N * C, [&] { norm_forward(*stream_, shape, dtype_, arrays); });
-    operation("layer norm backward", 4 * N * C, [&] {
-      norm_backward(*stream_, shape, dtype_,
-                    {.dx = y.data(),
-                     .sums = floats(sums),
-                     .dy = z.data(),
-                     .x = x.data(),
-                     .mean = floats(mean),
-                     .rstd = floats(rstd),
-                     .weight = weight.data(),
-                     .residual = y.data() + N * C * size_of(dtype_),
-                     .workspace = workspace.data()});
-    });
-    operation("gelu forward", 8 * N * C, [&] { gelu_forward(*stream_, dtype_, y.data(), x.data(), N * 4 * C); });
-    // Each call halves most values: more calls would make them subnormal.
-    report_operation(
-        "gelu backward",
-        seconds_of_call([&] { gelu_backward(*stream_, dtype_, y.data(), x.data(), x.data(), N * 4 * C); }, 50),
-        16 * N * C);
-    operation("bias gradients", 9 * N * C, [&] {
-      for (const std::size_t width : {C, C, 3 * C, 4 * C}) {
-        column_sums(*stream_, sums.data(), DType::f32, x.data(), dtype_, N, width, true);
-      }
-    });
-    operation("residual add", 3 * N * C, [&] { runtime::add(*stream_, y.data(), z.data(), dtype_, N * C); });
-    operation("copy", 2 * N * C, [&] { runtime::copy(*stream_, y.data(), z.data(), N * C * size_of(dtype_)); });
-    const auto logits = values(N * P, dtype_), targets = tokens(shape_.positions);
-    const auto row_losses = device_.allocate(N * sizeof(double), runtime::MemorySpace::device);
-    const auto exponentials = values(static_cast<std::size_t>(device_.threads()) * P, DType::f32);
-    double loss = 0;
-    operation("cross entropy", 2 * N * P, [&] {
-      cross_entropy(*stream_, {N, V, P}, dtype_,
-                    {.logits = logits.data(),
-                     .targets = reinterpret_cast<const std::int32_t*>(targets.data()),
-                     .loss = &loss,
-                     .gradient = true,
-                     .row_losses = reinterpret_cast<double*>(row_losses.data()),
-                     .exponentials = floats(exponentials)});
-    });
-  }
-
  private:
   /// Seconds of the fastest call.
-  double seconds_of_call(const std::function<void()>& work, int at_most = 1000) {
-    const auto synchronous = [&] {
+  double seconds_of_call(const std::function<void()>& work) {
+    return quickest(0.25, [&] {
       work();
       stream_->synchronize();
-    };
-    return quickest(0.25, synchronous, at_most);
+    });
   }
 
   struct Passes {
@@ -231,12 +162,8 @@ class Bench {
                                  .d_out = out.data(),
                                  .d_qkv = d_qkv.data(),
                                  .workspace = scratch.data()};
-    const Passes passes{
-        .forward = seconds_of_call([&] { attention_forward(*stream_, shape, dtype_, arrays); }),
-        .backward_input = seconds_of_call([&] { attention_backward(*stream_, shape, dtype_, arrays); })};
-    report_operation("attention forward", passes.forward, 4 * N * C);
-    report_operation("attention backward", passes.backward_input, 8 * N * C);
-    return passes;
+    return {.forward = seconds_of_call([&] { attention_forward(*stream_, shape, dtype_, arrays); }),
+            .backward_input = seconds_of_call([&] { attention_backward(*stream_, shape, dtype_, arrays); })};
   }
 
   /// `targets_of_sample`: targets per sample; 0: all positions.
@@ -286,13 +213,6 @@ class Bench {
     report("backward_weight", products.backward_weight, [&] { layer.backward_weight(call, input.data()); });
   }
 
-  void report_operation(const char* name, double seconds, std::size_t elements) {
-    print_case(R"("bench":"operation","model":"{}","dtype":"{}","threads":{},"operation":"{}","us":{:.1f},)"
-               R"("gb_per_second":{:.1f})",
-               model_.name, to_string(dtype_), device_.threads(), name, seconds * 1e6,
-               static_cast<double>(elements * size_of(dtype_)) / seconds * 1e-9);
-  }
-
   runtime::Device& device_;
   Model model_;
   DType dtype_;
@@ -313,12 +233,9 @@ int main(int argc, char** argv) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const auto device = runtime::make_cpu_device({.threads = threads});
       Bench bench(*device, model, dtype);
-      if (argc < 3 || argv[2] != std::string("operations")) {
-        bench.time_layers();
-        bench.time_llama_block();
-        bench.time_bert_heads();
-      }
-      bench.time_operations();
+      bench.time_layers();
+      bench.time_llama_block();
+      bench.time_bert_heads();
     }
   }
 }

@@ -31,7 +31,7 @@ grep -q '^RANVIER_CUDNN_FRONTEND_INCLUDE:PATH=/' "$build/CMakeCache.txt" || {
   echo "binaries.sh: built without attention by cuDNN: cmake/install_dependencies.sh --cuda fetches what it needs" >&2
   exit 1
 }
-for program in apps/ranvier-train apps/ranvier-generate tests/bench/ops_bench_cuda tests/bench/file_bench; do
+for program in apps/ranvier-train apps/ranvier-generate tests/bench/ops_bench tests/bench/file_bench; do
   take "$program"
 done
 while read -r program; do take "$program"; done < <(

@@ -20,7 +20,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
   shift
 done
 targets=("${@:2}")
-[ ${#targets[@]} -gt 0 ] || targets=(gpu_tests ranvier-train ranvier-generate ops_bench_cuda file_bench)
+[ ${#targets[@]} -gt 0 ] || targets=(gpu_tests ranvier-train ranvier-generate ops_bench file_bench)
 # DT_RPATH, not DT_RUNPATH, which holds for a program's own libraries alone.
 LDFLAGS="-Wl,--disable-new-dtags ${LDFLAGS:-}" cmake -S . -B "$build" "${settings[@]}"
 cmake --build "$build" -j "$(nproc)" --target "${targets[@]}"

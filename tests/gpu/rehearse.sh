@@ -24,7 +24,7 @@ for program in train generate; do take "tests/emulation/ranvier-$program-emulate
 for room in runtime models; do
   take "tests/$room/ranvier_${room}_emulated_tests" "tests/$room/ranvier_${room}_gpu_tests"
 done
-take tests/bench/ops_bench_emulated tests/bench/ops_bench_cuda
+take tests/bench/ops_bench_emulated tests/bench/ops_bench
 take tests/bench/file_bench tests/bench/file_bench
 mkdir "$folder/others"
 cat > "$folder/others/rival" <<'END'

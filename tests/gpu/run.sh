@@ -23,7 +23,7 @@ usage: tests/gpu/run.sh [--call A|B|C] [--packages ARCHIVE.tar.xz|FOLDER] [--bin
     tests        tests with the label `gpu`, a process per file
     train        the same small model on either device, text drawn from it, and 50 steps compared with PyTorch
     gpt2         GPT-2 small, 10 steps (tests/bench/sizes_on_one_gpu.py)
-    ops          every operation in bf16 as a share of a copy or a product (tests/bench/ops_bench_cuda.cpp)
+    ops          every operation in bf16 as a share of a copy or a product (tests/bench/ops_bench.cpp)
     sizes        1.5B and 7B, 8 microbatches per step, with either backward pass of cuDNN's attention
     ncu          one step of GPT-2 small under Nsight Compute (tests/bench/step_under_ncu.py)
     pytorch      GPT-2 small compared with PyTorch and torch.compile (tests/bench/compare_pytorch_gpu.py)

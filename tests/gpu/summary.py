@@ -214,7 +214,7 @@ def markdown(figures):
           [[run["model"], run["step_at"], number(run["tokens_per_step"]), number(run["tokens_per_second"]), run["seconds"],
             run["seconds_without_optimizer"], gib(run["measured_bytes"]), gib(run["device_bytes"])]
            for run in stepped(figures)])
-    table("Operations: `ops_bench_cuda`",
+    table("Operations: `ops_bench cuda`",
           ["model", "operation", "dtype", "µs", "share of a copy", "share of a product", "share with all of T × T"],
           [[one["model"], one["operation"], one["dtype"], one["us"], percent(one.get("share_of_copy")),
             percent(one.get("share_of_matmul")), percent(one.get("share_whole"))]

@@ -1,2 +1,2 @@
 # Every operation in fp32.
-"$build/tests/bench/ops_bench_cuda" fp32 ${tiny:+tiny}
+"$build/tests/bench/ops_bench" cuda fp32 ${tiny:+tiny}

@@ -1,11 +1,10 @@
-// Operations of the models on a GPU at the sizes of two models, and kernels of optimizer, gradients and copies on flat
-// arrays. Rates in bytes or operations per second, and as shares of a copy and a large matrix multiplication in the
+// Operations of the models at the sizes of two models, and kernels of optimizer, gradients and copies on flat arrays. Rates in bytes or operations per second, and as shares of a copy and a large matrix multiplication in the
 // same process, on random values. Bytes are those that must be read and written once. Causal attention counts half of T
 // × T; `tflops_whole` and `share_whole` count all of it, as MFU usually does. One JSON line per case.
 //
-//   ops_bench_cuda [bf16|fp16|fp32] [tiny]
+//   ops_bench cpu|cuda [bf16|fp16|fp32] [tiny]
 //
-// tiny: sizes for an emulated GPU, whose figures mean nothing.
+// A CPU has smaller models, and all of its cores. tiny: sizes for an emulated GPU, whose figures mean nothing.
 #include "models/ops/activation.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/attention_choice.hpp"
@@ -17,7 +16,9 @@
 #include "models/ops/norm.hpp"
 #include "models/ops/product_choice.hpp"
 #include "runtime/base/philox.hpp"
+#include "runtime/device/cuda_build.hpp"
 #include "runtime/device/device.hpp"
+#include "runtime/host/cores.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/bench/bench.hpp"
@@ -42,17 +43,23 @@ struct Sizes {
   double round_seconds;
 };
 
-const Sizes whole{{{"gpt2", 16, 1024, 12, 64, 50304}, {"1.3B", 4, 2048, 16, 128, 50304}},
-                  std::size_t{1} << 30,
-                  8192,
-                  std::size_t{64} << 20,
-                  0.03};
+const Sizes on_cpu{{{"6x384", 16, 256, 6, 64, 256}, {"gpt2", 4, 256, 12, 64, 50304}},
+                   std::size_t{1} << 28,
+                   2048,
+                   std::size_t{8} << 20,
+                   0.03};
+const Sizes on_gpu{{{"gpt2", 16, 1024, 12, 64, 50304}, {"1.3B", 4, 2048, 16, 128, 50304}},
+                   std::size_t{1} << 30,
+                   8192,
+                   std::size_t{64} << 20,
+                   0.03};
 const Sizes tiny{{{"tiny", 1, 64, 2, 64, 128}}, std::size_t{1} << 16, 64, std::size_t{1} << 15, 0};
 
 class Bench {
  public:
-  Bench(DType dtype, const Sizes& sizes)
-      : device_(runtime::make_cuda_device()),
+  Bench(std::unique_ptr<runtime::Device> device, DType dtype, const Sizes& sizes, bool gpu)
+      : gpu_(gpu),
+        device_(std::move(device)),
         stream_(device_->make_stream("bench", runtime::StreamWidth::whole)),
         dtype_(dtype),
         element_(size_of(dtype)),
@@ -193,14 +200,16 @@ class Bench {
                           .order = reinterpret_cast<std::int32_t*>(order.data())});
     });
     const Buffer logits = values(N * V, dtype_), loss = values(2, DType::f32),
-                 row_losses = values(2 * N, DType::f32);
+                 row_losses = values(2 * N, DType::f32),
+                 exponentials = values(static_cast<std::size_t>(device_->threads()) * V, DType::f32);
     bytes_case(model, "cross_entropy with gradient", 2.0 * static_cast<double>(N * V * element_), [&] {
       cross_entropy(*stream_, {N, V - 47, V}, dtype_,
                     {.logits = logits.data(),
                      .targets = named,
                      .loss = reinterpret_cast<double*>(loss.data()),
                      .gradient = true,
-                     .row_losses = reinterpret_cast<double*>(row_losses.data())});
+                     .row_losses = reinterpret_cast<double*>(row_losses.data()),
+                     .exponentials = floats(exponentials)});
     });
   }
 
@@ -236,8 +245,11 @@ class Bench {
     const double flops = 8.0 * static_cast<double>(N * C * C);
     const auto fused = [&](const char* name, const std::function<void()>& work) {
       flops_case(model, fmt::format("{}, apart", name), flops, work);
-      (void)measure_products(*stream_, work);
-      flops_case(model, fmt::format("{}, as measured", name), flops, work);
+      if constexpr (runtime::with_cuda) {
+        if (!gpu_) return;
+        (void)measure_products(*stream_, work);
+        flops_case(model, fmt::format("{}, as measured", name), flops, work);
+      }
     };
     const MatmulArrays plain{.c = c.data(), .c_dtype = dtype_, .a = a.data(), .b = b.data(), .dtype = dtype_};
     MatmulArrays biased = plain, gradient = plain;
@@ -264,8 +276,8 @@ class Bench {
     const std::size_t NC = model.B * model.T * model.H * model.D;
     const Buffer qkv = values(3 * NC, dtype_), d_qkv = values(3 * NC, dtype_), out = values(NC, dtype_),
                  d_out = values(NC, dtype_), logsumexp = values(model.B * model.H * model.T, DType::f32);
-    const Buffer workspace =
-        device_->allocate(attention_workspace_bytes(shape, dtype_, 1), runtime::MemorySpace::device);
+    const Buffer workspace = device_->allocate(attention_workspace_bytes(shape, dtype_, device_->threads()),
+                                               runtime::MemorySpace::device);
     const double flops = 2.0 * static_cast<double>(NC) * static_cast<double>(model.T);
     const auto both = [&](std::string_view with, const Dropout& dropped) {
       const AttentionArrays arrays{.qkv = qkv.data(),
@@ -277,17 +289,21 @@ class Bench {
                                    .workspace = workspace.data()};
       const auto forward = [&] { attention_forward(*stream_, shape, dtype_, arrays); };
       const auto backward = [&] { attention_backward(*stream_, shape, dtype_, arrays); };
-      if (shape.kernels == AttentionKernels::cudnn) {
-        (void)measure_attention(*stream_, [&] {
-          forward();
-          backward();
-        });
-        fmt::print(stderr, "{}\n", attention_description(*stream_));
+      if constexpr (runtime::with_cuda) {
+        if (shape.kernels == AttentionKernels::cudnn) {
+          (void)measure_attention(*stream_, [&] {
+            forward();
+            backward();
+          });
+          fmt::print(stderr, "{}\n", attention_description(*stream_));
+        }
       }
       flops_case(model, fmt::format("attention_forward{}", with), flops, forward, 2 * flops);
       flops_case(model, fmt::format("attention_backward{}", with), 2.5 * flops, backward, 5 * flops);
     };
-    if (attention_library_obstacle().empty()) both(" by cuDNN where it has kernels", {});
+    if constexpr (runtime::with_cuda) {
+      if (gpu_ && attention_library_obstacle().empty()) both(" by cuDNN where it has kernels", {});
+    }
     shape.kernels = AttentionKernels::own;
     both("", {});
     both(" with dropout", make_dropout(0.1f, 1, 2, 3, 0));
@@ -355,6 +371,7 @@ class Bench {
     std::fflush(stdout);
   }
 
+  bool gpu_;
   std::unique_ptr<runtime::Device> device_;
   std::unique_ptr<runtime::Stream> stream_;
   DType dtype_;
@@ -363,23 +380,30 @@ class Bench {
   double bytes_per_second_ = 0, flops_per_second_ = 0;
 };
 
+std::unique_ptr<runtime::Device> device_of(bool gpu) {
+  if (!gpu) return runtime::make_cpu_device({.threads = runtime::available_cores()});
+  if constexpr (runtime::with_cuda) return runtime::make_cuda_device();
+  fail(ErrorCode::usage, "this build has no CUDA device");
+}
+
+void run(const std::vector<std::string>& words) {
+  const auto word = [&](std::size_t n) { return n < words.size() ? words[n] : std::string(); };
+  const bool gpu = word(0) == "cuda";
+  if (!gpu && word(0) != "cpu") fail(ErrorCode::usage, "usage: ops_bench cpu|cuda [bf16|fp16|fp32] [tiny]");
+  const DType dtype = word(1) == "fp32" ? DType::f32 : word(1) == "fp16" ? DType::f16 : DType::bf16;
+  const Sizes& sizes = word(2) == "tiny" ? tiny : gpu ? on_gpu : on_cpu;
+  Bench bench(device_of(gpu), dtype, sizes, gpu);
+  bench.time_ceilings();
+  bench.time_flat();
+  for (const Model& model : sizes.models) {
+    bench.time_passes(model);
+    bench.time_products(model);
+    bench.time_attention(model);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view wanted = argc > 1 ? argv[1] : "bf16";
-  const DType dtype = wanted == "fp32" ? DType::f32 : wanted == "fp16" ? DType::f16 : DType::bf16;
-  const Sizes& sizes = argc > 2 && std::string_view(argv[2]) == "tiny" ? tiny : whole;
-  try {
-    Bench bench(dtype, sizes);
-    bench.time_ceilings();
-    bench.time_flat();
-    for (const Model& model : sizes.models) {
-      bench.time_passes(model);
-      bench.time_products(model);
-      bench.time_attention(model);
-    }
-  } catch (const Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return EXIT_FAILURE;
-  }
+  return status_of("ops_bench", [&] { run({argv + 1, argv + argc}); });
 }
