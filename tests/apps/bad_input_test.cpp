@@ -87,6 +87,8 @@ TEST_CASE_FIXTURE(Fixture, "missing, too short, damaged and unsuitable data are 
        {"--data " + truncated, {"1000", truncated}},
        {"--data " + outside, {"256", "--vocab-size", outside}},
        {"--vocab-size 100", {"--vocab-size", text}},
+       {"--prompt-field ask", {"text.txt: --prompt-field ask needs JSON lines"}},
+       {"--documents mask --data " + plain, {"tokens.bin: --documents mask", "--document-end", "--documents join"}},
        {"--hellaswag " + questions, {questions, "offset 0"}, data},
        {"--data " + plain + " --sample-every 2", {"--sample-every 2", "--tokenizer PATH"}},
        {"--vocab-size 123 --sample-every 2 --sample-prompt {}", {"--sample-prompt '{}'", "123, but the model"}}});

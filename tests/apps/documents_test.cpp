@@ -1,5 +1,5 @@
-// Complete runs whose samples have several documents, or prompts and completions: the same bits on every grid, user
-// errors, and their messages.
+// Complete runs whose samples have several documents, or prompts and completions: the same bits on every grid, and their
+// messages.
 #include "tests/apps/compared_runs.hpp"
 #include "tests/models/small_tokenizer.hpp"
 
@@ -33,13 +33,6 @@ struct Fixture : ComparedRuns {
                            {{"--g-inter 3 --recompute 1 --policy 1f1b", 3},
                             {"--g-inter 3 --policy zero-bubble --deferred-limit 2", 3},
                             {"--g-inter 2 --offload infinity-cpu --recompute 2 --policy gpipe", 2}});
-  }
-
-  void check_refused(const Flags& flags, const std::vector<std::string>& words) const {
-    const Outcome outcome = run(2, small_run(text, flags), 20s);
-    INFO(outcome.output);
-    CHECK(outcome.status >= 64);
-    check_has(outcome.output, words);
   }
 };
 
@@ -99,21 +92,4 @@ TEST_CASE_FIXTURE(Fixture,
 TEST_CASE_FIXTURE(Fixture, "a dry run's table has the documents of samples") {
   check_output(0, run(1, small_run(tokens, "--documents mask --document-end 0 --dry-run"), 20s),
                {"documents of samples"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "documents without a known end, and end tokens that do not occur, are refused") {
-  check_refused("--data " + tokens + " --documents mask",
-                {"tokens.bin: --documents mask", "--document-end", "50256", "--documents join"});
-  check_refused("--data " + tokens + " --documents mask --document-end 99",
-                {"tokens.bin: end-of-document token 99", "--document-end"});
-}
-
-TEST_CASE_FIXTURE(Fixture, "missing or too long prompts, and files without any, are refused") {
-  check_refused("--data " + lines + " --prompt-field prompt --json-field say",
-                {"lines.jsonl: line 1: field 'prompt' is missing, found 'ask', 'say'", "--prompt-field"});
-  check_refused("--data " + lines + " --prompt-field ask", {"field 'text' is missing", "--json-field"});
-  check_refused("--prompt-field ask", {"text.txt: --prompt-field ask needs JSON lines"});
-  folder.write("long.jsonl", "{\"ask\": \"" + std::string(40, 'q') + "\", \"say\": \"a\"}\n");
-  check_refused("--data " + file("long.jsonl") + " --prompt-field ask --json-field say",
-                {"long.jsonl: none of 1 completions fits --sequence-length 16", "increase --sequence-length"});
 }

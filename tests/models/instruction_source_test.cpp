@@ -56,9 +56,13 @@ TEST_CASE_FIXTURE(InFolder, "examples longer than a sample are truncated, and sk
   CHECK(data.origins[0].remarks[0] == path.string() +
                                           ": 1 of 3 completions are truncated at `sequence_length` 4, "
                                           "and 1 skipped (prompt too long)");
-  CHECK(says(refusal_of(options_of(folder.write("b.jsonl", line("uvwxyz", "G")), 4)), "none of 1 completions"));
+  CHECK(says(refusal_of(options_of(folder.write("b.jsonl", line("uvwxyz", "G")), 4)),
+             "none of 1 completions fits `sequence_length` 4", "increase `sequence_length`"));
   CHECK(says(refusal_of(options_of(folder.write("c.jsonl", line("u", "")), 4)), "use lines with a completion"));
   CHECK(says(refusal_of(options_of(folder.write("d.txt", "text"), 4)), "d.txt: `prompt_field` q needs JSON lines"));
+  auto other = options_of(path, 4);
+  other.reading.prompt_field = "ask";
+  CHECK(says(refusal_of(other), "a.jsonl: line 1: field 'ask' is missing, found 'q', 'a'", "`prompt_field`"));
   auto narrow = options_of(path, 4);
   narrow.vocab_size = 100;
   CHECK(says(refusal_of(narrow), "token 121 is outside `vocab_size` 100; use at least 122"));

@@ -72,7 +72,8 @@ TEST_CASE("in token files without an index documents end with a token, which mus
   options.document_end = 8;
   CHECK(says(refusal_of(options), "tokens: end-of-document token 8 separates none of 10 tokens in 2 files"));
   options.document_end.reset();
-  CHECK(says(refusal_of(options), "a.bin: `documents` mask", "add `document_end` TOKEN", "50256"));
+  CHECK(says(refusal_of(options), "a.bin: `documents` mask", "add `document_end` TOKEN", "50256",
+             "`documents` join"));
 }
 
 TEST_CASE_FIXTURE(InFolder, "tokenized text ends with the end of text, which belongs to the preceding document") {
