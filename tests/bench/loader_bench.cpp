@@ -8,6 +8,7 @@
 //
 // The last two cases start with an empty page cache and read microbatches of 8 samples, two milliseconds apart, the
 // time of a step. The last one announces samples eight microbatches ahead.
+#include "apps/program/options.hpp"
 #include "models/text/data_file.hpp"
 #include "models/text/text_source.hpp"
 #include "models/text/token_output.hpp"
@@ -89,34 +90,20 @@ void forget(const std::filesystem::path& path) {
   ::close(file);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+void bench_main(int argc, char** argv) {
   Settings settings;
-  std::size_t megabytes = 64;
-  std::filesystem::path folder = std::filesystem::temp_directory_path();
-  for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
-    const char* const value = i + 1 < argc ? argv[++i] : "";
-    if (name == "--sequence-length")
-      settings.sequence_length = std::max(1, std::atoi(value));
-    else if (name == "--megabytes")
-      megabytes = std::max(1ul, std::strtoul(value, nullptr, 10));
-    else if (name == "--needed")
-      settings.needed = std::atof(value);
-    else if (name == "--folder")
-      folder = value;
-    else {
-      fmt::print(
-          stderr,
-          "usage: loader_bench [--sequence-length 1024] [--megabytes 64] [--needed TOKENS] [--folder DIR]\n");
-      return EXIT_FAILURE;
-    }
-  }
-  folder /= fmt::format("ranvier-loader-bench-{}", ::getpid());
+  int megabytes = 64;
+  std::string place = std::filesystem::temp_directory_path();
+  apps::OptionTable table;
+  table.add({"sequence-length", "N", "tokens per sample", apps::whole(settings.sequence_length, 1)});
+  table.add({"megabytes", "N", "size of a token file", apps::whole(megabytes, 1)});
+  table.add({"needed", "TOKENS", "per second that training takes", apps::real(settings.needed, 0)});
+  table.add({"folder", "DIR", "for the files", apps::text(place)});
+  table.parse(argc, argv);
+  const auto folder = std::filesystem::path(place) / fmt::format("ranvier-loader-bench-{}", ::getpid());
   std::filesystem::create_directories(folder);
   const auto narrow = folder / "narrow.bin", megatron = folder / "megatron.bin", wide = folder / "wide.bin";
-  const auto tokens = tokens_of(megabytes * 500'000);
+  const auto tokens = tokens_of(static_cast<std::size_t>(megabytes) * 500'000);
   write(narrow, TokenOutputFormat::llmc, vocabulary, tokens);
   write(megatron, TokenOutputFormat::megatron, vocabulary, tokens);
   write(wide, TokenOutputFormat::megatron, 100'000, tokens);  // int32
@@ -146,4 +133,10 @@ int main(int argc, char** argv) {
     measure(ahead == 0 ? what : what + ", announced", settings, *source, std::chrono::milliseconds(2), ahead);
   }
   std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return status_of("loader_bench", [&] { bench_main(argc, argv); });
 }

@@ -5,6 +5,7 @@
 //
 // TOKENIZER: value of ranvier-train's --tokenizer. --write-tokens writes the tokens of the last file, int32, for a
 // comparison with another encoder; --write-text writes the decoded text.
+#include "apps/program/options.hpp"
 #include "models/tokenizers/text_encoder.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/tokenizers/word_splitter.hpp"
@@ -26,29 +27,21 @@ void print(const char* what, const std::string& file, int threads, std::size_t b
              what, file, threads, bytes, count, static_cast<double>(bytes) / seconds * 1e-6);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  const auto option = [&](const char* name, std::string value) {
-    const auto at = std::find(arguments.begin(), arguments.end(), name);
-    if (at == arguments.end() || at + 1 == arguments.end()) return value;
-    value = at[1];
-    arguments.erase(at, at + 2);
-    return value;
-  };
-  const int max_threads = std::atoi(option("--threads", "2").c_str());
-  const std::string tokens_path = option("--write-tokens", "");
-  const std::string text_path = option("--write-text", "");
-  const SpecialTokenPolicy specials =
-      option("--specials", "text") == "token" ? SpecialTokenPolicy::tokenizer : SpecialTokenPolicy::text;
-  if (arguments.size() < 2 || max_threads < 1) {
-    fmt::print(
-        stderr,
-        "usage: tokenizer_bench TOKENIZER FILE... [--threads N] [--specials text|token] [--write-tokens FILE] "
-        "[--write-text FILE]\n");
-    return EXIT_FAILURE;
-  }
+void bench_main(int argc, char** argv) {
+  std::vector<std::string> arguments;
+  int max_threads = 2;
+  SpecialTokenPolicy specials = SpecialTokenPolicy::text;
+  std::string tokens_path, text_path;
+  apps::OptionTable table;
+  table.add({"threads", "N", "at most", apps::whole(max_threads, 1)});
+  table.add({"specials", "text|token", "special tokens that a text spells",
+             apps::choice<SpecialTokenPolicy>(
+                 specials, {{"text", SpecialTokenPolicy::text}, {"token", SpecialTokenPolicy::tokenizer}})});
+  table.add({"write-tokens", "FILE", "tokens of the last file, int32", apps::text(tokens_path)});
+  table.add({"write-text", "FILE", "the decoded text", apps::text(text_path)});
+  table.rest(arguments);
+  table.parse(argc, argv);
+  if (arguments.size() < 2) fail(ErrorCode::usage, "usage: tokenizer_bench TOKENIZER FILE...");
   const Tokenizer tokenizer = read_tokenizer(arguments[0]);
   std::vector<std::int32_t> tokens;
   std::string back;
@@ -84,4 +77,10 @@ int main(int argc, char** argv) {
         .write(reinterpret_cast<const char*>(tokens.data()),
                static_cast<std::streamsize>(tokens.size() * sizeof tokens[0]));
   if (!text_path.empty()) std::ofstream(text_path, std::ios::binary) << back;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return status_of("tokenizer_bench", [&] { bench_main(argc, argv); });
 }
