@@ -10,10 +10,7 @@ using namespace ranvier::tests;
 
 namespace {
 
-TrainOptions parse(const Flags& flags) {
-  const bool has_data = std::find(flags.begin(), flags.end(), "--data") != flags.end();
-  return parse_train(has_data ? flags : join(flags, "--data text.txt"));
-}
+TrainOptions parse(const Flags& flags) { return parse_train(with_data(flags)); }
 
 std::vector<apps::ResolvedOption> resolve(const Flags& flags, const std::string& content = "1") {
   const TrainOptions options = parse(flags);
@@ -85,6 +82,9 @@ TEST_CASE("changes that keep the training are reported with their effect on its 
   check_has(told.lines[1],
             {"--g-inter 2 (was 1)", "--policy gpipe (was message-driven)", "results stay bit-identical"});
   check_has(told.lines[2], {"--hellaswag q (was nothing)"});
+  const Flags partial = "--train ln_f --shard zero3 --shard-trained";
+  CHECK(change(join(partial, "ddp"), join(partial, "zero1")).lines ==
+        std::vector<std::string>{"--shard-trained zero1 (was ddp): results stay the same within rounding"});
 }
 
 TEST_CASE("states of other sizes are refused in any case") {

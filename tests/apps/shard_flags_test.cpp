@@ -1,6 +1,5 @@
 // The flags that set the sharding of states, and their consequences for other flags.
 #include "actors/rank/rank_plan.hpp"
-#include "apps/options/option_effects.hpp"
 #include "tests/apps/train_flags.hpp"
 
 using namespace ranvier;
@@ -67,16 +66,4 @@ TEST_CASE(
   CHECK(resolved_map(parse_train("--data a")).at("parameter-tier-trained") == "same");
   refused_train("--train ln_f --parameter-tier-trained nvme", "--parameter-tier-trained nvme needs directories");
   refused_train("--train ln_f --parameter-tier-trained disk", "nvme, same");
-}
-
-TEST_CASE("a run may resume with another sharding of the trained part, within rounding") {
-  Flags flags = "--data a --train ln_f --shard zero3 --shard-trained ddp";
-  const auto before = options_to_save(resolved(parse_train(flags)));
-  flags.back() = "zero1";
-  const auto changes = changed_options(before, resolved(parse_train(flags)), true);
-  REQUIRE(changes.size() == 1);
-  CHECK(changes[0].effect == OptionEffect::rounding);
-  const auto lines = accept_changes(changes, {}, "c/step-00000004");
-  REQUIRE(lines.size() == 1);
-  CHECK(lines[0] == "--shard-trained zero1 (was ddp): results stay the same within rounding");
 }

@@ -14,10 +14,15 @@ namespace ranvier::tests {
   });
 }
 
+[[nodiscard]] inline Flags with_data(const Flags& flags) {
+  const bool has_data = std::find(flags.begin(), flags.end(), "--data") != flags.end();
+  return has_data ? flags : join(flags, "--data text.txt");
+}
+
 /// Checks that such flags, with data, are a usage error with all these words.
 inline void refused_train(const Flags& flags, std::initializer_list<std::string_view> words) {
   CAPTURE(flags.line());
-  check_usage_error(words, [&] { static_cast<void>(parse_train(join(flags, "--data text.txt"))); });
+  check_usage_error(words, [&] { static_cast<void>(parse_train(with_data(flags))); });
 }
 inline void refused_train(const Flags& flags, std::string_view words) { refused_train(flags, {words}); }
 
@@ -40,8 +45,7 @@ inline void check_values(const apps::TrainOptions& options, const Flags& expecte
 /// The same for options of such flags, with data.
 inline void check_resolved(const Flags& flags, const Flags& expected, int ranks = 4) {
   CAPTURE(flags.line());
-  const bool has_data = std::find(flags.begin(), flags.end(), "--data") != flags.end();
-  check_values(parse_train(has_data ? flags : join(flags, "--data a"), ranks), expected);
+  check_values(parse_train(with_data(flags), ranks), expected);
 }
 
 }  // namespace ranvier::tests
