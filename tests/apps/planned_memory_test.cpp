@@ -203,30 +203,46 @@ void check_files(const apps::Planner& planner, const apps::PlannedCandidate& tri
   check_taken(taken, plan);
 }
 
-}  // namespace
+struct Drawn {
+  const apps::Planner& planner;
+  const apps::Candidate& candidate;
+  const models::SampleSource& samples;
+  const runtime::MachineProfile& profile;
+};
 
-TEST_CASE("ranvier-plan's memory is exactly the memory that training ranks allocate, for every model family") {
-  constexpr int world = 8, of_each = 7;  // with and without a GPU, of eight families: 112
-  std::mt19937 draw(7);
-  tests::Share share(4, 28);
-  int trained = 0;
+/// Draws `count` candidates of every family on each kind of device, on nodes of `node_size` ranks.
+template <typename Check>
+void for_candidates(std::mt19937& draw, int count, int world, int node_size, const std::string& nvme,
+                    const Check& check) {
   for (const Family& family : families()) {
     CAPTURE(std::string(family.name));
     const auto samples = family.samples();
     for (const bool gpu : {false, true}) {
       CAPTURE(gpu);
       const runtime::MachineProfile profile = tests::plan_profile(gpu);
-      const apps::Planner planner(job_of(family, gpu, world, 4), profile);
+      const apps::Planner planner(job_of(family, gpu, world, node_size, nvme), profile);
       const auto candidates = make_space(planner.space()).candidates;
-      for (int n = 0; n < of_each; ++n) {
+      for (int n = 0; n < count; ++n) {
         const apps::Candidate& candidate = candidates[draw() % candidates.size()];
-        if (!share.takes()) continue;
         CAPTURE(candidate.text());
-        check_memory(planner, planner.plan(candidate), *samples, gpu);
-        ++trained;
+        check(Drawn{planner, candidate, *samples, profile});
       }
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("ranvier-plan's memory is exactly the memory that training ranks allocate, for every model family") {
+  constexpr int of_each = 7;  // with and without a GPU, of eight families: 112
+  std::mt19937 draw(7);
+  tests::Share share(4, 28);
+  int trained = 0;
+  for_candidates(draw, of_each, 8, 4, {}, [&](const Drawn& one) {
+    if (!share.takes()) return;
+    check_memory(one.planner, one.planner.plan(one.candidate), one.samples, one.profile.gpu);
+    ++trained;
+  });
   CHECK(trained > 1);
   if (tests::long_run()) CHECK(trained == 112);
 }
@@ -234,58 +250,38 @@ TEST_CASE("ranvier-plan's memory is exactly the memory that training ranks alloc
 TEST_CASE("files of states are as long as ranvier-plan plans them, for every model family") {
   std::mt19937 draw(11);
   tests::Share share(1, 4);
-  for (const Family& family : families()) {
-    CAPTURE(std::string(family.name));
-    const auto samples = family.samples();
-    for (const bool gpu : {false, true}) {
-      CAPTURE(gpu);
-      const tests::TemporaryFolder nvme;
-      const runtime::MachineProfile profile = tests::plan_profile(gpu);
-      const apps::Planner planner(job_of(family, gpu, 1, 1, nvme.path().string()), profile);
-      const auto candidates = make_space(planner.space()).candidates;
-      const apps::Candidate& candidate = candidates[draw() % candidates.size()];
-      if (!share.takes()) continue;
-      CAPTURE(candidate.text());
-      check_files(planner, planner.plan(candidate), *samples, gpu, nvme.path());
-    }
-  }
+  const tests::TemporaryFolder nvme;
+  for_candidates(draw, 1, 1, 1, nvme.path().string(), [&](const Drawn& one) {
+    if (!share.takes()) return;
+    check_files(one.planner, one.planner.plan(one.candidate), one.samples, one.profile.gpu, nvme.path());
+  });
 }
 
 TEST_CASE("every model family completes in virtual time on both kinds of devices, in its planned memory") {
   std::mt19937 draw(13);
-  for (const Family& family : families()) {
-    CAPTURE(std::string(family.name));
-    const auto samples = family.samples();
-    for (const bool gpu : {false, true}) {
-      CAPTURE(gpu);
-      const runtime::MachineProfile profile = tests::plan_profile(gpu);
-      for (const char* const nvme : {"", "/nvme"}) {
-        const apps::Planner planner(job_of(family, gpu, 4, 2, nvme), profile);
-        const auto candidates = make_space(planner.space()).candidates;
-        const apps::Candidate& candidate = candidates[draw() % candidates.size()];
-        CAPTURE(candidate.text());
-        const apps::PlannedCandidate trial = planner.plan(candidate);
-        const actors::Prediction prediction =
-            actors::predict(planner.job().architecture, *samples, trial.trainer, profile);
-        CHECK(prediction.step_seconds > 0);
-        std::size_t device = 0, host = 0, files = 0;
-        for (const std::size_t distinct : trial.plans.of_stage) {
-          const runtime::MemoryPlan& plan = trial.plans.distinct[distinct].memory;
-          device = std::max(device, plan.bytes(MemorySpace::device));
-          host = std::max(host, plan.bytes(MemorySpace::pinned) + plan.bytes(MemorySpace::host));
-          files = std::max(files, plan.bytes(MemorySpace::nvme));
-        }
-        CHECK(prediction.device_bytes == device);
-        CHECK(prediction.host_bytes == host);
-        CHECK(prediction.file_bytes == files);
-        CHECK((files > 0) == (*nvme != '\0'));
-        // Every pass of every stage has a cost.
-        for (const actors::StagePrediction& stage : prediction.stages) {
-          CHECK(stage.forward_seconds > 0);
-          CHECK(stage.backward_seconds > 0);
-          CHECK(stage.optimizer_seconds > 0);
-        }
+  for (const std::string nvme : {"", "/nvme"}) {
+    for_candidates(draw, 1, 4, 2, nvme, [&](const Drawn& one) {
+      const apps::PlannedCandidate trial = one.planner.plan(one.candidate);
+      const actors::Prediction prediction =
+          actors::predict(one.planner.job().architecture, one.samples, trial.trainer, one.profile);
+      CHECK(prediction.step_seconds > 0);
+      std::size_t device = 0, host = 0, files = 0;
+      for (const std::size_t distinct : trial.plans.of_stage) {
+        const runtime::MemoryPlan& plan = trial.plans.distinct[distinct].memory;
+        device = std::max(device, plan.bytes(MemorySpace::device));
+        host = std::max(host, plan.bytes(MemorySpace::pinned) + plan.bytes(MemorySpace::host));
+        files = std::max(files, plan.bytes(MemorySpace::nvme));
       }
-    }
+      CHECK(prediction.device_bytes == device);
+      CHECK(prediction.host_bytes == host);
+      CHECK(prediction.file_bytes == files);
+      CHECK((files > 0) == !nvme.empty());
+      // Every pass of every stage has a cost.
+      for (const actors::StagePrediction& stage : prediction.stages) {
+        CHECK(stage.forward_seconds > 0);
+        CHECK(stage.backward_seconds > 0);
+        CHECK(stage.optimizer_seconds > 0);
+      }
+    });
   }
 }
