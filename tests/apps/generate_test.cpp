@@ -27,12 +27,6 @@ struct Generator : SmallText {
   }
 };
 
-struct Fixture : Generator {
-  Fixture() { ends_well(1, "--steps 30 --learning-rate 1e-2 --save " + model, 120s); }
-
-  std::string model = file("model");
-};
-
 /// A model of a BPE's tokens in a folder with its tokenizer. It was not trained: it draws all tokens with equal
 /// probability, or one far more often than the others.
 struct OfWords : Generator {
@@ -66,9 +60,10 @@ struct OfWords : Generator {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(Generator,
                   "a trained model generates the same text on any number of threads, and others with other seeds") {
-  const std::string flags = "--weights " + model + " --prompt 'node axon ' --tokens 40";
+  ends_well(1, "--steps 30 --learning-rate 1e-2 --save " + file("model"), 120s);
+  const std::string flags = "--weights " + file("model") + " --prompt 'node axon ' --tokens 40";
   const Generated one = require_success(generate(flags + " --threads 1"));
   CHECK(one.text.size() == 10 + 40 + 1);
   CHECK(one.text.starts_with("node axon "));
@@ -207,17 +202,18 @@ TEST_CASE_FIXTURE(OfWords, "a model without its tokenizer, or with another one, 
   check_has(error("--weights " + alone + " --tokenizer words"), {"bytes, or the PATH"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "errors of ranvier-generate are one line") {
+TEST_CASE_FIXTURE(OfWords, "errors of ranvier-generate are one line") {
   check_has(error("--prompt x"), {"--weights is missing"});
   const Generated help = generate("-h");
   CHECK(help.status == 0);
   CHECK(help.text == generate("--help").text);
   check_has(error("--weights " + file("nothing.safetensors")), {"nothing.safetensors"});
   check_has(error("--weights " + folder.path().string()), {"has no model.safetensors"});
-  check_has(error("--weights " + model + " --heads 4"), {"remove --heads"});
-  check_has(error("--weights " + model + " --top-p 0"), {"--top-p 0"});
-  std::filesystem::copy(model + "/model.safetensors", file("alone.safetensors"));
-  check_has(error("--weights " + file("alone.safetensors")), {"add --heads"});
-  check_has(error("--weights " + file("alone.safetensors") + " --heads 5"), {"does not divide"});
-  CHECK(generate("--weights " + file("alone.safetensors") + " --heads 2 --tokens 3").status == 0);
+  check_has(error("--weights " + file("model") + " --heads 4"), {"remove --heads"});
+  check_has(error("--weights " + file("model") + " --top-p 0"), {"--top-p 0"});
+  std::filesystem::copy(file("model/model.safetensors"), file("alone.safetensors"));
+  const std::string alone = "--tokenizer bytes --weights " + file("alone.safetensors");
+  check_has(error(alone), {"add --heads"});
+  check_has(error(alone + " --heads 5"), {"does not divide"});
+  CHECK(generate(alone + " --heads 2 --tokens 3").status == 0);
 }
