@@ -71,7 +71,7 @@ class Bench {
       const Buffer from = values(bytes / element_, dtype_), to = values(bytes / element_, dtype_);
       const double seconds = seconds_per_call([&] { runtime::copy(*stream_, to.data(), from.data(), bytes); });
       bytes_per_second_ = 2.0 * static_cast<double>(bytes) / seconds;
-      print_case(R"("bench":"ceiling","operation":"copy","device":"{}","gbytes_per_second":{:.0f})",
+      print_case(R"("bench":"ceiling","operation":"copy","device":"{}","gbytes_per_second":{:.4g})",
                  device_->description(), bytes_per_second_ * 1e-9);
     }
     const Buffer a = values(n * n, dtype_), b = values(n * n, dtype_), c = values(n * n, dtype_);
@@ -80,7 +80,7 @@ class Bench {
              {.c = c.data(), .c_dtype = dtype_, .a = a.data(), .b = b.data(), .dtype = dtype_});
     });
     flops_per_second_ = 2.0 * static_cast<double>(n * n * n) / seconds;
-    print_case(R"("bench":"ceiling","operation":"matmul","dtype":"{}","tflops":{:.1f})", to_string(dtype_),
+    print_case(R"("bench":"ceiling","operation":"matmul","dtype":"{}","tflops":{:.4g})", to_string(dtype_),
                flops_per_second_ * 1e-12);
   }
 
@@ -350,7 +350,7 @@ class Bench {
   void bytes_case(const Model& model, std::string_view name, double bytes, const std::function<void()>& work) {
     const double seconds = seconds_per_call(work);
     print_case(R"("bench":"operation","model":"{}","dtype":"{}","operation":"{}","us":{:.1f},)"
-               R"("gbytes_per_second":{:.0f},"share_of_copy":{:.3f})",
+               R"("gbytes_per_second":{:.4g},"share_of_copy":{:.3f})",
                model.name, to_string(dtype_), name, seconds * 1e6, bytes / seconds * 1e-9,
                bytes / seconds / bytes_per_second_);
   }
@@ -359,12 +359,12 @@ class Bench {
   void flops_case(const Model& model, std::string_view name, double flops, const std::function<void()>& work,
                   double whole_flops = 0) {
     const double seconds = seconds_per_call(work);
-    fmt::print(R"({{"bench":"operation","model":"{}","dtype":"{}","operation":"{}","us":{:.1f},"tflops":{:.1f},)"
+    fmt::print(R"({{"bench":"operation","model":"{}","dtype":"{}","operation":"{}","us":{:.1f},"tflops":{:.4g},)"
                R"("share_of_matmul":{:.3f})",
                model.name, to_string(dtype_), name, seconds * 1e6, flops / seconds * 1e-12,
                flops / seconds / flops_per_second_);
     if (whole_flops > 0) {
-      fmt::print(R"(,"tflops_whole":{:.1f},"share_whole":{:.3f})", whole_flops / seconds * 1e-12,
+      fmt::print(R"(,"tflops_whole":{:.4g},"share_whole":{:.3f})", whole_flops / seconds * 1e-12,
                  whole_flops / seconds / flops_per_second_);
     }
     fmt::print("}}\n");
