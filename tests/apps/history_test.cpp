@@ -294,12 +294,9 @@ TEST_CASE("a watched run detects which ranks on its machine have exited") {
 
 TEST_CASE("another run in the same file does not count as repeated steps") {
   History history;
-  const auto step_of = [](int step) {
-    return fmt::format(R"({{"step":{},"loss":4,"grad_norm":1,"lr":0.1,"tokens":100,"seconds":0.5}})", step);
-  };
-  for (int step = 1; step <= 3; ++step) history.take(step_of(step));
+  for (int step = 1; step <= 3; ++step) history.take(step_line(step, 4));
   history.take(R"({"run":{"began":"2026","steps":3,"seed":1}})");
-  for (int step = 1; step <= 3; ++step) history.take(step_of(step));
+  for (int step = 1; step <= 3; ++step) history.take(step_line(step, 4));
   CHECK(history.totals().steps == 3);
   CHECK(history.totals().seconds == doctest::Approx(1.5));
   CHECK(history.totals().repeated_seconds == 0);

@@ -120,11 +120,7 @@ TEST_CASE("a watch that ends while replies are in flight leaves nothing behind")
   const std::size_t before = job.heard.size();
   REQUIRE(before == 0);  // in flight
   job.watches[0].reset();
-  for (int r = 0; r < 3; ++r) {
-    auto& loop = job.simulation.loop(r);
-    loop.after(5s, [&loop] { loop.stop(); });
-  }
-  job.simulation.run();
+  job.run(5s);
   CHECK(job.heard.size() == before);
 }
 
@@ -136,11 +132,7 @@ TEST_CASE("rank 0 gets the reason why another rank fails, even after its watch i
   RankWatch::tell_failure(job.simulation.transport(2), "rank 2: no more space");
   const std::string longest(2000, 'x');
   RankWatch::tell_failure(job.simulation.transport(1), longest);
-  auto& loop = job.simulation.loop(0);
-  loop.after(1s, [&loop] { loop.stop(); });
-  for (const int rank : {1, 2})
-    job.simulation.loop(rank).after(1s, [&job, rank] { job.simulation.loop(rank).stop(); });
-  job.simulation.run();
+  job.run(1s);
   REQUIRE(job.failures.size() == 2);
   std::sort(job.failures.begin(), job.failures.end());
   CHECK(job.failures[0] == "rank 2: no more space");
