@@ -18,11 +18,9 @@ struct Fixture {
   TemporaryFolder folder;
   std::string path = (folder.path() / "links.json").string();
 
-  Outcome bench(int ranks, const Flags& flags) const {
-    Outcome outcome = run(ranks, flags, limit);
-    INFO(outcome.output);
-    CHECK(!outcome.timed_out);
-    return outcome;
+  /// Output of a run that ends well.
+  [[nodiscard]] std::string bench(int ranks, const Flags& flags) const {
+    return require_status(0, run(ranks, flags, limit)).output;
   }
 };
 
@@ -41,69 +39,55 @@ std::vector<std::string> cases_of(const std::string& output) {
 
 TEST_CASE_FIXTURE(
     Fixture, "on one node the links inside it are measured and written, and the others are reported as missing") {
-  const Outcome outcome = bench(2, {"--write-links", path, "--seconds", "1"});
-  CHECK(outcome.status == 0);
-  check_has(outcome.output, {"inter_node not measured: all ranks are on one node"});
+  check_has(bench(2, "--seconds 1 --write-links " + path), {"inter_node not measured: all ranks are on one node"});
   const Links links = read_links(path);
   CHECK(plausible(links.intra_node));
   CHECK(!links.inter_node.measured());
 }
 
 TEST_CASE_FIXTURE(Fixture, "ranks that count as separate nodes have only links between nodes") {
-  const Outcome outcome = bench(2, {"--node-size", "1", "--write-links", path, "--seconds", "1"});
-  CHECK(outcome.status == 0);
-  check_has(outcome.output, {"intra_node not measured: each of 2 nodes has one rank"});
+  check_has(bench(2, "--node-size 1 --seconds 1 --write-links " + path),
+            {"intra_node not measured: each of 2 nodes has one rank"});
   const Links links = read_links(path);
   CHECK(!links.intra_node.measured());
   CHECK(plausible(links.inter_node));
 }
 
 TEST_CASE_FIXTURE(Fixture, "both link classes are measured on uneven nodes, and predict the time of collectives") {
-  const Flags nodes = {"--node-size", "2"};
-  Flags flags = join(nodes, {"--write-links", path, "--collectives", "all-gather,reduce-scatter,all-reduce",
-                             "--algorithms", "ring,ho-ring,torus,mpi", "--sizes", "40KiB,300KiB", "--repeat", "3"});
-  const Outcome measured = require_status(0, bench(3, flags));
+  const auto cases = cases_of(bench(3,
+                                    "--node-size 2 --collectives all-gather,reduce-scatter,all-reduce --algorithms "
+                                    "ring,ho-ring,torus,mpi --sizes 40KiB,300KiB --repeat 3 --write-links " +
+                                        path));
   CHECK(plausible(read_links(path).intra_node));
   CHECK(plausible(read_links(path).inter_node));
-  const auto cases = cases_of(measured.output);
   CHECK(cases.size() == 2 * (3 + 3 + 4));
   for (const std::string& line : cases) {
     check_has(line, {R"("ranks":3,"nodes":2,"seconds":0.)"});
     CHECK(has(line, R"("predicted_seconds":null)") == has(line, R"("algorithm":"mpi")"));
   }
-
-  flags = nodes;
-  const Outcome given = bench(
-      4, join(flags, {"--links", path, "--collectives", "all-gather", "--algorithms", "ring", "--sizes", "1KiB"}));
-  CHECK(given.status == 0);
-  REQUIRE(cases_of(given.output).size() == 1);
-  check_has(cases_of(given.output)[0], {R"("bytes":1024,"ranks":4,"nodes":2)"});
+  const auto given =
+      cases_of(bench(4, "--node-size 2 --collectives all-gather --algorithms ring --sizes 1KiB --links " + path));
+  REQUIRE(given.size() == 1);
+  check_has(given[0], {R"("bytes":1024,"ranks":4,"nodes":2)"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "collectives are timed without links, on one rank too") {
-  const Flags flags = {"--collectives", "all-reduce", "--sizes",  "1MiB",
-                       "--algorithms",  "ring,mpi",   "--repeat", "2"};
-  for (const int ranks : {1, 2}) {
-    const Outcome outcome = bench(ranks, flags);
-    CHECK(outcome.status == 0);
-    CHECK(cases_of(outcome.output).size() == 2);
-  }
+  for (const int ranks : {1, 2})
+    CHECK(cases_of(bench(ranks, "--collectives all-reduce --sizes 1MiB --algorithms ring,mpi --repeat 2")).size() ==
+          2);
 }
 
 TEST_CASE_FIXTURE(Fixture, "operations that exceed the time limit are skipped by name") {
-  const Outcome outcome =
-      bench(2, {"--collectives", "reduce-scatter,all-gather", "--sizes", "64MiB", "--seconds", "0.1"});
-  CHECK(outcome.status == 0);
-  check_has(outcome.output, {"all-gather of 64MiB was skipped: --seconds 0.1"});
+  const std::string output = bench(2, "--collectives reduce-scatter,all-gather --sizes 64MiB --seconds 0.1");
+  check_has(output, {"all-gather of 64MiB was skipped: --seconds 0.1"});
   // On a busy machine the time may be over before the first operation.
-  const bool first_left_out = has(outcome.output, "reduce-scatter of 64MiB was skipped: --seconds 0.1");
-  CHECK(cases_of(outcome.output).size() == (first_left_out ? 0 : 6));
+  const bool first_left_out = has(output, "reduce-scatter of 64MiB was skipped: --seconds 0.1");
+  CHECK(cases_of(output).size() == (first_left_out ? 0 : 6));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a profile of this machine is written, and predictions read it") {
-  const Outcome outcome = bench(2, {"profile", "--seconds", "0.5", "--threads", "1", "--node-size", "1", "--name",
-                                    "here", "--nvme", folder.path().string(), "--write-profile", path});
-  REQUIRE(outcome.status == 0);
+  static_cast<void>(bench(2, "profile --seconds 0.5 --threads 1 --node-size 1 --name here --nvme " +
+                                 folder.path().string() + " --write-profile " + path));
   const auto profile = ranvier::runtime::read_machine_profile(path);
   CHECK(profile.name == "here");
   check_has(profile.source, {"with 2 ranks"});
@@ -146,19 +130,15 @@ TEST_CASE_FIXTURE(Fixture, "without a path a profile is written where other prog
   CHECK(left.ends_with("-cpu-1-thread.json"));
   CHECK(ranvier::runtime::read_machine_profile(left).threads == 1);
   check_has(outcome.output, {"without --profile"});
-  const Outcome printed = run(1, {"profile", "--seconds", "0.1", "--write-profile", "-"}, limit);
-  CHECK(printed.status == 0);
-  check_has(printed.output, {"\"peak_flops_per_second\""});
+  check_has(bench(1, "profile --seconds 0.1 --write-profile -"), {"\"peak_flops_per_second\""});
   const std::string blocked = folder.write("file", "").string();
-  const Outcome refused = run(1, {"profile", "--threads", "1"}, limit, {{"XDG_DATA_HOME", blocked}});
-  CHECK(refused.status == 74);
-  check_has(refused.output, {"cannot create profile folder", "use --write-profile FILE"});
+  check_output(74, run(1, "profile --threads 1", limit, {{"XDG_DATA_HOME", blocked}}),
+               {"cannot create profile folder", "use --write-profile FILE"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "impossible measurements are refused once, before anything is measured") {
   const auto check_refused = [&](int ranks, const Flags& flags, const std::string& words, int status = 64) {
-    const Outcome outcome = bench(ranks, flags);
-    CHECK(outcome.status == status);
+    const Outcome outcome = require_status(status, run(ranks, flags, limit));
     check_has(outcome.output, {"ranvier-bench: error: ", words});
     CHECK(outcome.output.find("error: ") == outcome.output.rfind("error: "));
   };
@@ -172,7 +152,6 @@ TEST_CASE_FIXTURE(Fixture, "impossible measurements are refused once, before any
                R"({"inter_node": {"latency_seconds": 0, "bytes_per_second": 1, "node_bytes_per_second": 1}})");
   check_refused(2, {"--collectives", "all-gather", "--links", path},
                 "--links " + path + ": no entry for links of class 'intra_node'");
-  const Outcome differing = Job(std::vector<Flags>{{"--seconds", "1"}, {"--seconds", "2"}}).wait(limit);
-  CHECK(differing.status == 64);
-  check_has(differing.output, {"options differ between ranks"});
+  check_output(64, Job(std::vector<Flags>{"--seconds 1", "--seconds 2"}).wait(limit),
+               {"options differ between ranks"});
 }
