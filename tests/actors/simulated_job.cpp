@@ -1,47 +1,15 @@
 #include "tests/actors/simulated_job.hpp"
 
 #include "models/core/initialize.hpp"
-#include "models/ops/cross_entropy.hpp"
-#include "runtime/base/philox.hpp"
 #include "runtime/transport/staged_transport.hpp"
 #include "tests/doubles/delayed_device.hpp"
 #include "tests/doubles/far_device.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <utility>
 
 namespace ranvier::tests {
-
-std::array<std::uint32_t, 4> RandomTokens::drawn(std::int64_t sample, int position) const {
-  return runtime::philox(
-      {7, 7}, {static_cast<std::uint32_t>(sample % samples_), static_cast<std::uint32_t>(position), 0, 0});
-}
-
-bool RandomTokens::begins(std::int64_t sample, int position) const {
-  return documents_ && drawn(sample, position)[1] % 3 == 0;
-}
-
-void RandomTokens::read(std::int64_t n, int shift, std::byte* to) const {
-  for (int t = shift; t < positions() + shift; ++t, to += sizeof(std::int32_t)) {
-    const bool has_loss = shift == 0 || !begins(n, t);
-    const auto token = has_loss
-                           ? static_cast<std::int32_t>(drawn(n, t)[0] % static_cast<std::uint32_t>(vocabulary_))
-                           : models::no_target;
-    std::memcpy(to, &token, sizeof token);
-  }
-}
-
-std::int64_t RandomTokens::losses_of(std::int64_t n) const {
-  std::int64_t losses = 0;
-  for (int t = 1; t <= positions(); ++t) losses += begins(n, t) ? 0 : 1;
-  return losses;
-}
-
-void RandomTokens::read_starts(std::int64_t n, std::int32_t* to) const {
-  for (int t = 0, start = 0; t < positions(); ++t) *to++ = start = t > 0 && begins(n, t) ? t : start;
-}
 
 void load_initial_weights(actors::Rank& rank, std::uint64_t seed) {
   rank.load_weights([seed](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {

@@ -8,8 +8,8 @@
 #include "models/families/gpt.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/simulation/simulation.hpp"
+#include "tests/doubles/random_tokens.hpp"
 
-#include <array>
 #include <functional>
 #include <map>
 #include <optional>
@@ -18,30 +18,6 @@
 #include <vector>
 
 namespace ranvier::tests {
-
-/// Tokens drawn by counter: sample n is the same on every rank. With documents, about a third of the tokens start one.
-class RandomTokens final : public models::TokenSamples {
- public:
-  RandomTokens(int length, int vocabulary, std::int64_t samples = 1 << 20, bool documents = false)
-      : TokenSamples(length), vocabulary_(vocabulary), samples_(samples), documents_(documents) {}
-
-  std::int64_t samples() const override { return samples_; }
-  std::int64_t losses_of(std::int64_t n) const override;
-  std::size_t document_positions() const override { return documents_ ? static_cast<std::size_t>(positions()) : 0; }
-  void read_starts(std::int64_t n, std::int32_t* to) const override;
-  void read_input(std::int64_t n, std::byte* to) const override { read(n, 0, to); }
-  void read_target(std::int64_t n, std::byte* to) const override { read(n, 1, to); }
-
- private:
-  void read(std::int64_t n, int shift, std::byte* to) const;
-  [[nodiscard]] std::array<std::uint32_t, 4> drawn(std::int64_t sample, int position) const;
-  /// Whether a token after a sample's first one starts a document.
-  [[nodiscard]] bool begins(std::int64_t sample, int position) const;
-
-  int vocabulary_;
-  std::int64_t samples_;
-  bool documents_;
-};
 
 struct JobResult {
   std::vector<actors::StepResult> steps;              ///< results of rank 0

@@ -7,15 +7,13 @@
 #include "actors/rank/rank.hpp"
 #include "apps/program/options.hpp"
 #include "models/core/initialize.hpp"
-#include "models/core/sample_source.hpp"
 #include "models/families/model.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 #include "tests/bench/bench.hpp"
 #include "tests/bench/product_ceiling.hpp"
-
-#include <cstring>
+#include "tests/doubles/random_tokens.hpp"
 
 namespace ranvier::bench {
 namespace {
@@ -64,28 +62,6 @@ std::vector<Case> all_cases() {
   }
   return cases;
 }
-
-/// Random tokens; the target of each is the next one.
-class SyntheticTokens final : public models::TokenSamples {
- public:
-  SyntheticTokens(int length, int vocabulary) : TokenSamples(length), vocabulary_(vocabulary) {}
-
-  std::int64_t samples() const override { return 1 << 20; }
-  void read_input(std::int64_t n, std::byte* to) const override { read(n * positions(), to); }
-  void read_target(std::int64_t n, std::byte* to) const override { read(n * positions() + 1, to); }
-
- private:
-  void read(std::int64_t first, std::byte* to) const {
-    for (std::int64_t i = 0; i < positions(); ++i, to += sizeof(std::int32_t)) {
-      std::uint64_t bits = static_cast<std::uint64_t>(first + i) * 0x9E3779B97F4A7C15u;
-      bits = (bits ^ bits >> 32) * 0xD6E8FEB86659FD93u;
-      const auto token = static_cast<std::int32_t>((bits >> 32) % static_cast<std::uint64_t>(vocabulary_));
-      std::memcpy(to, &token, sizeof token);
-    }
-  }
-
-  int vocabulary_;
-};
 
 class Run {
  public:
@@ -183,7 +159,7 @@ class Run {
   const Options& options_;
   Case case_;
   models::Architecture architecture_;
-  SyntheticTokens tokens_;
+  tests::RandomTokens tokens_;
   runtime::AsioLoop loop_;
   runtime::MpiTransport transport_;
   std::unique_ptr<runtime::Device> device_;
