@@ -1,4 +1,4 @@
-// Output of a shell command; words in an output, a message or a file.
+// Output of a shell command; words and lines in an output, a message or a file.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -6,8 +6,10 @@
 #include <array>
 #include <cstdio>
 #include <initializer_list>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ranvier::tests {
 
@@ -28,6 +30,19 @@ struct CommandOutput {
 
 [[nodiscard]] inline bool has(std::string_view text, std::string_view words) {
   return text.find(words) != std::string_view::npos;
+}
+
+[[nodiscard]] inline std::size_t count_of(std::string_view text, std::string_view words) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(words); at != std::string_view::npos; at = text.find(words, at + 1)) ++found;
+  return found;
+}
+
+[[nodiscard]] inline std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
 }
 
 /// Checks that the text contains each of these words; a failure prints them and the text.

@@ -36,9 +36,8 @@ struct Run {
   /// Lines of the metrics file.
   [[nodiscard]] std::vector<boost::json::value> lines() {
     reporter.finish();
-    std::istringstream metrics(folder.read("metrics"));
     std::vector<boost::json::value> all;
-    for (std::string line; std::getline(metrics, line);) all.push_back(boost::json::parse(line));
+    for (const std::string& line : lines_of(folder.read("metrics"))) all.push_back(boost::json::parse(line));
     return all;
   }
   /// The `mfu` of every step in the file, or another fraction; -1: null.
@@ -116,13 +115,6 @@ const Reporter::Options ten{.steps = 10, .tokens_per_step = 10, .flops_per_step 
 struct OnItsOwn {
   Variable launcher{"OMPI_COMM_WORLD_SIZE", nullptr}, refused{"NO_COLOR", nullptr}, kind{"TERM", "xterm"};
 };
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 std::vector<int> steps_with_lines(const std::string& text) {
   std::vector<int> steps;

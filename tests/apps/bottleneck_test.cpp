@@ -156,10 +156,7 @@ TEST_CASE("the printed bubble is the idle time of stages in virtual time") {
 TEST_CASE("a curve in a terminal falls with the loss, and its scale has its end values") {
   Series series;
   for (int step = 1; step <= 1000; ++step) series.add(step, {10 - step * 0.009, 1, 1, 1, 1, 1});
-  const std::string plot = text_plot(series, Metric::loss, 40, 5);
-  std::istringstream text(plot);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  const std::vector<std::string> lines = lines_of(text_plot(series, Metric::loss, 40, 5));
   REQUIRE(lines.size() == 6);
   for (int i = 0; i < 6; ++i) CHECK(characters(lines[static_cast<std::size_t>(i)]) == 50);
   CHECK(lines[0].starts_with("    9.9"));  // the first points, binned

@@ -193,13 +193,4 @@ std::vector<std::string> errors_of(const Outcome& outcome) {
   return lines;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    if (!line.empty()) lines.push_back(line);
-  }
-  return lines;
-}
-
 }  // namespace ranvier::tests

@@ -82,7 +82,5 @@ Outcome require_failure(Outcome outcome);
 
 /// The lines with an error of ranvier-train.
 [[nodiscard]] std::vector<std::string> errors_of(const Outcome& outcome);
-/// The lines that are not empty.
-[[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
 
 }  // namespace ranvier::tests

@@ -23,9 +23,8 @@ namespace {
 /// Number of connections to a port of this machine with more unsent data in the kernel than a slow client's buffer
 /// takes.
 std::size_t held_answers(std::uint16_t port) {
-  std::istringstream lines(read_file("/proc/net/tcp"));
   std::size_t held = 0;
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_of(read_file("/proc/net/tcp"))) {
     // "  12: 0100007F:1F90 0100007F:C0DE 01 0001A2B3:00000000 …": local, remote, state, unsent and unread bytes
     std::istringstream words(line);
     std::string number, local, remote, state, bytes;

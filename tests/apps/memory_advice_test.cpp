@@ -38,11 +38,7 @@ std::string advice(const apps::TrainOptions& options, std::size_t device_bytes) 
 
 /// Flags of the first line below the heading.
 Flags first_flags(const std::string& text) {
-  std::istringstream lines(text);
-  std::string line;
-  std::getline(lines, line);
-  std::getline(lines, line);
-  std::istringstream words(line);
+  std::istringstream words(tests::lines_of(text).at(1));
   Flags flags;
   for (std::string name, value; words >> name >> value && name.starts_with("--");)
     flags.insert(flags.end(), {name, value});

@@ -43,16 +43,10 @@ std::string value(const std::vector<SummaryRow>& rows, const std::string& name, 
   return found == rows.end() ? "no row" : found->values.at(run);
 }
 
-std::size_t count(const std::string& text, const std::string& words) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++found;
-  return found;
-}
-
 /// The data in a page.
 json::object data_of(const std::string& page) {
   const std::string_view begin = "<script id=\"report\" type=\"application/json\">", end = "</script>";
-  REQUIRE(count(page, std::string(begin)) == 1);
+  REQUIRE(count_of(page, std::string(begin)) == 1);
   const std::size_t at = page.find(begin) + begin.size();
   return json::parse(page.substr(at, page.find(end, at) - at)).as_object();
 }
@@ -73,9 +67,9 @@ TEST_CASE_FIXTURE(Fixture, "a report has runs side by side, in one file without 
   CHECK(page.starts_with("<!doctype html>"));
   CHECK(page.ends_with("</html>\n"));
   for (const char* outside : {"https://", "<script src", "<img", "url(", "@import", "<b>", "<two>"})
-    CHECK(count(page, outside) == 0);
-  CHECK(count(page, "<link") == count(page, "<link rel=\"icon\" href=\"data:,\">"));
-  CHECK(count(page, "http://") == count(page, "http://www.w3.org/2000/svg"));  // a name
+    CHECK(count_of(page, outside) == 0);
+  CHECK(count_of(page, "<link") == count_of(page, "<link rel=\"icon\" href=\"data:,\">"));
+  CHECK(count_of(page, "http://") == count_of(page, "http://www.w3.org/2000/svg"));  // a name
   check_has(page, {"<title>one, &lt;two&gt;</title>",
                    "JavaScript. one, &lt;two&gt;; steps: 200, 100; tokens or images: 20k, 10k;"});
   const json::object data = data_of(page);
@@ -192,11 +186,11 @@ TEST_CASE_FIXTURE(Fixture, "a report has the ranks' timeline from a trace, and t
   const std::string picture = folder.read("t.svg");
   CHECK(picture.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" "));
   CHECK(picture.ends_with("</svg>\n"));
-  CHECK(count(picture, ">a &lt; b</text>") == 1);
-  CHECK(count(picture, "prefers-color-scheme:dark") == 1);
-  CHECK(count(picture, "<rect class=\"forward\"") == 3);  // two ranks and a key
-  CHECK(count(picture, "<rect class=\"optimizer\"") == 0);
-  CHECK(count(picture, "<text class=\"in\"") == 2);  // microbatch 0 on both
+  CHECK(count_of(picture, ">a &lt; b</text>") == 1);
+  CHECK(count_of(picture, "prefers-color-scheme:dark") == 1);
+  CHECK(count_of(picture, "<rect class=\"forward\"") == 3);  // two ranks and a key
+  CHECK(count_of(picture, "<rect class=\"optimizer\"") == 0);
+  CHECK(count_of(picture, "<text class=\"in\"") == 2);  // microbatch 0 on both
 
   // A trace is enough for a timeline.
   static_cast<void>(
@@ -222,7 +216,7 @@ TEST_CASE_FIXTURE(Fixture,
   const std::string picture = timeline_file(run, "");
   check_has(picture,
             {">Step 3, 10.0 ms: 2 stages × 2 rows</text>", ">stage 1, row 0</text>", ">stage 0, row 1</text>"});
-  CHECK(count(picture, "<rect class=\"send\"") == 5);  // four ranks and a key
+  CHECK(count_of(picture, "<rect class=\"send\"") == 5);  // four ranks and a key
   run.history.take(R"({"step":4,"grad_norm":1,"configuration":{"g-inter":"3","g-data":"2"}})");  // of another run
   check_has(timeline_file(run, ""), {">rank 3</text>"});
   run.history.take(R"({"step":5,"grad_norm":1,"configuration":{"g-inter":"4","g-data":"1"}})");
@@ -270,5 +264,5 @@ TEST_CASE("nothing in the data of a page ends their element, and nothing in its 
   const std::string page = finished_page("</title>", "<i>", R"({"name":"</script><!--<script>"})");
   CHECK(data_of(page).at("name") == "</script><!--<script>");
   check_has(page, {"<title>&lt;/title&gt;</title>", "&lt;i&gt;</noscript>"});
-  CHECK(count(page, "<!--") == 0);
+  CHECK(count_of(page, "<!--") == 0);
 }

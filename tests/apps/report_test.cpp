@@ -27,13 +27,6 @@ std::string start(int bucket_elements, actors::TierKind states, const char* shar
   return apps::start_table(options, architecture, stages);
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
 /// Startup output of an uneven run of 64 stages, with a flag of every topic.
 std::string start_of_64_stages(apps::Request request) {
   const Flags flags(

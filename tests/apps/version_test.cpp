@@ -19,10 +19,7 @@ Answer ask(const std::string& program, const std::string& flags) {
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   const CommandOutput output = output_of_command(program + " " + flags);
-  Answer answer{output.status, {}};
-  std::istringstream lines(output.text);
-  for (std::string line; std::getline(lines, line);) answer.lines.push_back(line);
-  return answer;
+  return {output.status, lines_of(output.text)};
 }
 
 struct Program {

@@ -13,12 +13,6 @@ struct Fixture : SmallText {
   }
 };
 
-std::size_t count(std::string_view text, std::string_view words) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(words); at != std::string_view::npos; at = text.find(words, at + 1)) ++found;
-  return found;
-}
-
 /// Checks the exit status, and that the output has each of these words once.
 void check_ended(const Outcome& outcome, int status, std::initializer_list<std::string_view> once) {
   INFO(outcome.output);
@@ -26,7 +20,7 @@ void check_ended(const Outcome& outcome, int status, std::initializer_list<std::
   CHECK_FALSE(outcome.timed_out);
   for (const std::string_view words : once) {
     CAPTURE(words);
-    CHECK(count(outcome.output, words) == 1);
+    CHECK(count_of(outcome.output, words) == 1);
   }
 }
 
@@ -41,7 +35,7 @@ TEST_CASE_FIXTURE(Fixture,
     CAPTURE(gpu);
     check_ended(train(2, gpu, "--g-inter 2"), 72, {says});
   }
-  CHECK(count(train(1, "no-gpu").output, "--device cpu") == 1);
+  CHECK(count_of(train(1, "no-gpu").output, "--device cpu") == 1);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a GPU number that this machine lacks is refused with the existing numbers") {
@@ -62,8 +56,8 @@ TEST_CASE_FIXTURE(Fixture,
   const Outcome without_it = train("2:2");
   INFO(without_it.output);
   CHECK(without_it.status == 0);
-  CHECK(count(without_it.output,
-              "cublasLtMatmul: refused by the emulated cuBLASLt; another algorithm or a built-in") >= 1);
+  CHECK(count_of(without_it.output,
+                 "cublasLtMatmul: refused by the emulated cuBLASLt; another algorithm or a built-in") >= 1);
   check_ended(train("gpu"), 72, {"an illegal memory access was encountered"});
 }
 
@@ -81,5 +75,5 @@ TEST_CASE_FIXTURE(Fixture, "a kernel that fails while kernels are measured ends 
   INFO(outcome.output);
   CHECK(outcome.status != 0);
   CHECK_FALSE(outcome.timed_out);
-  CHECK(count(outcome.output, "an illegal memory access was encountered (cudaErrorIllegalAddress)") == 1);
+  CHECK(count_of(outcome.output, "an illegal memory access was encountered (cudaErrorIllegalAddress)") == 1);
 }

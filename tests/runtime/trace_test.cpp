@@ -30,12 +30,6 @@ struct Recording {
   const Times times;
 };
 
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
-  return found;
-}
-
 }  // namespace
 
 TEST_CASE_FIXTURE(Recording, "a trace records spans and sums the seconds of each kind") {
@@ -96,10 +90,10 @@ TEST_CASE("a full trace drops the oldest span first, and its totals keep everyth
   REQUIRE(spans.size() == 3);
   for (int i = 0; i < 3; ++i) CHECK(spans[static_cast<std::size_t>(i)].index == 5 + i);
   CHECK(trace.seconds(SpanKind::other) == doctest::Approx(8e-6));
-  CHECK(count(trace.tail(2), "\n") == 2);
+  CHECK(tests::count_of(trace.tail(2), "\n") == 2);
   CHECK(trace.tail(2).find("other 5") == std::string::npos);
   CHECK(trace.tail(2).find("other 6") < trace.tail(2).find("other 7"));
-  CHECK(count(trace.tail(100), "\n") == 3);
+  CHECK(tests::count_of(trace.tail(100), "\n") == 3);
 }
 
 TEST_CASE("a stream's spans last as long as its work, also when two streams have the same kind open") {
@@ -156,15 +150,15 @@ TEST_CASE("Chrome events name process, lanes and spans, with times in microsecon
   const Times times;
   trace.add(SpanKind::forward, Lane::compute, times.at(1000us), times.at(1500us), 2);
   const std::string events = trace.chrome_events();
-  CHECK(count(events, R"("name":"process_name","pid":7,"args":{"name":"rank 7"})") == 1);
-  CHECK(count(events, R"("name":"thread_name","pid":7,"tid":0,"args":{"name":"compute"})") == 1);
+  CHECK(tests::count_of(events, R"("name":"process_name","pid":7,"args":{"name":"rank 7"})") == 1);
+  CHECK(tests::count_of(events, R"("name":"thread_name","pid":7,"tid":0,"args":{"name":"compute"})") == 1);
   const std::string span = R"("ph":"X","name":"forward 2","cat":"forward","pid":7,"tid":0,"ts":)";
-  REQUIRE(count(events, span) == 1);
+  REQUIRE(tests::count_of(events, span) == 1);
   const double start = std::stod(events.substr(events.find(span) + span.size()));
   const double most = std::chrono::duration<double, std::micro>(times.at(1000us) - before).count();
   CHECK(start >= 1000);
   CHECK(start <= most + 0.001);
-  CHECK(count(events, R"("dur":500.000)") == 1);
+  CHECK(tests::count_of(events, R"("dur":500.000)") == 1);
   CHECK(events.front() == '{');
   CHECK(events.back() == '}');
 }
@@ -173,8 +167,8 @@ TEST_CASE_FIXTURE(Recording, "Chrome events can be limited to the newest spans")
   for (int i = 0; i < 5; ++i)
     trace.add(SpanKind::forward, Lane::compute, times.at(i * 10us), times.at(i * 10us + 5us), i);
   const std::string events = trace.chrome_events(2);
-  CHECK(count(events, R"("ph":"X")") == 2);
-  for (const char* name : {"forward 3", "forward 4"}) CHECK(count(events, name) == 1);
+  CHECK(tests::count_of(events, R"("ph":"X")") == 2);
+  for (const char* name : {"forward 3", "forward 4"}) CHECK(tests::count_of(events, name) == 1);
 }
 
 TEST_CASE_FIXTURE(Recording,
@@ -192,11 +186,11 @@ TEST_CASE_FIXTURE(Recording,
   for (const auto* name :
        {"validation forward 0", "sampling forward 0", "step 12", "validation 12", "sampling 12", "step 13"}) {
     CAPTURE(name);
-    CHECK(count(events, std::string(R"("name":")") + name + '"') == 1);
+    CHECK(tests::count_of(events, std::string(R"("name":")") + name + '"') == 1);
   }
-  CHECK(count(events, R"("name":"forward 0")") == 2);
-  CHECK(count(events, R"("args":{"step":12})") == 6);
-  CHECK(count(events, R"("args":{"step":13})") == 2);
+  CHECK(tests::count_of(events, R"("name":"forward 0")") == 2);
+  CHECK(tests::count_of(events, R"("args":{"step":12})") == 6);
+  CHECK(tests::count_of(events, R"("args":{"step":13})") == 2);
   CHECK(trace.tail(8).find("step 12  compute      validation forward 0") != std::string::npos);
   CHECK(trace.seconds(SpanKind::forward) == doctest::Approx(20e-6));
 }
@@ -206,9 +200,9 @@ TEST_CASE_FIXTURE(Recording, "overlapping spans of a lane are drawn in separate 
   trace.add(SpanKind::receive, Lane::communicate, times.at(5us), times.at(12us), 0);
   trace.add(SpanKind::send, Lane::communicate, times.at(10us), times.at(20us), 1);
   const std::string events = trace.chrome_events();
-  CHECK(count(events, "thread_name") == 2);
-  CHECK(count(events, R"("communicate 2")") == 1);
-  CHECK(count(events, R"("ph":"X")") == 3);
+  CHECK(tests::count_of(events, "thread_name") == 2);
+  CHECK(tests::count_of(events, R"("communicate 2")") == 1);
+  CHECK(tests::count_of(events, R"("ph":"X")") == 3);
   const auto tid_of = [&](const std::string& name) {
     const auto at = events.find("\"tid\":", events.find("\"ph\":\"X\",\"name\":\"" + name)) + 6;
     return events.substr(at, events.find(',', at) - at);
