@@ -116,6 +116,14 @@ Terms fit_terms(const std::vector<ProductRate>& products) {
   return best;
 }
 
+std::string file_text(const std::filesystem::path& path, std::string_view source) {
+  try {
+    return std::string(MemoryMap(path).text());
+  } catch (const Error& error) {
+    fail(ErrorCode::usage, "{}: cannot read: {}", source, error.what());
+  }
+}
+
 }  // namespace
 
 MachineProfile read_machine_profile(const std::string& path_or_name) {
@@ -129,13 +137,12 @@ MachineProfile read_machine_profile(const std::string& path_or_name) {
     fail(ErrorCode::usage, "{}: neither a file nor a shipped profile{}; use one of {}", source,
          nearest ? fmt::format(", perhaps {}", *nearest) : "", fmt::join(names, ", "));
   }
-  std::string text;
-  try {
-    text = MemoryMap(path_or_name).text();
-  } catch (const Error& error) {
-    fail(ErrorCode::usage, "{}: cannot be read: {}", source, error.what());
-  }
-  return parse_machine_profile(text, source);
+  return parse_machine_profile(file_text(path_or_name, source), source);
+}
+
+Links read_links(const std::filesystem::path& path) {
+  const std::string source = fmt::format("`links` {}", path.string());
+  return parse_links(file_text(path, source), source);
 }
 
 std::vector<std::string> shipped_profiles() {

@@ -79,7 +79,7 @@ struct MachineProfile {
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
 };
 
-/// Throws ErrorCode::usage that starts with `source` and names the missing, unknown or invalid key.
+// Readers throw ErrorCode::usage that starts with `source` and names the missing, unknown or invalid key.
 [[nodiscard]] MachineProfile parse_machine_profile(std::string_view json, std::string_view source);
 /// Reads a path, or a shipped profile by name. Throws ErrorCode::usage with the available names.
 [[nodiscard]] MachineProfile read_machine_profile(const std::string& path_or_name);
@@ -87,6 +87,12 @@ struct MachineProfile {
 [[nodiscard]] std::vector<std::string> shipped_profiles();
 /// JSON text with numbers of nine digits, for parse_machine_profile().
 [[nodiscard]] std::string to_json(const MachineProfile& profile);
+
+/// Parses a file of links alone: {"intra_node": {…}, "inter_node": {…}}, with at least one of them.
+[[nodiscard]] Links parse_links(std::string_view json, std::string_view source);
+[[nodiscard]] Links read_links(const std::filesystem::path& path);
+/// JSON text with all significant digits, for parse_links(). A link without a rate is omitted.
+[[nodiscard]] std::string to_json(const Links& links);
 
 /// Cost model from a profile, for its device or its host. One thread at a time: it caches rates of shapes.
 ///

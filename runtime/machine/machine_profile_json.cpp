@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <concepts>
-#include <iterator>
 #include <limits>
 #include <type_traits>
 
@@ -19,342 +18,289 @@ namespace {
 
 namespace json = boost::json;
 
-template <typename Owner, typename Number>
-struct Key {
-  const char* name;
-  Number Owner::* field;
+/// Rule for a key: numbers are at least `least`, which is the default of an optional number.
+struct Rule {
   bool required = false;
   double least = 0;
 };
-
-constexpr Key<MachineProfile, std::string> texts[] = {{"name", &MachineProfile::name, true},
-                                                      {"source", &MachineProfile::source, true}};
-constexpr Key<MachineProfile, int> counts[] = {{"threads", &MachineProfile::threads, false, 1},
-                                               {"cores", &MachineProfile::cores, true, 1}};
-constexpr Key<MachineProfile, std::size_t> sizes[] = {{"device_memory", &MachineProfile::device_memory, true, 1},
-                                                      {"host_memory", &MachineProfile::host_memory, true, 1},
-                                                      {"disk", &MachineProfile::disk}};
-constexpr Key<MachineProfile, double> numbers[] = {
-    {"read_bytes_per_second", &MachineProfile::read_bytes_per_second},
-    {"write_bytes_per_second", &MachineProfile::write_bytes_per_second},
-    {"file_latency_seconds", &MachineProfile::file_latency_seconds},
-    {"handler_seconds", &MachineProfile::handler_seconds},
-    {"crowding", &MachineProfile::crowding, false, 1},
-    {"price_per_hour", &MachineProfile::price_per_hour}};
-constexpr const char* others[] = {"gpu", "peak_flops_per_second", "rates", "products", "host_rates", "links"};
-
-constexpr Key<WorkRate, double> work_rate[] = {{"launch_seconds", &WorkRate::launch_seconds},
-                                               {"flops_per_second", &WorkRate::flops_per_second},
-                                               {"bytes_per_second", &WorkRate::bytes_per_second},
-                                               {"crowding", &WorkRate::crowding}};
-constexpr Key<ProductShape, std::size_t> product_shape[] = {
-    {"m", &ProductShape::m, true, 1}, {"n", &ProductShape::n, true, 1}, {"k", &ProductShape::k, true, 1}};
-// Limits of positive numbers: values that nine digits round to between 1e-30 and 1e30.
-constexpr double min_size = 0.9999999995e-30, largest_size = 1.0000000005e30;
 constexpr double min_rate = std::numeric_limits<double>::min();  // smallest positive value
-constexpr Key<ProductRate, double> product_rate[] = {
-    {"flops_per_second", &ProductRate::flops_per_second, true, min_rate}};
-constexpr Key<Link, double> link_keys[] = {{"latency_seconds", &Link::latency_seconds, true},
-                                           {"bytes_per_second", &Link::bytes_per_second, true, min_rate},
-                                           {"node_bytes_per_second", &Link::node_bytes_per_second, true, min_rate}};
-constexpr Key<Links, Link> classes[] = {{"intra_node", &Links::intra_node}, {"inter_node", &Links::inter_node}};
 
 constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
 
-std::vector<std::string> dtype_names() {
-  std::vector<std::string> names;
-  for (const DType dtype : dtypes) names.emplace_back(to_string(dtype));
-  return names;
+using KindRates = std::array<WorkRate, work_kinds>;
+
+// visit() calls at(key, field, rule) for all keys of an object, in the order in which they are written; at() returns
+// whether the object has the key. `At` is Reader or Writer.
+
+template <typename At>
+void visit(At& at, WorkRate& rate) {
+  at("launch_seconds", rate.launch_seconds);
+  at("flops_per_second", rate.flops_per_second);
+  at("bytes_per_second", rate.bytes_per_second);
+  at("crowding", rate.crowding);
 }
 
-std::vector<std::string> kind_names() {
-  std::vector<std::string> names;
-  for (std::size_t kind = 0; kind < work_kinds; ++kind) names.emplace_back(to_string(static_cast<WorkKind>(kind)));
-  return names;
+template <typename At>
+void visit(At& at, KindRates& rates) {
+  for (std::size_t kind = 0; kind < work_kinds; ++kind) at(to_string(static_cast<WorkKind>(kind)), rates[kind]);
 }
 
-template <typename... Known>
-std::vector<std::string> names_of(const Known&... known) {
-  std::vector<std::string> names;
-  (std::transform(std::begin(known), std::end(known), std::back_inserter(names),
-                  [](const auto& key) {
-                    if constexpr (requires { key.name; }) {
-                      return std::string(key.name);
-                    } else {
-                      return std::string(key);
-                    }
-                  }),
-   ...);
-  return names;
+template <typename At>
+void visit(At& at, ProductRate& product) {
+  at("m", product.shape.m, {true, 1});
+  at("n", product.shape.n, {true, 1});
+  at("k", product.shape.k, {true, 1});
+  at("flops_per_second", product.flops_per_second, {true, min_rate});
 }
 
-class Reader {
- public:
-  explicit Reader(std::string_view source) : source_(source) {}
-
-  [[nodiscard]] MachineProfile profile(std::string_view text) const {
-    json::error_code error;
-    const json::value document = json::parse({text.data(), text.size()}, error);
-    if (error) refuse("is not JSON ({})", error.message());
-    if (!document.is_object()) refuse("is not a JSON object");
-    const json::object& object = document.get_object();
-    check_names(object, names_of(texts, counts, sizes, numbers, others), "key", "");
-    MachineProfile result;
-    read(object, texts, result, "");
-    read(object, counts, result, "");
-    read(object, sizes, result, "");
-    read(object, numbers, result, "");
-    const json::value* const gpu = object.if_contains("gpu");
-    if (gpu == nullptr) refuse("lacks 'gpu'");
-    if (!gpu->is_bool()) refuse("has a 'gpu' that is neither true nor false");
-    result.gpu = gpu->get_bool();
-    by_dtype(object, "peak_flops_per_second", [&](DType dtype, const json::value& value, const std::string& where) {
-      result.peak_flops_per_second[dtype] = number<double>(value, where, min_rate);
-    });
-    by_dtype(object, "rates", [&](DType dtype, const json::value& value, const std::string& where) {
-      result.rates[dtype] = kinds(value, where);
-    });
-    by_dtype(object, "products", [&](DType dtype, const json::value& value, const std::string& where) {
-      result.products[dtype] = products(value, where);
-    });
-    if (const json::value* const host = object.if_contains("host_rates"))
-      result.host_rates = kinds(*host, "host_rates");
-    if (const json::value* const links = object.if_contains("links")) result.links = links_of(*links);
-    require_rates(result);
-    return result;
+template <typename At, typename T>
+void visit(At& at, std::map<DType, T>& by_type) {
+  for (const DType dtype : dtypes) {
+    T value = by_type.contains(dtype) ? by_type.at(dtype) : T{};
+    if (at(to_string(dtype), value, {.least = min_rate})) by_type[dtype] = std::move(value);
   }
+}
 
- private:
-  using KindRates = std::array<WorkRate, work_kinds>;
+template <typename At>
+void visit(At& at, Link& link) {
+  at("latency_seconds", link.latency_seconds, {true});
+  at("bytes_per_second", link.bytes_per_second, {true, min_rate});
+  at("node_bytes_per_second", link.node_bytes_per_second, {true, min_rate});
+}
 
-  [[nodiscard]] KindRates kinds(const json::value& value, const std::string& where) const {
-    const json::object& object = object_of(value, where);
-    const auto names = kind_names();
-    check_names(object, names, "kind of work", where);
-    KindRates result{};
-    for (std::size_t kind = 0; kind < work_kinds; ++kind) {
-      const json::value* const rate = object.if_contains(names[kind]);
-      if (rate == nullptr) continue;
-      const std::string here = where + "." + names[kind];
-      const json::object& fields = object_of(*rate, here);
-      check_names(fields, names_of(work_rate), "key", here);
-      read(fields, work_rate, result[kind], here);
-      if (result[kind] == WorkRate{}) refuse("has no rate above 0 in '{}'", here);
-    }
-    return result;
-  }
+template <typename At>
+void visit(At& at, Links& links) {
+  at("intra_node", links.intra_node);
+  at("inter_node", links.inter_node);
+}
 
-  [[nodiscard]] std::vector<ProductRate> products(const json::value& value, const std::string& where) const {
-    if (!value.is_array()) refuse("has a '{}' that is not an array", where);
-    std::vector<ProductRate> result;
-    for (const json::value& each : value.get_array()) {
-      const std::string here = fmt::format("{}[{}]", where, result.size());
-      const json::object& object = object_of(each, here);
-      check_names(object, names_of(product_shape, product_rate), "key", here);
-      ProductRate rate;
-      read(object, product_shape, rate.shape, here);
-      read(object, product_rate, rate, here);
-      result.push_back(rate);
-    }
-    return result;
-  }
+template <typename At>
+void visit(At& at, MachineProfile& profile) {
+  at("name", profile.name, {true});
+  at("source", profile.source, {true});
+  at("gpu", profile.gpu, {true});
+  at("threads", profile.threads, {.least = 1});
+  at("cores", profile.cores, {true, 1});
+  at("device_memory", profile.device_memory, {true, 1});
+  at("host_memory", profile.host_memory, {true, 1});
+  at("disk", profile.disk);
+  at("peak_flops_per_second", profile.peak_flops_per_second);
+  at("rates", profile.rates);
+  at("products", profile.products);
+  at("host_rates", profile.host_rates);
+  at("read_bytes_per_second", profile.read_bytes_per_second);
+  at("write_bytes_per_second", profile.write_bytes_per_second);
+  at("file_latency_seconds", profile.file_latency_seconds);
+  at("handler_seconds", profile.handler_seconds);
+  at("crowding", profile.crowding, {.least = 1});
+  at("price_per_hour", profile.price_per_hour);
+  at("links", profile.links);
+}
 
-  [[nodiscard]] Links links_of(const json::value& value) const {
-    const json::object& object = object_of(value, "links");
-    check_names(object, names_of(classes), "class of links", "links");
-    Links result;
-    for (const auto& [name, field, required, least] : classes) {
-      const json::value* const link = object.if_contains(name);
-      if (link == nullptr) continue;
-      const std::string here = fmt::format("links.{}", name);
-      const json::object& fields = object_of(*link, here);
-      check_names(fields, names_of(link_keys), "key", here);
-      read(fields, link_keys, result.*field, here);
-    }
-    return result;
-  }
-
-  /// Throws unless these rates exist: other kinds and types fall back on them.
-  void require_rates(const MachineProfile& profile) const {
-    for (const WorkKind kind : {WorkKind::product, WorkKind::elementwise}) {
-      const bool has = std::any_of(profile.rates.begin(), profile.rates.end(), [&](const auto& entry) {
-        return entry.second[static_cast<std::size_t>(kind)] != WorkRate{};
-      });
-      if (!has) refuse("lacks a rate of '{}' for any type in 'rates'", to_string(kind));
-    }
-  }
-
-  template <typename Take>
-  void by_dtype(const json::object& object, const char* name, const Take& take) const {
-    const json::value* const value = object.if_contains(name);
-    if (value == nullptr) return;
-    const json::object& entries = object_of(*value, name);
-    check_names(entries, dtype_names(), "type", name);
-    for (const DType dtype : dtypes) {
-      if (const json::value* const entry = entries.if_contains(to_string(dtype)))
-        take(dtype, *entry, fmt::format("{}.{}", name, to_string(dtype)));
-    }
-  }
-
-  template <typename Owner, typename Value, std::size_t count>
-  void read(const json::object& object, const Key<Owner, Value> (&keys)[count], Owner& owner,
-            const std::string& where) const {
-    for (const auto& key : keys) {
-      const json::value* const value = object.if_contains(key.name);
-      const std::string name = where.empty() ? key.name : where + "." + key.name;
-      if (value == nullptr) {
-        if (key.required) refuse("lacks '{}'", name);
-        continue;
-      }
-      if constexpr (std::is_same_v<Value, std::string>) {
-        if (!value->is_string()) refuse("has a '{}' that is not a text", name);
-        owner.*key.field = std::string(value->get_string());
-      } else {
-        owner.*key.field = number<Value>(*value, name, key.least);
-      }
-    }
-  }
-
-  template <typename Number>
-  [[nodiscard]] Number number(const json::value& value, const std::string& name, double least) const {
-    json::error_code error;
-    const auto result = value.to_number<Number>(error);
-    bool sensible = !error && static_cast<double>(result) >= least;
-    if constexpr (std::floating_point<Number>)
-      sensible = sensible && (result == 0 || (result > min_size && result < largest_size));
-    if (!sensible) {
-      refuse("has a '{}' that is not a {} {}", name,
-             std::integral<Number> ? "whole number" : "number of a usual size (1e-30 to 1e30)",
-             least == 0  ? "from 0 on"
-             : least < 1 ? "above 0"
-                         : "from 1 on");
-    }
-    return result == 0 ? 0 : result;  // no -0, whose text is not read back as the same value
-  }
-
-  [[nodiscard]] const json::object& object_of(const json::value& value, const std::string& where) const {
-    if (!value.is_object()) refuse("has a '{}' that is not an object", where);
-    return value.get_object();
-  }
-
-  void check_names(const json::object& object, const std::vector<std::string>& names, const char* what,
-                   const std::string& where) const {
-    for (const auto& entry : object) {
-      const std::string name(entry.key());
-      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-      const auto nearest = nearest_name(name, names);
-      refuse("has an unknown {} '{}'{}: {}", what, name, where.empty() ? "" : fmt::format(" in '{}'", where),
-             nearest ? fmt::format("perhaps '{}'", *nearest) : fmt::format("there are {}", fmt::join(names, ", ")));
-    }
-  }
+/// File that is read, for messages, and the sizes of its positive numbers.
+struct Source {
+  std::string_view name;
+  const char* remedy;
+  double min_size = 0, max_size = std::numeric_limits<double>::infinity();
 
   template <typename... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    fail(ErrorCode::usage, "{}: {}; create a complete profile with ranvier-bench profile `write_profile` FILE",
-         source_, fmt::format(format, std::forward<Args>(args)...));
+    fail(ErrorCode::usage, "{}: {}; {}", name, fmt::format(format, std::forward<Args>(args)...), remedy);
   }
-
-  std::string_view source_;
 };
 
-/// Text with as many digits as the parser keeps, so that reading and writing again gives the same text.
-template <typename Number>
-std::string number_text(Number value) {
-  if constexpr (std::integral<Number>) {
-    return fmt::format("{}", value);
-  } else {
-    return fmt::format("{:.9g}", value);
-  }
-}
-
-/// Writer of {"key": value, …}, on one line or several.
-class Writer {
+/// Sets fields to the values of an object's keys.
+class Reader {
  public:
-  explicit Writer(std::string indent = "") : indent_(std::move(indent)) {}
+  /// `where`: the object's name in messages; empty: the document.
+  Reader(const Source& source, const json::object& object, std::string where)
+      : source_(source), object_(object), where_(std::move(where)) {}
 
-  void add(std::string_view key, const std::string& value) {
-    text_ += fmt::format("{}{}\"{}\": {}", text_.empty() ? "" : indent_.empty() ? ", " : ",", line(), key, value);
+  template <typename T>
+  void read(T& to) {
+    visit(*this, to);
+    for (const auto& entry : object_) {
+      const std::string key(entry.key());
+      if (std::find(keys_.begin(), keys_.end(), key) != keys_.end()) continue;
+      const auto nearest = nearest_name(key, keys_);
+      source_.refuse(
+          "has an unknown key '{}'{}: {}", key, where_.empty() ? "" : fmt::format(" in '{}'", where_),
+          nearest ? fmt::format("perhaps '{}'", *nearest) : fmt::format("there are {}", fmt::join(keys_, ", ")));
+    }
+    if (!missing_.empty()) source_.refuse("lacks '{}'", missing_);
   }
-  template <typename Owner, typename Number, std::size_t count>
-  void add(const Key<Owner, Number> (&keys)[count], const Owner& owner) {
-    for (const auto& key : keys) {
-      if (!key.required && owner.*key.field == Owner{}.*key.field) continue;
-      if constexpr (std::is_same_v<Number, std::string>) {
-        add(key.name, json::serialize(json::value(owner.*key.field)));
-      } else {
-        add(key.name, number_text(owner.*key.field));
+
+  template <typename T>
+  bool operator()(std::string_view key, T& field, const Rule& rule = {}) {
+    const std::string name = where_.empty() ? std::string(key) : fmt::format("{}.{}", where_, key);
+    keys_.emplace_back(key);
+    const json::value* const value = object_.if_contains(key);
+    if (value != nullptr) read(*value, name, field, rule.least);
+    if (value == nullptr && rule.required && missing_.empty()) missing_ = name;
+    return value != nullptr;
+  }
+
+ private:
+  template <typename T>
+  void read(const json::value& value, const std::string& name, T& to, double least) const {
+    const auto require = [&](bool condition, const char* otherwise) {
+      if (!condition) source_.refuse("has a '{}' that is {}", name, otherwise);
+    };
+    if constexpr (std::same_as<T, std::string>) {
+      require(value.is_string(), "not a text");
+      to = std::string_view(value.get_string());
+    } else if constexpr (std::same_as<T, bool>) {
+      require(value.is_bool(), "neither true nor false");
+      to = value.get_bool();
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      json::error_code error;
+      to = value.to_number<T>(error);
+      constexpr bool whole = std::integral<T>;
+      const auto size = static_cast<double>(to);
+      const bool usual = whole || size == 0 || (size > source_.min_size && size < source_.max_size);
+      require(!error && size >= least && usual,
+              fmt::format("not a {} {}",
+                          whole                    ? "whole number"
+                          : source_.min_size > 0.0 ? "number of a usual size (1e-30 to 1e30)"
+                                                   : "number",
+                          least == 0  ? "from 0 on"
+                          : least < 1 ? "above 0"
+                                      : "from 1 on")
+                  .c_str());
+      if (to == 0) to = 0;  // no -0, whose text is not read back as the same value
+    } else if constexpr (std::same_as<T, std::vector<ProductRate>>) {
+      require(value.is_array(), "not an array");
+      for (const json::value& each : value.get_array()) {
+        const std::string place = fmt::format("{}[{}]", name, to.size());
+        read(each, place, to.emplace_back(), 0);
+      }
+    } else {
+      require(value.is_object(), "not an object");
+      Reader(source_, value.get_object(), name).read(to);
+      if constexpr (std::same_as<T, WorkRate>) {
+        if (to == WorkRate{}) source_.refuse("has no rate above 0 in '{}'", name);
       }
     }
   }
 
-  [[nodiscard]] bool empty() const { return text_.empty(); }
-  [[nodiscard]] std::string object() const {
-    if (indent_.empty() || text_.empty()) return "{" + text_ + "}";
-    return "{" + text_ + "\n" + indent_.substr(2) + "}";
+  const Source& source_;
+  const json::object& object_;
+  const std::string where_;
+  std::vector<std::string> keys_;
+  std::string missing_;  // name of the first missing key
+};
+
+template <typename T>
+T parse(std::string_view text, const Source& source) {
+  json::error_code error;
+  const json::value document = json::parse({text.data(), text.size()}, error);
+  if (error) source.refuse("is not JSON ({})", error.message());
+  if (!document.is_object()) source.refuse("is not a JSON object");
+  T result;
+  Reader(source, document.get_object(), "").read(result);
+  return result;
+}
+
+/// Makes an object from fields, without optional ones that have their default.
+class Writer {
+ public:
+  template <typename T>
+  bool operator()(std::string_view key, T& field, const Rule& rule = {}) {
+    if (!rule.required && is_default(field, rule.least)) return false;
+    object_[key] = value_of(field);
+    return true;
+  }
+
+  template <typename T>
+  [[nodiscard]] static json::value value_of(T& from) {
+    if constexpr (std::is_arithmetic_v<T> || std::same_as<T, std::string>) {
+      return json::value(from);
+    } else if constexpr (std::same_as<T, std::vector<ProductRate>>) {
+      json::array array;
+      for (ProductRate& each : from) array.push_back(value_of(each));
+      return array;
+    } else {
+      Writer writer;
+      visit(writer, from);
+      return writer.object_;
+    }
   }
 
  private:
-  [[nodiscard]] std::string line() const { return indent_.empty() ? "" : "\n" + indent_; }
+  template <typename T>
+  [[nodiscard]] static bool is_default(const T& field, double least) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      return field == T{} || static_cast<double>(field) == least;
+    } else if constexpr (std::same_as<T, Link>) {
+      return !field.measured();
+    } else {
+      return field == T{};
+    }
+  }
 
-  std::string indent_;
-  std::string text_;
+  json::object object_;
 };
 
-std::string kinds_json(const std::array<WorkRate, work_kinds>& rates, const std::string& indent) {
-  Writer kinds(indent);
-  for (std::size_t kind = 0; kind < work_kinds; ++kind) {
-    if (rates[kind] == WorkRate{}) continue;
-    Writer rate;
-    rate.add(work_rate, rates[kind]);
-    kinds.add(to_string(static_cast<WorkKind>(kind)), rate.object());
+/// Text with one line per value, except in objects without further objects. `number` is the format of a double.
+std::string text_of(const json::value& value, const char* number, const std::string& line = "\n") {
+  if (value.is_double()) return fmt::format(fmt::runtime(number), value.get_double());
+  if (!value.is_structured()) return json::serialize(value);
+  bool nested = line == "\n";
+  std::vector<std::string> parts;
+  const auto add = [&](const std::string& key, const json::value& part) {
+    nested = nested || part.is_structured();
+    parts.push_back(key + text_of(part, number, line + "  "));
+  };
+  if (value.is_array()) {
+    for (const json::value& part : value.get_array()) add("", part);
+  } else {
+    for (const auto& entry : value.get_object())
+      add(fmt::format("\"{}\": ", std::string_view(entry.key())), entry.value());
   }
-  return kinds.object();
-}
-
-std::string products_json(const std::vector<ProductRate>& products, const std::string& indent) {
-  std::string text;
-  for (const ProductRate& product : products) {
-    Writer one;
-    one.add(product_shape, product.shape);
-    one.add(product_rate, product);
-    text += fmt::format("{}\n{}{}", text.empty() ? "" : ",", indent, one.object());
-  }
-  return "[" + text + "]";
+  return fmt::format("{}{}{}{}{}", value.is_array() ? "[" : "{", nested ? line + "  " : "",
+                     fmt::join(parts, nested ? "," + line + "  " : ", "), nested ? line : "",
+                     value.is_array() ? "]" : "}");
 }
 
 }  // namespace
 
 MachineProfile parse_machine_profile(std::string_view json, std::string_view source) {
-  return Reader(source).profile(json);
+  const Source file{.name = source,
+                    .remedy = "create a complete profile with ranvier-bench profile `write_profile` FILE",
+                    // Values that nine digits round to between 1e-30 and 1e30.
+                    .min_size = 0.9999999995e-30,
+                    .max_size = 1.0000000005e30};
+  auto profile = parse<MachineProfile>(json, file);
+  for (const WorkKind kind :
+       {WorkKind::product, WorkKind::elementwise}) {  // other kinds and types fall back on them
+    const bool has = std::any_of(profile.rates.begin(), profile.rates.end(), [&](const auto& entry) {
+      return entry.second[static_cast<std::size_t>(kind)] != WorkRate{};
+    });
+    if (!has) file.refuse("lacks a rate of '{}' for any type in 'rates'", to_string(kind));
+  }
+  return profile;
 }
 
 std::string to_json(const MachineProfile& profile) {
-  Writer all("  ");
-  all.add(texts, profile);
-  all.add("gpu", profile.gpu ? "true" : "false");
-  all.add(counts, profile);
-  all.add(sizes, profile);
-  const auto by_dtype = [&](const char* name, const auto& entries, const auto& text_of) {
-    Writer types("    ");
-    for (const auto& [dtype, entry] : entries) types.add(to_string(dtype), text_of(entry));
-    if (!types.empty()) all.add(name, types.object());
-  };
-  by_dtype("peak_flops_per_second", profile.peak_flops_per_second, number_text<double>);
-  by_dtype("rates", profile.rates, [](const auto& rates_of) { return kinds_json(rates_of, "      "); });
-  by_dtype("products", profile.products, [](const auto& products) { return products_json(products, "      "); });
-  if (profile.host_rates != MachineProfile{}.host_rates)
-    all.add("host_rates", kinds_json(profile.host_rates, "    "));
-  all.add(numbers, profile);
-  Writer links("    ");
-  for (const auto& key : classes) {
-    const Link& link = profile.links.*key.field;
-    if (!link.measured()) continue;
-    Writer one;
-    one.add(link_keys, link);
-    links.add(key.name, one.object());
-  }
-  if (!links.empty()) all.add("links", links.object());
-  return all.object() + "\n";
+  MachineProfile written = profile;
+  // As many digits as the parser keeps, so that reading and writing again gives the same text.
+  return text_of(Writer::value_of(written), "{:.9g}") + "\n";
+}
+
+Links parse_links(std::string_view json, std::string_view source) {
+  const Source file{
+      .name = source,
+      .remedy =
+          R"(write {"intra_node": {"latency_seconds": …, "bytes_per_second": …, "node_bytes_per_second": …}, )"
+          R"("inter_node": {the same keys}})"};
+  const auto links = parse<Links>(json, file);
+  if (links == Links{}) file.refuse("has no link class");
+  return links;
+}
+
+std::string to_json(const Links& links) {
+  Links written = links;
+  return text_of(Writer::value_of(written), "{}") + "\n";
 }
 
 }  // namespace ranvier::runtime

@@ -1,5 +1,4 @@
 // JSON files next to weights, and JSON files of links, machines and chosen kernels. The first byte selects the kind.
-#include "collectives/plans/link_file.hpp"
 #include "models/families/adapter_files.hpp"
 #include "models/families/model.hpp"
 #include "models/ops/kernel_choice_file.hpp"
@@ -58,8 +57,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     default:
       fuzz::accepts_or_refuses("links.json", [&] {
-        const auto links = collectives::parse_links(input, "links.json");
-        fuzz::require(collectives::parse_links(collectives::to_json(links), "links.json") == links,
+        const auto links = runtime::parse_links(input, "links.json");
+        fuzz::require(runtime::parse_links(runtime::to_json(links), "links.json") == links,
                       "links read back as written");
       });
   }

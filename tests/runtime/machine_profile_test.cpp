@@ -123,12 +123,12 @@ TEST_CASE("an incomplete profile is refused with the name of the missing entry")
 
 TEST_CASE("unknown keys of a profile are refused with the nearest known one") {
   CHECK(says(refusal(small(R"(, "hosts_rates": {})")), "unknown key 'hosts_rates': perhaps 'host_rates'"));
-  CHECK(says(refusal(replaced(small(), "\"fp32\"", "\"f32\"")), "unknown type 'f32' in 'rates': perhaps 'fp32'"));
+  CHECK(says(refusal(replaced(small(), "\"fp32\"", "\"f32\"")), "unknown key 'f32' in 'rates': perhaps 'fp32'"));
   CHECK(says(refusal(replaced(small(), "\"elementwise\"", "\"elementwize\"")),
-             "unknown kind of work 'elementwize' in 'rates.fp32': perhaps 'elementwise'"));
+             "unknown key 'elementwize' in 'rates.fp32': perhaps 'elementwise'"));
   CHECK(says(refusal(replaced(small(), "\"bytes_per_second\"", "\"bytes_per_seconds\"")),
              "unknown key 'bytes_per_seconds' in 'rates.fp32.elementwise': perhaps 'bytes_per_second'"));
-  CHECK(says(refusal(small(R"(, "links": {"inside": {}})")), "unknown class of links 'inside' in 'links'"));
+  CHECK(says(refusal(small(R"(, "links": {"inside": {}})")), "unknown key 'inside' in 'links'"));
   CHECK(says(refusal(small(R"(, "qqq": 1)")), "there are name, source"));
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("an unknown profile is refused with the names of the shipped ones") {
   const auto error = error_of([] { (void)read_machine_profile("a100-40-p4d"); });
   CHECK(says(error, ErrorCode::usage, "`profile` a100-40-p4d: neither a file nor a shipped profile",
              "perhaps a100-40g-p4d", "h200-sxm"));
-  CHECK(says(error_of([] { (void)read_machine_profile("/tmp"); }), "`profile` /tmp: cannot be read"));
+  CHECK(says(error_of([] { (void)read_machine_profile("/tmp"); }), "`profile` /tmp: cannot read"));
 }
 
 TEST_CASE("shipped profiles are read by name, and have the rates of GPUs and their links") {
