@@ -40,28 +40,18 @@ class ProcessorDevice : public Device {
   CpuMemory memory_;
   ComputePool pool_;
   FailureLatch failure_;
-  bool whole_taken_ = false;
 };
 
 /// Works on the device's pool if wide, else on a single thread.
 class ProcessorStream : public Stream {
  public:
   ProcessorStream(ProcessorDevice& device, std::string name, StreamWidth width)
-      : device_(device), name_(std::move(name)), whole_(width == StreamWidth::whole) {
-    expect(!whole_ || !device.whole_taken_, "stream {}: the device has a stream of its whole width already", name_);
-    device.whole_taken_ = device.whole_taken_ || whole_;
-  }
-  ~ProcessorStream() override {
-    if (whole_) device_.whole_taken_ = false;
-  }
-
-  [[nodiscard]] Device& device() const noexcept final { return device_; }
-  [[nodiscard]] const std::string& name() const noexcept final { return name_; }
+      : Stream(device, std::move(name), width), device_(device) {}
 
  protected:
   void run(const Work& work) {
     try {
-      work(whole_ ? device_.pool_ : alone_);
+      work(whole() ? device_.pool_ : alone_);
     } catch (...) {
       device_.failure_.set(std::current_exception());
     }
@@ -71,8 +61,6 @@ class ProcessorStream : public Stream {
 
  private:
   ProcessorDevice& device_;
-  const std::string name_;
-  const bool whole_;
   ComputePool alone_{1};
 };
 

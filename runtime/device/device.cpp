@@ -1,5 +1,6 @@
 #include "runtime/device/device.hpp"
 
+#include "runtime/base/error.hpp"
 #include "runtime/base/names.hpp"
 
 #include <utility>
@@ -25,6 +26,17 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 Buffer::~Buffer() {
   if (data_ != nullptr && release_) release_(data_, bytes_);
+}
+
+Stream::Stream(Device& device, std::string name, StreamWidth width)
+    : owner_(device), name_(std::move(name)), width_(width) {
+  if (!whole()) return;
+  expect(!device.has_whole_stream_, "stream {}: the device has a stream of its whole width already", name_);
+  device.has_whole_stream_ = true;
+}
+
+Stream::~Stream() {
+  if (whole()) owner_.has_whole_stream_ = false;
 }
 
 std::unique_ptr<Device> Device::make_host_device(int threads) const {

@@ -81,6 +81,10 @@ class Device {
   /// New host device with `threads` threads, for work that needs a CPU next to this device. Null if this device runs
   /// its work at once on the caller (`inline`).
   [[nodiscard]] virtual std::unique_ptr<Device> make_host_device(int threads) const;
+
+ private:
+  friend class Stream;
+  bool has_whole_stream_ = false;
 };
 
 struct CpuDeviceOptions {

@@ -162,7 +162,6 @@ class CudaDevice final : public Device {
   std::shared_ptr<DeviceMemory> memory_ = std::make_shared<DeviceMemory>();
   CpuMemory host_{std::nullopt};
   FailureLatch failure_;
-  bool whole_taken_ = false;  // loop thread only
 };
 
 class CudaEvent final : public Event {
@@ -203,19 +202,15 @@ class CudaEvent final : public Event {
 class CudaStream final : public Stream {
  public:
   CudaStream(CudaDevice& device, std::string name, StreamWidth width)
-      : device_(device), name_(std::move(name)), width_(width) {
-    expect(width != StreamWidth::whole || !device.whole_taken_,
-           "stream {}: the device has a stream of its whole width already", name_);
+      : Stream(device, std::move(name), width), device_(device) {
     device.make_current();
     // Narrow streams get high priority: copies and reductions of chunks are short, and other work waits for them.
     int lowest = 0, highest = 0;
     cuda::check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
-    cuda::check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
-                                             width == StreamWidth::whole ? lowest : highest),
+    cuda::check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, whole() ? lowest : highest),
                 "cudaStreamCreateWithPriority");
-    if (width == StreamWidth::whole) device_.whole_taken_ = true;
     if (device_.graphs_) graphs_.emplace(stream_);
-    worker_ = std::make_unique<OrderedWorker<Item>>(name_, [this](Item& item) { handle(item); });
+    worker_ = std::make_unique<OrderedWorker<Item>>(this->name(), [this](Item& item) { handle(item); });
   }
 
   /// Queued work still runs.
@@ -225,16 +220,12 @@ class CudaStream final : public Stream {
     graphs_.reset();
     for (cudaEvent_t event : spare_) cudaEventDestroy(event);
     cudaStreamDestroy(stream_);
-    if (width_ == StreamWidth::whole) device_.whole_taken_ = false;
   }
-
-  [[nodiscard]] Device& device() const noexcept override { return device_; }
-  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
 
   void launch(Work) override {
     fail(ErrorCode::internal,
-         "stream {} of {}: host work is queued on a GPU: the operation has no CUDA kernel; use `device` cpu", name_,
-         device_.description());
+         "stream {} of {}: host work is queued on a GPU: the operation has no CUDA kernel; use `device` cpu",
+         name(), device_.description());
   }
 
   void repeat(std::span<const std::uint64_t> key, const std::function<void()>& queue) override {
@@ -249,7 +240,7 @@ class CudaStream final : public Stream {
 
   void wait(const Event& event) override {
     const auto* of_cuda = dynamic_cast<const CudaEvent*>(&event);
-    expect(of_cuda != nullptr, "stream {} waits for an event of another kind of device", name_);
+    expect(of_cuda != nullptr, "stream {} waits for an event of another kind of device", name());
     if (device_.failure_.is_set()) return;
     device_.make_current();
     cuda::check(cudaStreamWaitEvent(stream_, of_cuda->native(), 0), "cudaStreamWaitEvent");
@@ -279,7 +270,7 @@ class CudaStream final : public Stream {
       device_.make_current();
       cudaError_t result = take_event(item.event);
       if (result == cudaSuccess) result = cudaEventRecord(item.event, stream_);
-      if (result != cudaSuccess) device_.failed(result, fmt::format("recording an event on stream {}", name_));
+      if (result != cudaSuccess) device_.failed(result, fmt::format("recording an event on stream {}", name()));
     }
     worker_->push(std::move(item));
   }
@@ -315,12 +306,10 @@ class CudaStream final : public Stream {
   void await(cudaEvent_t event) noexcept {
     cudaError_t result = cudaSetDevice(device_.properties_.ordinal);
     if (result == cudaSuccess) result = cudaEventSynchronize(event);
-    if (result != cudaSuccess) device_.failed(result, fmt::format("waiting for stream {}", name_));
+    if (result != cudaSuccess) device_.failed(result, fmt::format("waiting for stream {}", name()));
   }
 
   CudaDevice& device_;
-  const std::string name_;
-  const StreamWidth width_;
   cudaStream_t stream_ = nullptr;
   std::optional<cuda::GraphCache> graphs_;
 

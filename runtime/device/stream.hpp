@@ -43,8 +43,12 @@ class Stream : public ProgressSource {
  public:
   using Work = std::function<void(ComputePool&)>;
 
-  [[nodiscard]] virtual Device& device() const noexcept = 0;
-  [[nodiscard]] virtual const std::string& name() const noexcept = 0;
+  ~Stream() override;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  [[nodiscard]] Device& device() const noexcept { return owner_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
   /// Runs `work` in order on this stream's thread. Devices `cpu` and `inline` only.
   /// An exception in it reaches Device::on_failure; from then on the device drops all work and callbacks.
@@ -72,15 +76,22 @@ class Stream : public ProgressSource {
   /// Blocks until everything queued so far is done; rethrows the device's failure. Never in a training step.
   virtual void synchronize() = 0;
 
-  [[nodiscard]] std::string place() const override { return "stream '" + name() + "'"; }
+  [[nodiscard]] std::string place() const override { return "stream '" + name_ + "'"; }
   /// Number of pieces of work done; on `cuda`, of callbacks.
   [[nodiscard]] std::uint64_t done() const noexcept override { return done_.load(std::memory_order_relaxed); }
 
  protected:
+  /// Throws ErrorCode::internal if the device has a stream of its whole width already.
+  Stream(Device& device, std::string name, StreamWidth width);
+
+  [[nodiscard]] bool whole() const noexcept { return width_ == StreamWidth::whole; }
   /// Called after each piece by the thread that runs it.
   void count_done() noexcept { done_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
+  Device& owner_;
+  const std::string name_;
+  const StreamWidth width_;
   std::atomic<std::uint64_t> done_ = 0;
 };
 

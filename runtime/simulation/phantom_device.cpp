@@ -144,8 +144,8 @@ class ComputingPhantom final : public PhantomDevice {
   void begin_stretch() { stretch_ = std::max(Duration{}, held_until_ - time_.now()); }
 
   /// Time of work on a device with slowness 1 and without jitter.
-  [[nodiscard]] WorkTime usual_time(const WorkCost& cost, StreamWidth width) const {
-    const bool narrow = width == StreamWidth::one && options_.narrow_costs != nullptr;
+  [[nodiscard]] WorkTime usual_time(const WorkCost& cost, bool whole) const {
+    const bool narrow = !whole && options_.narrow_costs != nullptr;
     const CostModel& costs = *(narrow ? options_.narrow_costs : options_.costs);
     const auto time = static_cast<double>(costs.duration(cost).count());
     return {.alone = time,
@@ -178,30 +178,18 @@ class ComputingPhantom final : public PhantomDevice {
   HostLink link_;
   HostLinkBytes link_bytes_;
   Duration held_until_{}, stretch_{};  // wide stream only
-  bool whole_taken_ = false;
 };
 
 class PhantomStream final : public Stream {
  public:
   PhantomStream(ComputingPhantom& device, std::string name, StreamWidth width)
-      : device_(device), name_(std::move(name)), width_(width) {
-    if (width == StreamWidth::whole) {
-      expect(!device.whole_taken_, "stream {}: the device has a stream of its whole width already", name_);
-      device.whole_taken_ = true;
-    }
-  }
-  ~PhantomStream() override {
-    if (width_ == StreamWidth::whole) device_.whole_taken_ = false;
-  }
-
-  [[nodiscard]] Device& device() const noexcept override { return device_; }
-  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
+      : Stream(device, std::move(name), width), device_(device) {}
 
   void launch(Work) override {
     fail(ErrorCode::internal,
          "stream '{}' of a phantom device has work without a cost, so its duration is unknown; launch the work "
          "with a WorkCost",
-         name_);
+         name());
   }
   void launch(const WorkCost& cost, Work) override;
   /// Replays recorded work times of the key: calls that queue work are the largest cost of the simulation.
@@ -238,8 +226,6 @@ class PhantomStream final : public Stream {
   static void reach(const std::shared_ptr<Mark>& mark);
 
   ComputingPhantom& device_;
-  const std::string name_;
-  const StreamWidth width_;
   std::deque<Item> items_;
   /// True while work is under way or run() handles an item.
   bool running_ = false;
@@ -258,7 +244,7 @@ void PhantomEvent::record(StreamView stream) {
 }
 
 void PhantomStream::launch(const WorkCost& cost, Work) {
-  const WorkTime usual = device_.usual_time(cost, width_);
+  const WorkTime usual = device_.usual_time(cost, whole());
   if (keeps_ != nullptr) keeps_->push_back(usual);
   add(usual);
 }
@@ -316,7 +302,7 @@ void PhantomStream::mark(const std::shared_ptr<Mark>& mark) {
 
 void PhantomStream::wait(const Event& event) {
   const auto* const phantom = dynamic_cast<const PhantomEvent*>(&event);
-  expect(phantom != nullptr, "stream {} waits for an event of another kind of device", name_);
+  expect(phantom != nullptr, "stream {} waits for an event of another kind of device", name());
   if (phantom->reached()) return;
   const bool was_idle = idle();
   items_.push_back({.kind = Item::Kind::wait, .call = {}, .mark = phantom->mark()});
@@ -325,13 +311,12 @@ void PhantomStream::wait(const Event& event) {
 
 void PhantomStream::begin(const WorkTime& time) {
   running_ = true;
-  const bool whole = width_ == StreamWidth::whole;
-  const int threads = device_.apart() ? 0 : whole ? device_.threads() : 1;
+  const int threads = device_.apart() ? 0 : whole() ? device_.threads() : 1;
   const Duration began = device_.time_.now();
-  if (whole) device_.begin_stretch();
+  if (whole()) device_.begin_stretch();
   const VirtualCores::Work work{Duration(std::llround(time.alone)), Duration(std::llround(time.crowded))};
-  auto done = [this, whole, began] {
-    if (!whole) return end();
+  auto done = [this, began] {
+    if (!whole()) return end();
     device_.busy_ += device_.time_.now() - began;
     stretch();
   };
@@ -435,12 +420,12 @@ namespace {
 /// Device without memory and events, whose only stream records costs.
 class CostRecorder final : public Device, public Stream {
  public:
-  explicit CostRecorder(const RecordedDevice& device) : device_(device) {}
+  explicit CostRecorder(const RecordedDevice& device) : Stream(*this, "costs", StreamWidth::one), device_(device) {}
 
   [[nodiscard]] const std::vector<WorkCost>& costs() const { return costs_; }
 
   [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::phantom; }
-  [[nodiscard]] std::string description() const override { return name_; }
+  [[nodiscard]] std::string description() const override { return name(); }
   [[nodiscard]] int threads() const noexcept override { return device_.threads; }
   [[nodiscard]] std::size_t used_bytes() const noexcept override { return 0; }
   [[nodiscard]] std::size_t budget_bytes() const noexcept override { return 0; }
@@ -451,8 +436,6 @@ class CostRecorder final : public Device, public Stream {
   [[nodiscard]] std::unique_ptr<Event> make_event() override { refuse(); }
   void on_failure(std::function<void(std::exception_ptr)>) override {}
 
-  [[nodiscard]] Device& device() const noexcept override { return const_cast<CostRecorder&>(*this); }
-  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
   void launch(Work) override { fail(ErrorCode::internal, "work of a profile states no cost"); }
   void launch(const WorkCost& cost, Work) override { costs_.push_back(cost); }
   void call_back(std::function<void()> function) override { function(); }
@@ -463,7 +446,6 @@ class CostRecorder final : public Device, public Stream {
   [[noreturn]] static void refuse() { fail(ErrorCode::internal, "a cost recorder has only one stream"); }
 
   const RecordedDevice& device_;
-  const std::string name_ = "costs";
   std::vector<WorkCost> costs_;
 };
 

@@ -73,8 +73,6 @@ class WaitingStream final : public runtime::Stream {
   WaitingStream(WaitingGpu& gpu, std::string name, runtime::StreamWidth width);
   ~WaitingStream() override;
 
-  [[nodiscard]] runtime::Device& device() const noexcept override { return gpu_; }
-  [[nodiscard]] const std::string& name() const noexcept override { return inner_->name(); }
   void launch(Work work) override;
   void call_back(std::function<void()> function) override;
   void wait(const runtime::Event& event) override;
@@ -191,7 +189,7 @@ inline void WaitingEvent::record(runtime::StreamView stream) {
 }
 
 inline WaitingStream::WaitingStream(WaitingGpu& gpu, std::string name, runtime::StreamWidth width)
-    : gpu_(gpu), inner_(gpu.ForwardingDevice::make_stream(std::move(name), width)) {
+    : Stream(gpu, name, width), gpu_(gpu), inner_(gpu.ForwardingDevice::make_stream(std::move(name), width)) {
   gpu_.world_.streams_.push_back(this);
 }
 inline WaitingStream::~WaitingStream() { std::erase(gpu_.world_.streams_, this); }

@@ -45,14 +45,14 @@ class DelayedDevice final : public ForwardingDevice {
   class DelayedStream final : public runtime::Stream {
    public:
     DelayedStream(DelayedDevice& device, std::string name)
-        : device_(&device), name_(std::move(name)), slow_(device.random_() % device.share_ == 0) {}
+        : Stream(device, std::move(name), runtime::StreamWidth::one),
+          device_(&device),
+          slow_(device.random_() % device.share_ == 0) {}
     ~DelayedStream() override {
       *alive_ = false;
       while (!queue_.empty()) run_next();
     }
 
-    runtime::Device& device() const noexcept override { return *device_; }
-    const std::string& name() const noexcept override { return name_; }
     void launch(Work work) override {
       queue_.push_back(std::move(work));
       if (queue_.size() == 1) run_later();
@@ -72,7 +72,7 @@ class DelayedDevice final : public ForwardingDevice {
           static_cast<runtime::Duration::rep>(device_->random_() % static_cast<std::uint64_t>(longest.count()));
       device_->loop_->after(runtime::Duration(delay), [this, alive = alive_] {
         if (!*alive || queue_.empty()) return;
-        if (name_ == device_->stalled_ && device_->loop_->now() >= device_->stalls_at_) return;
+        if (name() == device_->stalled_ && device_->loop_->now() >= device_->stalls_at_) return;
         run_next();
         if (!queue_.empty()) run_later();
       });
@@ -85,7 +85,6 @@ class DelayedDevice final : public ForwardingDevice {
     }
 
     DelayedDevice* device_;
-    std::string name_;
     bool slow_;
     std::deque<Work> queue_;
     runtime::ComputePool pool_{1};

@@ -43,10 +43,8 @@ class ForwardingDevice : public runtime::Device {
 class ForwardingStream : public runtime::Stream {
  public:
   ForwardingStream(runtime::Device& device, std::unique_ptr<runtime::Stream> inner)
-      : device_(&device), inner_(std::move(inner)) {}
+      : Stream(device, inner->name(), runtime::StreamWidth::one), inner_(std::move(inner)) {}
 
-  runtime::Device& device() const noexcept override { return *device_; }
-  const std::string& name() const noexcept override { return inner_->name(); }
   void launch(Work work) override { inner_->launch(std::move(work)); }
   void call_back(std::function<void()> function) override { inner_->call_back(std::move(function)); }
   void wait(const runtime::Event& event) override { inner_->wait(event); }
@@ -57,7 +55,6 @@ class ForwardingStream : public runtime::Stream {
   [[nodiscard]] runtime::Stream& inner() const noexcept { return *inner_; }
 
  private:
-  runtime::Device* device_;
   std::unique_ptr<runtime::Stream> inner_;
 };
 

@@ -34,10 +34,8 @@ class TimedDevice final : public ForwardingDevice {
   class TimedStream final : public runtime::Stream {
    public:
     TimedStream(TimedDevice& device, std::unique_ptr<runtime::Stream> clock)
-        : device_(device), clock_(std::move(clock)) {}
+        : Stream(device, clock->name(), runtime::StreamWidth::one), clock_(std::move(clock)) {}
 
-    runtime::Device& device() const noexcept override { return device_; }
-    const std::string& name() const noexcept override { return clock_->name(); }
     void launch(Work) override { fail(ErrorCode::internal, "stream {}: work without a cost", name()); }
     void launch(const runtime::WorkCost& cost, Work work) override {
       work(pool_);
@@ -53,7 +51,6 @@ class TimedDevice final : public ForwardingDevice {
     [[nodiscard]] runtime::Stream& clock() const noexcept { return *clock_; }
 
    private:
-    TimedDevice& device_;
     std::unique_ptr<runtime::Stream> clock_;
     runtime::ComputePool pool_{1};
   };
