@@ -1,6 +1,8 @@
 // Element types and strided arrays in device memory. Bf16 and F16 are storage only: arithmetic is done in float.
 #pragma once
 
+#include "runtime/base/names.hpp"
+
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -26,19 +28,7 @@ enum class DType : std::uint8_t { f32, bf16, f16, f64, i32 };
 }
 
 [[nodiscard]] constexpr std::string_view to_string(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "fp32";
-    case DType::bf16:
-      return "bf16";
-    case DType::f16:
-      return "fp16";
-    case DType::f64:
-      return "fp64";
-    case DType::i32:
-      return "int32";
-  }
-  return "?";
+  return enum_name<DType::i32>(dtype, {"fp32", "bf16", "fp16", "fp64", "int32"});
 }
 
 struct Bf16 {
@@ -120,14 +110,14 @@ inline constexpr DType dtype_of<double> = DType::f64;
 template <>
 inline constexpr DType dtype_of<std::int32_t> = DType::i32;
 
-/// Calls `f` with a value of the C++ type that stores `dtype` (f32, bf16 or f16).
-template <typename F>
+/// Calls `f` with a value of the type that stores `dtype` (f32, bf16 or f16).
+template <typename OfBf16 = Bf16, typename OfF16 = F16, typename F>
 decltype(auto) with_float_type(DType dtype, F&& f) {
   switch (dtype) {
     case DType::bf16:
-      return f(Bf16{});
+      return f(OfBf16{});
     case DType::f16:
-      return f(F16{});
+      return f(OfF16{});
     default:
       return f(float{});
   }
@@ -140,9 +130,9 @@ struct StridedLayout {
   std::size_t stride = 0;  ///< elements from the start of a run to the start of the next, at least `run`
   std::size_t first = 0;   ///< offset of element 0, counted within the runs
 
-  [[nodiscard]] bool contiguous() const noexcept { return run == stride; }
+  [[nodiscard]] constexpr bool contiguous() const noexcept { return run == stride; }
   /// Offset of element `x` from the array's address, in elements.
-  [[nodiscard]] std::size_t at(std::size_t x) const noexcept {
+  [[nodiscard]] constexpr std::size_t at(std::size_t x) const noexcept {
     return contiguous() ? first + x : (first + x) / run * stride + (first + x) % run;
   }
   /// Number of elements starting at `x` that are contiguous.

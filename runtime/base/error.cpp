@@ -2,6 +2,7 @@
 
 #include "runtime/base/names.hpp"
 
+#include <iterator>
 #include <new>
 
 namespace ranvier {
@@ -12,25 +13,9 @@ const char* to_string(ErrorCode code) noexcept {
 }
 
 int exit_code(ErrorCode code) noexcept {
-  switch (code) {
-    case ErrorCode::usage:
-      return 64;
-    case ErrorCode::data:
-      return 65;
-    case ErrorCode::internal:
-      return 70;
-    case ErrorCode::memory:
-      return 71;
-    case ErrorCode::device:
-      return 72;
-    case ErrorCode::numeric:
-      return 73;
-    case ErrorCode::io:
-      return 74;
-    case ErrorCode::transport:
-      return 76;
-  }
-  return 70;
+  constexpr int codes[] = {64, 65, 74, 71, 72, 76, 73, 70};  // in the order of ErrorCode
+  static_assert(std::size(codes) == static_cast<std::size_t>(ErrorCode::internal) + 1);
+  return codes[static_cast<std::size_t>(code)];
 }
 
 ErrorCode error_code(const std::exception& error) noexcept {

@@ -11,23 +11,6 @@ const char* to_string(MemorySpace space) noexcept {
   return enum_name<MemorySpace::nvme>(space, {"device", "pinned", "host", "nvme"});
 }
 
-Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)),
-      release_(std::exchange(other.release_, nullptr)) {}
-
-Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  Buffer taken(std::move(other));
-  std::swap(data_, taken.data_);
-  std::swap(bytes_, taken.bytes_);
-  std::swap(release_, taken.release_);
-  return *this;
-}
-
-Buffer::~Buffer() {
-  if (data_ != nullptr && release_) release_(data_, bytes_);
-}
-
 Stream::Stream(Device& device, std::string name, StreamWidth width)
     : owner_(device), name_(std::move(name)), width_(width) {
   if (!whole()) return;

@@ -35,19 +35,18 @@ class Buffer {
   using Release = std::function<void(std::byte*, std::size_t)>;
 
   Buffer() = default;
-  Buffer(std::byte* data, std::size_t bytes, Release release)
-      : data_(data), bytes_(bytes), release_(std::move(release)) {}
-  Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&& other) noexcept;
-  ~Buffer();
+  Buffer(std::byte* data, std::size_t bytes, Release release) : data_(data, {std::move(release), bytes}) {}
 
-  [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::byte* data() const noexcept { return data_.get(); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return data_ ? data_.get_deleter().bytes : 0; }
 
  private:
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
-  Release release_;
+  struct Deleter {
+    Release release;
+    std::size_t bytes;
+    void operator()(std::byte* data) const { release(data, bytes); }
+  };
+  std::unique_ptr<std::byte, Deleter> data_;
 };
 
 class Device {

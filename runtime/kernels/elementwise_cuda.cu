@@ -68,11 +68,6 @@ struct Flat {
   }
 };
 
-__device__ inline std::size_t place(const StridedLayout& runs, std::size_t x) {
-  if (runs.run == runs.stride) return runs.first + x;
-  return (runs.first + x) / runs.run * runs.stride + (runs.first + x) % runs.run;
-}
-
 /// Same, with at least one strided array.
 template <typename Operation>
 struct InRuns {
@@ -82,7 +77,7 @@ struct InRuns {
 
   template <int N>
   __device__ void apply(std::size_t at) const {
-    operation.template apply<N>(place(to, at), place(from, at));
+    operation.template apply<N>(to.at(at), from.at(at));
   }
 };
 

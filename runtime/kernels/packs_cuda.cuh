@@ -27,14 +27,7 @@ using F16 = __half;
 /// Calls `f` with a value of the device type of `dtype` (f32, bf16 or f16).
 template <typename F>
 void with_type(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::bf16:
-      return f(Bf16{});
-    case DType::f16:
-      return f(F16{});
-    default:
-      return f(float{});
-  }
+  with_float_type<Bf16, F16>(dtype, f);
 }
 
 // Same as to_float and from_float of dtype.hpp, except for the payload of a NaN.

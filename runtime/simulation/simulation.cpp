@@ -24,22 +24,9 @@ constexpr std::byte unwritten{0xA5};
 
 /// Whether the host reads the content of such messages; other contents are used only by kernels.
 bool is_read(Channel channel) {
-  switch (channel) {
-    case Channel::activation:
-    case Channel::gradient:
-    case Channel::collective:
-    case Channel::tied:
-    case Channel::piece:
-      return false;
-    case Channel::summary:
-    case Channel::weights:
-    case Channel::control:
-    case Channel::pull:
-    case Channel::checkpoint:
-    case Channel::user:
-      return true;
-  }
-  return true;
+  constexpr Channel of_kernels[] = {Channel::activation, Channel::gradient, Channel::collective, Channel::tied,
+                                    Channel::piece};
+  return std::ranges::find(of_kernels, channel) == std::end(of_kernels);
 }
 
 }  // namespace

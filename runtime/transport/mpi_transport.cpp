@@ -58,12 +58,6 @@ long long reduce(long long value, MPI_Op operation, MpiHeartbeat& heartbeat) {
   return result;
 }
 
-std::size_t total_bytes(const auto& ranges) {
-  std::size_t bytes = 0;
-  for (const auto& range : ranges) bytes += range.size();
-  return bytes;
-}
-
 /// Arguments that describe one message to MPI. Addresses are relative to the first range, so that a CUDA-aware MPI
 /// detects GPU memory: it takes MPI_BOTTOM for host memory.
 class Message {
@@ -401,7 +395,7 @@ const std::vector<std::uint64_t>& MpiTransport::sent_bytes() const noexcept { re
 
 void MpiTransport::send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) {
   State& state = *state_;
-  auto operation = state.checked(false, peer, tag, total_bytes(ranges), std::move(done));
+  auto operation = state.checked(false, peer, tag, bytes_of(ranges), std::move(done));
   if (peer == state.rank) {
     state.local_sends.push_back({std::move(operation), {ranges.begin(), ranges.end()}});
     return state.match_local(tag);
@@ -412,7 +406,7 @@ void MpiTransport::send(int peer, Tag tag, std::span<const ConstBytes> ranges, H
 
 void MpiTransport::receive(int peer, Tag tag, std::span<const Bytes> ranges, Handler done) {
   State& state = *state_;
-  auto operation = state.checked(true, peer, tag, total_bytes(ranges), std::move(done));
+  auto operation = state.checked(true, peer, tag, bytes_of(ranges), std::move(done));
   if (peer == state.rank) {
     state.local_receives.push_back({std::move(operation), {ranges.begin(), ranges.end()}});
     return state.match_local(tag);

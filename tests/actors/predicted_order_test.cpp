@@ -39,7 +39,7 @@ class RecordingTransport final : public tests::ForwardingTransport {
       : ForwardingTransport(transport), time_(time), contents_(contents), record_(record) {}
 
   void send(int peer, runtime::Tag tag, std::span<const ConstBytes> ranges, runtime::Handler done) override {
-    record_.push_back({false, peer, tag, tests::WatchedTransport::bytes_of(ranges), time_.now()});
+    record_.push_back({false, peer, tag, runtime::bytes_of(ranges), time_.now()});
     if (contents_ != nullptr) {
       auto& message = (*contents_)[{rank(), peer, tag.channel, tag.index}].emplace_back();
       for (const ConstBytes range : ranges) message.insert(message.end(), range.begin(), range.end());
@@ -47,7 +47,7 @@ class RecordingTransport final : public tests::ForwardingTransport {
     ForwardingTransport::send(peer, tag, ranges, std::move(done));
   }
   void receive(int peer, runtime::Tag tag, std::span<const Bytes> ranges, runtime::Handler done) override {
-    record_.push_back({true, peer, tag, tests::WatchedTransport::bytes_of(ranges), time_.now()});
+    record_.push_back({true, peer, tag, runtime::bytes_of(ranges), time_.now()});
     if (contents_ == nullptr) return ForwardingTransport::receive(peer, tag, ranges, std::move(done));
     std::vector<Bytes> places(ranges.begin(), ranges.end());
     ForwardingTransport::receive(peer, tag, ranges,

@@ -38,18 +38,12 @@ class WatchedTransport final : public ForwardingTransport {
   using Transport::send;
   void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges,
             runtime::Handler done) override {
-    if (sends_) sends_(peer, tag, bytes_of(ranges));
+    if (sends_) sends_(peer, tag, runtime::bytes_of(ranges));
     ForwardingTransport::send(peer, tag, ranges, std::move(done));
   }
   void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
-    if (receives_) receives_(peer, tag, bytes_of(ranges));
+    if (receives_) receives_(peer, tag, runtime::bytes_of(ranges));
     ForwardingTransport::receive(peer, tag, ranges, std::move(done));
-  }
-
-  static std::size_t bytes_of(auto ranges) {
-    std::size_t bytes = 0;
-    for (const auto& range : ranges) bytes += range.size();
-    return bytes;
   }
 
  private:
