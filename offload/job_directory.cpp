@@ -1,6 +1,7 @@
 #include "offload/job_directory.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/host/cores.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -54,7 +55,7 @@ bool remove(int parent, const char* name, int folder) {
 int clear_leftovers(const fs::path& parent) {
   const FileDescriptor parent_file(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!parent_file) return 0;
-  const std::string here = host_name();
+  const std::string here = runtime::host_name();
   std::error_code ignored;
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(parent, ignored))
@@ -83,7 +84,7 @@ JobDirectory::JobDirectory(const fs::path& parent, int rank) : cleared_(clear_le
          error ? error.message() : "not a folder");
   constexpr int attempts = 100;  // an attempt fails if another job removes the folder before it is locked
   for (int attempt = 0; attempt < attempts && !lock_; ++attempt) {
-    std::string name = (parent / fmt::format("{}{}.rank{}.XXXXXX", prefix, host_name(), rank)).string();
+    std::string name = (parent / fmt::format("{}{}.rank{}.XXXXXX", prefix, runtime::host_name(), rank)).string();
     if (::mkdtemp(name.data()) == nullptr) break;
     path_ = name;
     const FileDescriptor folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -8,9 +8,6 @@
 
 #include "runtime/files/file_descriptor.hpp"
 
-#include <unistd.h>
-
-#include <array>
 #include <filesystem>
 #include <string>
 
@@ -39,12 +36,5 @@ class JobDirectory {
   runtime::FileDescriptor lock_;
   int cleared_ = 0;
 };
-
-/// Host name, which distinguishes folders and locks of jobs.
-[[nodiscard]] inline std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
 
 }  // namespace ranvier::offload

@@ -4,9 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <unistd.h>
-
-#include <array>
 #include <cstdlib>
 #include <system_error>
 
@@ -46,12 +43,6 @@ std::optional<std::string> newest(const ProfileSearchPath& places) {
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
-  return name.data();
-}
 
 ProfileSearchPath profile_search_path() {
   ProfileSearchPath places{.named = variable(profile_variable), .folder = {}, .host = host_name()};

@@ -2,6 +2,8 @@
 // file per host, kind of device and, for CPUs, threads per rank: `node1-cpu-2-threads.json`.
 #pragma once
 
+#include "runtime/host/cores.hpp"
+
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -11,8 +13,7 @@ namespace ranvier::apps {
 inline constexpr const char* profile_variable = "RANVIER_PROFILE";
 inline constexpr const char* no_profile = "none";  ///< value of --profile and of the variable for no profile
 
-/// Name of this host; "localhost" if it is unknown.
-[[nodiscard]] std::string host_name();
+using runtime::host_name;
 
 struct ProfileSearchPath {
   std::string named;             ///< RANVIER_PROFILE: preferred name or path; "none": no profile; empty: unset

@@ -1,7 +1,7 @@
 #include "offload/checkpoint/folder.hpp"
 
-#include "offload/job_directory.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/host/cores.hpp"
 
 #include <unistd.h>
 
@@ -157,7 +157,7 @@ std::string CheckpointFolder::try_lock(const std::string& job) {
     const std::string holder = content_of(storage_, path);
     return holder.empty() ? "a job without a name" : holder;
   }
-  const std::string mine = fmt::format("job {}, process {} on {}", job, ::getpid(), host_name());
+  const std::string mine = fmt::format("job {}, process {} on {}", job, ::getpid(), runtime::host_name());
   int written = storage_.truncate(file.get(), 0);
   if (written == 0) written = storage_.write_all(file.get(), 0, std::as_bytes(std::span(mine)));
   // The file stays open; network file systems show its content to other machines only after a sync.

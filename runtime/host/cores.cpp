@@ -1,14 +1,22 @@
 #include "runtime/host/cores.hpp"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <limits>
 #include <optional>
 #include <thread>
 
 namespace ranvier::runtime {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
+  return name.data();
+}
 
 cpu_set_t affinity_mask() {
   cpu_set_t mask;

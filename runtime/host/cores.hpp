@@ -1,5 +1,5 @@
-// Number of processor cores that a process may use: its affinity mask (mpirun, Slurm, taskset), limited by the CPU
-// quota of its control groups (containers). Callable from any thread.
+// Name of this machine, and number of processor cores that a process may use: its affinity mask (mpirun, Slurm,
+// taskset), limited by the CPU quota of its control groups (containers). Callable from any thread.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,9 @@
 #include <sched.h>
 
 namespace ranvier::runtime {
+
+/// Name of this machine; "localhost" if it is unknown.
+[[nodiscard]] std::string host_name();
 
 /// This process's affinity mask.
 [[nodiscard]] cpu_set_t affinity_mask();
