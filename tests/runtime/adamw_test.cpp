@@ -30,26 +30,46 @@ void reference(std::vector<double>& w, std::vector<double>& m, std::vector<doubl
     }
 }
 
+/// The arrays of a step on the device.
+template <typename T>
+struct Placed {
+  Placed(Stream& stream, const State& state, const std::vector<T>& gradients, const std::vector<T>& copy)
+      : weights(stream, state.weights),
+        m(stream, state.m),
+        v(stream, state.v),
+        gradient(stream, gradients),
+        working(stream, copy) {}
+
+  /// From these elements on.
+  [[nodiscard]] AdamWArrays arrays(std::size_t at = 0, std::size_t gradient_at = 0) const {
+    return {.weights = weights.data() + at,
+            .m = m.data() + at,
+            .v = v.data() + at,
+            .gradient = gradient.data() + gradient_at,
+            .gradient_dtype = dtype_of<T>,
+            .working = working.data() + at,
+            .working_dtype = dtype_of<T>};
+  }
+  [[nodiscard]] State state() const {
+    State read(0);
+    read.weights = weights.read();
+    read.m = m.read();
+    read.v = v.read();
+    return read;
+  }
+
+  tests::OnDevice<float> weights, m, v;
+  tests::OnDevice<T> gradient, working;
+};
+
 /// A step on the device; the state and the working copy are copied back to the host.
 template <typename T = float>
 void step(Stream& stream, State& state, const std::vector<T>& gradient, const std::vector<DecaySegment>& segments,
           const AdamWOptions& options, std::vector<T>* working = nullptr) {
-  const tests::OnDevice<float> weights(stream, state.weights), m(stream, state.m), v(stream, state.v);
-  const tests::OnDevice<T> of_loss(stream, gradient);
-  const tests::OnDevice<T> copy(stream, working != nullptr ? *working : std::vector<T>());
-  adamw(stream,
-        {.weights = weights.data(),
-         .m = m.data(),
-         .v = v.data(),
-         .gradient = of_loss.data(),
-         .gradient_dtype = dtype_of<T>,
-         .working = copy.data(),
-         .working_dtype = dtype_of<T>},
-        segments, options);
-  state.weights = weights.read();
-  state.m = m.read();
-  state.v = v.read();
-  if (working != nullptr) *working = copy.read();
+  const Placed<T> placed(stream, state, gradient, working != nullptr ? *working : std::vector<T>());
+  adamw(stream, placed.arrays(), segments, options);
+  state = placed.state();
+  if (working != nullptr) *working = placed.working.read();
 }
 
 std::vector<float> normal_values(std::size_t n, std::mt19937_64& random, float scale) {
@@ -306,54 +326,33 @@ TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, regard
     // Some start and end in the middle of runs, some cover several, one is between two.
     const std::vector<DecaySegment> segments = {
         {3, stride + 2, true}, {stride + 2, 2 * stride + run / 2, false}, {2 * stride + run / 2, n - 3, true}};
-    State at_once(n);
-    at_once.weights = normal_values(n, random, 0.02f);
-    at_once.v = normal_values(n, random, 0.0f);
-    State one_by_one = at_once;
-    std::vector<T> gradient(elements), working(n), working_one_by_one(n);
+    State initial(n);
+    initial.weights = normal_values(n, random, 0.02f);
+    initial.v = normal_values(n, random, 0.0f);
+    std::vector<T> gradient(elements);
     for (T& value : gradient) value = from_float<T>(normal_values(1, random, 1)[0]);
     const AdamWOptions options{.learning_rate = 1e-2, .step = 3};
-    {
-      const tests::OnDevice<float> weights(*stream, at_once.weights), m(*stream, at_once.m), v(*stream, at_once.v);
-      const tests::OnDevice<T> of_loss(*stream, gradient), copy(*stream, working);
-      const StridedLayout in_runs{run, stride};
-      adamw(*stream, {weights.data(), m.data(), v.data(), of_loss.data(), dtype_of<T>, copy.data(), dtype_of<T>},
-            {.elements = elements,
-             .positions = in_runs,
-             .weights = in_runs,
-             .moments = in_runs,
-             .gradient = {},
-             .working = in_runs},
-            segments, options);
-      at_once = State(0);
-      at_once.weights = weights.read();
-      at_once.m = m.read();
-      at_once.v = v.read();
-      working = copy.read();
-    }
-    {
-      const tests::OnDevice<float> weights(*stream, one_by_one.weights), m(*stream, one_by_one.m),
-          v(*stream, one_by_one.v);
-      const tests::OnDevice<T> of_loss(*stream, gradient), copy(*stream, working_one_by_one);
-      for (std::size_t r = 0; r < runs; ++r) {
-        const std::size_t begin = r * stride, count = r + 1 < runs ? run : last;
-        std::vector<DecaySegment> of_run;
-        for (const DecaySegment& segment : segments) {
-          const std::size_t from = std::max(segment.begin, begin), to = std::min(segment.end, begin + count);
-          if (from < to) of_run.push_back({from - begin, to - begin, segment.decays});
-        }
-        adamw(*stream,
-              {weights.data() + begin, m.data() + begin, v.data() + begin, of_loss.data() + r * run, dtype_of<T>,
-               copy.data() + begin, dtype_of<T>},
-              of_run, options);
+    const Placed<T> at_once(*stream, initial, gradient, std::vector<T>(n)),
+        one_by_one(*stream, initial, gradient, std::vector<T>(n));
+    const StridedLayout in_runs{run, stride};
+    adamw(*stream, at_once.arrays(),
+          {.elements = elements,
+           .positions = in_runs,
+           .weights = in_runs,
+           .moments = in_runs,
+           .gradient = {},
+           .working = in_runs},
+          segments, options);
+    for (std::size_t r = 0; r < runs; ++r) {
+      const std::size_t begin = r * stride, count = r + 1 < runs ? run : last;
+      std::vector<DecaySegment> of_run;
+      for (const DecaySegment& segment : segments) {
+        const std::size_t from = std::max(segment.begin, begin), to = std::min(segment.end, begin + count);
+        if (from < to) of_run.push_back({from - begin, to - begin, segment.decays});
       }
-      one_by_one = State(0);
-      one_by_one.weights = weights.read();
-      one_by_one.m = m.read();
-      one_by_one.v = v.read();
-      working_one_by_one = copy.read();
+      adamw(*stream, one_by_one.arrays(begin, r * run), of_run, options);
     }
-    CHECK(at_once == one_by_one);
-    CHECK(std::memcmp(working.data(), working_one_by_one.data(), n * sizeof(T)) == 0);
+    CHECK(at_once.state() == one_by_one.state());
+    CHECK(std::memcmp(at_once.working.read().data(), one_by_one.working.read().data(), n * sizeof(T)) == 0);
   }
 }

@@ -16,10 +16,12 @@ constexpr Tag tag(std::uint32_t index) { return {Channel::user, index}; }
 
 void nothing() {}
 
-/// A loop and a transport, and the number of completions before the loop stops.
+/// A loop and a transport, its place in a ring of all ranks, and the number of completions before the loop stops.
 struct Rank {
   AsioLoop loop;
   MpiTransport transport{mpi_session(), loop};
+  const int me = transport.rank(), ranks = transport.ranks();
+  const int next = (me + 1) % ranks, previous = (me + ranks - 1) % ranks;
   int left = 0;
 
   Handler expected() {
@@ -56,7 +58,7 @@ std::vector<Bytes_> split(Bytes_ whole, std::initializer_list<std::size_t> cuts)
 
 TEST_CASE("every rank reaches every rank, itself included, with messages of any size in any ranges") {
   Rank rank;
-  const int me = rank.transport.rank(), ranks = rank.transport.ranks();
+  const int me = rank.me, ranks = rank.ranks;
   const std::array<std::size_t, 7> sizes = {0, 1, 5, 4096, 65537, 1 << 20, 3 << 20};
   std::vector<std::vector<std::byte>> sent, received;
   for (int peer = 0; peer < ranks; ++peer)
@@ -90,8 +92,6 @@ TEST_CASE("every rank reaches every rank, itself included, with messages of any 
 TEST_CASE("messages under one tag arrive in the order of the sends, short and long ones mixed") {
   constexpr int messages = 200;
   Rank rank;
-  const int ranks = rank.transport.ranks();
-  const int next = (rank.transport.rank() + 1) % ranks, previous = (rank.transport.rank() + ranks - 1) % ranks;
   const auto length = [](int i) { return std::size_t{1} << (i * 7 % 18); };
   std::vector<std::vector<int>> out, in;
   for (int i = 0; i < messages; ++i) {
@@ -99,8 +99,8 @@ TEST_CASE("messages under one tag arrive in the order of the sends, short and lo
     in.emplace_back(length(i), -1);
   }
   for (int i = 0; i < messages; ++i) {
-    rank.transport.send(next, tag(1), std::as_bytes(std::span(out[i])), rank.expected());
-    rank.transport.receive(previous, tag(1), std::as_writable_bytes(std::span(in[i])), rank.expected());
+    rank.transport.send(rank.next, tag(1), std::as_bytes(std::span(out[i])), rank.expected());
+    rank.transport.receive(rank.previous, tag(1), std::as_writable_bytes(std::span(in[i])), rank.expected());
   }
   rank.run();
   CHECK(in == out);
@@ -109,17 +109,16 @@ TEST_CASE("messages under one tag arrive in the order of the sends, short and lo
 TEST_CASE("handlers may start further messages: a token goes round a thousand times") {
   constexpr int rounds = 1000;
   Rank rank;
-  const int me = rank.transport.rank(), ranks = rank.transport.ranks();
-  const int next = (me + 1) % ranks, previous = (me + ranks - 1) % ranks;
+  const int me = rank.me;
   int in = 0, out = 0, received = 0;
   const Handler step = rank.expected();
   rank.left = me == 0 ? rounds + 1 : rounds;
   const auto pass = [&] {
     out = in + 1;
-    rank.transport.send(next, tag(0), std::as_bytes(std::span(&out, 1)), step);
+    rank.transport.send(rank.next, tag(0), std::as_bytes(std::span(&out, 1)), step);
   };
   std::function<void()> receive = [&] {
-    rank.transport.receive(previous, tag(0), std::as_writable_bytes(std::span(&in, 1)), [&] {
+    rank.transport.receive(rank.previous, tag(0), std::as_writable_bytes(std::span(&in, 1)), [&] {
       if (++received < rounds) receive();
       if (me == 0 && received == rounds) return step();  // and keeps the token
       pass();
@@ -128,7 +127,7 @@ TEST_CASE("handlers may start further messages: a token goes round a thousand ti
   receive();
   if (me == 0) pass();
   rank.run();
-  CHECK(in == (rounds - 1) * ranks + (me == 0 ? ranks : me));
+  CHECK(in == (rounds - 1) * rank.ranks + (me == 0 ? rank.ranks : me));
 }
 
 TEST_CASE("a message longer or shorter than its receive names peer, tag and both lengths") {
@@ -137,12 +136,10 @@ TEST_CASE("a message longer or shorter than its receive names peer, tag and both
     for (const std::size_t asked : {sent / 2, 2 * sent, std::size_t{0}})
       for (const bool receive_first : {false, true}) {
         Rank rank;
-        const int me = rank.transport.rank(), ranks = rank.transport.ranks();
-        const int next = (me + 1) % ranks, previous = (me + ranks - 1) % ranks;
         std::vector<std::byte> from(sent), to(asked);
-        const auto send = [&] { rank.transport.send(next, tag(77), from, nothing); };
+        const auto send = [&] { rank.transport.send(rank.next, tag(77), from, nothing); };
         const auto receive = [&] {
-          rank.transport.receive(previous, tag(77), Bytes(to), [&] { rank.loop.stop(); });
+          rank.transport.receive(rank.previous, tag(77), Bytes(to), [&] { rank.loop.stop(); });
         };
         receive_first ? receive() : send();
         mpi_session().barrier();
@@ -156,7 +153,7 @@ TEST_CASE("a message longer or shorter than its receive names peer, tag and both
         }
         mpi_session().barrier();  // before a failure can end this rank's test: the others wait here
         ranvier::tests::check_has(
-            message, {fmt::format("rank {}: receive from rank {}, user 77, {} bytes", me, previous, asked),
+            message, {fmt::format("rank {}: receive from rank {}, user 77, {} bytes", rank.me, rank.previous, asked),
                       fmt::format("message has {} bytes", sent)});
       }
 }
@@ -171,9 +168,8 @@ TEST_CASE("peers and tags that do not exist are refused") {
 
 TEST_CASE("the largest tag of every channel is distinct") {
   Rank rank;
-  const int me = rank.transport.rank();
+  const int me = rank.me;
   constexpr std::uint32_t last = (1u << 20) - 1;
-  std::vector<std::pair<int, int>> values;
   std::vector<Tag> tags;
   for (int channel = 0; channel <= static_cast<int>(Channel::user); ++channel)
     for (const std::uint32_t index : {0u, last}) tags.push_back({static_cast<Channel>(channel), index});
@@ -191,7 +187,7 @@ TEST_CASE("a transport lists pending operations and can be destroyed with them")
   std::vector<std::byte> data(1 << 20);
   {
     Rank rank;
-    const int me = rank.transport.rank();
+    const int me = rank.me;
     rank.transport.receive(me, tag(3), Bytes(data).first(10), nothing);
     rank.loop.after(1ms, [&] { rank.loop.stop(); });
     rank.loop.run();
@@ -207,7 +203,7 @@ TEST_CASE("a transport lists pending operations and can be destroyed with them")
 
 TEST_CASE("an error in a handler leaves the other completions for the next run") {
   Rank rank;
-  const int me = rank.transport.rank();
+  const int me = rank.me;
   std::array<std::byte, 2> out{}, in{};
   rank.transport.receive(me, tag(0), Bytes(in).first(1), [] { throw std::runtime_error("handler"); });
   rank.transport.receive(me, tag(1), Bytes(in).last(1), rank.expected());
@@ -221,14 +217,12 @@ TEST_CASE("an error in a handler leaves the other completions for the next run")
 TEST_CASE("one message can have more than 2 GiB" * doctest::skip()) {  // --no-skip; takes 5 GB per rank
   constexpr std::size_t bytes = (std::size_t{5} << 29) + 12345;
   Rank rank;
-  const int ranks = rank.transport.ranks(), me = rank.transport.rank();
-  const int next = (me + 1) % ranks, previous = (me + ranks - 1) % ranks;
-  auto out = pattern(bytes, me, next);
+  auto out = pattern(bytes, rank.me, rank.next);
   std::vector<std::byte> in(bytes);
-  rank.transport.receive(previous, tag(0), Bytes(in), rank.expected());
-  rank.transport.send(next, tag(0), ConstBytes(out), rank.expected());
+  rank.transport.receive(rank.previous, tag(0), Bytes(in), rank.expected());
+  rank.transport.send(rank.next, tag(0), ConstBytes(out), rank.expected());
   rank.run();
-  CHECK(in == pattern(bytes, previous, me));
+  CHECK(in == pattern(bytes, rank.previous, rank.me));
 }
 
 TEST_CASE("minimum and maximum are over all ranks") {
@@ -284,8 +278,7 @@ TEST_CASE("a transport with incomplete receives leaves no communicator behind") 
   for (int i = 0; i < 3; ++i) {
     Rank rank;
     CHECK(communicators > 0);
-    const int peer = (rank.transport.rank() + 1) % rank.transport.ranks();
-    rank.transport.receive(peer, tag(1), memory, nothing);
+    rank.transport.receive(rank.next, tag(1), memory, nothing);
   }
   CHECK(communicators == 0);
   MPI_Comm_delete_attr(MPI_COMM_WORLD, key);
