@@ -55,12 +55,23 @@ Algorithms algorithms() {
           .failing = std::strtoull(given.data() + colon + 1, nullptr, 10)};
 }
 
-template <typename Opaque, typename T>
-T& behind(Opaque opaque) {
+template <typename T>
+T& behind(auto opaque) {
   return *reinterpret_cast<T*>(opaque);
 }
-Matrix& matrix(cublasLtMatrixLayout_t layout) { return behind<cublasLtMatrixLayout_t, Matrix>(layout); }
-Product& product(cublasLtMatmulDesc_t description) { return behind<cublasLtMatmulDesc_t, Product>(description); }
+Matrix& matrix(cublasLtMatrixLayout_t layout) { return behind<Matrix>(layout); }
+Product& product(cublasLtMatmulDesc_t description) { return behind<Product>(description); }
+
+template <typename Opaque, typename T>
+cublasStatus_t make(Opaque* made, T* object) {
+  *made = reinterpret_cast<Opaque>(object);
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <typename T, typename Opaque>
+cublasStatus_t destroy(Opaque opaque) {
+  delete &behind<T>(opaque);
+  return CUBLAS_STATUS_SUCCESS;
+}
 
 template <typename T>
 cublasStatus_t assign(T& to, const void* from, std::size_t bytes) {
@@ -214,7 +225,7 @@ cublasStatus_t set_attribute(cublasLtMatmulDesc_t description, cublasLtMatmulDes
 cublasStatus_t set_preference(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
                               const void* from, std::size_t bytes) {
   if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
-    return assign(behind<cublasLtMatmulPreference_t, std::uint32_t>(preference), from, bytes);
+    return assign(behind<std::uint32_t>(preference), from, bytes);
   const std::size_t expected = attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4;
   return bytes == expected ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -234,8 +245,7 @@ cublasStatus_t answer(cublasLtHandle_t, cublasLtMatmulDesc_t description, cublas
     result.state = CUBLAS_STATUS_SUCCESS;
   };
   for (std::uint64_t algorithm = 1; algorithm <= algorithms().all; ++algorithm) add(algorithm);
-  if ((behind<cublasLtMatmulPreference_t, std::uint32_t>(preference) & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0)
-    add(in_place);
+  if ((behind<std::uint32_t>(preference) & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0) add(in_place);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t check_algorithm(cublasLtHandle_t, cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a,
@@ -253,48 +263,30 @@ const CublasLt& cublas_lt() {
   static const CublasLt functions{
       .cublasLtMatmulPreferenceCreate = {"cublasLtMatmulPreferenceCreate",
                                          [](cublasLtMatmulPreference_t* made) {
-                                           *made = reinterpret_cast<cublasLtMatmulPreference_t>(
-                                               new std::uint32_t{CUBLASLT_REDUCTION_SCHEME_MASK});
-                                           return CUBLAS_STATUS_SUCCESS;
+                                           return make(made, new std::uint32_t{CUBLASLT_REDUCTION_SCHEME_MASK});
                                          }},
-      .cublasLtMatmulPreferenceDestroy = {"cublasLtMatmulPreferenceDestroy",
-                                          [](cublasLtMatmulPreference_t preference) {
-                                            delete &behind<cublasLtMatmulPreference_t, std::uint32_t>(preference);
-                                            return CUBLAS_STATUS_SUCCESS;
-                                          }},
+      .cublasLtMatmulPreferenceDestroy = {"cublasLtMatmulPreferenceDestroy", destroy<std::uint32_t>},
       .cublasLtMatmulPreferenceSetAttribute = {"cublasLtMatmulPreferenceSetAttribute", set_preference},
       .cublasLtMatmulAlgoGetHeuristic = {"cublasLtMatmulAlgoGetHeuristic", answer},
       .cublasLtMatmulDescCreate = {"cublasLtMatmulDescCreate",
                                    [](cublasLtMatmulDesc_t* made, cublasComputeType_t compute, cudaDataType) {
-                                     if (compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-                                     *made = reinterpret_cast<cublasLtMatmulDesc_t>(new Product);
-                                     return CUBLAS_STATUS_SUCCESS;
+                                     return compute == CUBLAS_COMPUTE_32F ? make(made, new Product)
+                                                                          : CUBLAS_STATUS_NOT_SUPPORTED;
                                    }},
-      .cublasLtMatmulDescDestroy = {"cublasLtMatmulDescDestroy",
-                                    [](cublasLtMatmulDesc_t description) {
-                                      delete &product(description);
-                                      return CUBLAS_STATUS_SUCCESS;
-                                    }},
+      .cublasLtMatmulDescDestroy = {"cublasLtMatmulDescDestroy", destroy<Product>},
       .cublasLtMatmulDescSetAttribute = {"cublasLtMatmulDescSetAttribute", set_attribute},
       .cublasLtMatrixLayoutCreate = {"cublasLtMatrixLayoutCreate",
                                      [](cublasLtMatrixLayout_t* made, cudaDataType type, std::uint64_t rows,
                                         std::uint64_t columns, std::int64_t stride) {
-                                       *made = reinterpret_cast<cublasLtMatrixLayout_t>(
-                                           new Matrix{type, rows, columns, stride});
-                                       return CUBLAS_STATUS_SUCCESS;
+                                       return make(made, new Matrix{type, rows, columns, stride});
                                      }},
-      .cublasLtMatrixLayoutDestroy = {"cublasLtMatrixLayoutDestroy",
-                                      [](cublasLtMatrixLayout_t layout) {
-                                        delete &matrix(layout);
-                                        return CUBLAS_STATUS_SUCCESS;
-                                      }},
+      .cublasLtMatrixLayoutDestroy = {"cublasLtMatrixLayoutDestroy", destroy<Matrix>},
       .cublasLtGetStatusString = {"cublasLtGetStatusString",
                                   [](cublasStatus_t) { return "refused by the emulated cuBLASLt"; }},
       .cublasLtCreate = {"cublasLtCreate",
                          [](cublasLtHandle_t* made) {
                            static int one;
-                           *made = reinterpret_cast<cublasLtHandle_t>(&one);
-                           return CUBLAS_STATUS_SUCCESS;
+                           return make(made, &one);
                          }},
       .cublasLtMatmul = {"cublasLtMatmul", multiply},
       .cublasLtMatmulAlgoCheck = {"cublasLtMatmulAlgoCheck", check_algorithm},
