@@ -30,12 +30,10 @@ RecordFile::RecordFile(std::string name, std::filesystem::path path, Start start
     : name_(std::move(name)), path_(std::move(path)) {
   const bool torn = start == Start::after_existing && ends_within_a_line(path_);
   const int truncates = start == Start::from_scratch ? O_TRUNC : 0;
-  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | truncates, 0666);
-  if (file_ < 0) fail(ErrorCode::io, "{}: {}; use a writable path", name_, std::strerror(errno));
+  file_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | truncates, 0666));
+  if (!file_) fail(ErrorCode::io, "{}: {}; use a writable path", name_, std::strerror(errno));
   if (torn) append("\n");
 }
-
-RecordFile::~RecordFile() { ::close(file_); }
 
 void RecordFile::append(std::string_view record) {
   if (!write_held() && held_bytes_ + record.size() > max_held_bytes) {
@@ -60,7 +58,7 @@ void RecordFile::finish(const AtomicFile::Retry& retry) {
 bool RecordFile::write_held() {
   while (!held_.empty()) {
     const std::string& record = held_.front();
-    const std::size_t written = write_what_fits(file_, record);
+    const std::size_t written = write_what_fits(file_.get(), record);
     if (written < record.size()) {
       reason_ = errno;
       take_back(written);
@@ -76,8 +74,8 @@ bool RecordFile::write_held() {
 /// already sent is not sent again.
 void RecordFile::take_back(std::size_t written) {
   struct stat status{};
-  if (written == 0 || (::fstat(file_, &status) == 0 && S_ISREG(status.st_mode) &&
-                       ::ftruncate(file_, status.st_size - static_cast<off_t>(written)) == 0))
+  if (written == 0 || (::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode) &&
+                       ::ftruncate(file_.get(), status.st_size - static_cast<off_t>(written)) == 0))
     return;
   held_.front().erase(0, written);
   held_bytes_ -= written;

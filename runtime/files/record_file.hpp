@@ -9,6 +9,7 @@
 #pragma once
 
 #include "runtime/files/atomic_file.hpp"
+#include "runtime/files/file_descriptor.hpp"
 
 #include <cstddef>
 #include <deque>
@@ -29,9 +30,6 @@ class RecordFile {
 
   /// Throws ErrorCode::io if the file cannot be opened. `name` is used in messages, unchanged: "run.jsonl".
   RecordFile(std::string name, std::filesystem::path path, Start start);
-  ~RecordFile();
-  RecordFile(const RecordFile&) = delete;
-  RecordFile& operator=(const RecordFile&) = delete;
 
   void append(std::string_view record);
 
@@ -51,7 +49,7 @@ class RecordFile {
 
   std::string name_;
   std::filesystem::path path_;
-  int file_ = -1;
+  FileDescriptor file_;
   std::deque<std::string> held_;
   std::size_t held_bytes_ = 0;
   std::size_t lost_ = 0;  // records

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace ranvier::runtime {
@@ -14,36 +14,23 @@ std::string to_string(const WorkName& name) {
   return text;
 }
 
-std::size_t PendingWork::begin(const WorkName& name, const ProgressSource& where, Duration now, Handler handler) {
-  if (free_.empty()) {
-    free_.push_back(slots_.size());
-    slots_.emplace_back();
-  }
-  const std::size_t number = free_.back();
-  free_.pop_back();
-  slots_[number] = {{name, &where, now}, std::move(handler), ++begun_};
-  ++under_way_;
-  return number;
+PendingWork::Item PendingWork::begin(const WorkName& name, const ProgressSource& where, Duration now,
+                                       Handler handler) {
+  if (free_.empty()) free_.emplace_back();
+  work_.splice(work_.end(), free_, free_.begin());
+  work_.back() = {{name, &where, now}, std::move(handler)};
+  return std::prev(work_.end());
 }
 
-Handler PendingWork::end(std::size_t entry) {
-  Registered& slot = slots_[entry];
-  slot.order = 0;
-  free_.push_back(entry);
-  --under_way_;
+Handler PendingWork::end(Item item) {
+  free_.splice(free_.end(), work_, item);
   ++ended_;
-  return std::exchange(slot.handler, nullptr);
+  return std::exchange(item->handler, nullptr);
 }
 
 std::vector<PendingWork::Entry> PendingWork::under_way() const {
-  std::vector<const Registered*> slots;
-  for (const Registered& slot : slots_) {
-    if (slot.order > 0) slots.push_back(&slot);
-  }
-  std::sort(slots.begin(), slots.end(),
-            [](const Registered* a, const Registered* b) { return a->order < b->order; });
   std::vector<Entry> entries;
-  for (const Registered* slot : slots) entries.push_back(slot->entry);
+  for (const Registered& each : work_) entries.push_back(each.entry);
   return entries;
 }
 

@@ -5,9 +5,9 @@
 
 #include "runtime/base/clock.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,26 +46,28 @@ class PendingWork {
     Duration since{};
   };
 
-  /// Registers `handler`; end() removes and returns it.
-  [[nodiscard]] std::size_t begin(const WorkName& name, const ProgressSource& where, Duration now, Handler handler);
-  [[nodiscard]] Handler end(std::size_t entry);
+ private:
+  struct Registered {
+    Entry entry;
+    Handler handler;
+  };
 
-  [[nodiscard]] bool any() const noexcept { return under_way_ > 0; }
+ public:
+  using Item = std::list<Registered>::iterator;
+
+  /// Registers `handler`; end() removes and returns it.
+  [[nodiscard]] Item begin(const WorkName& name, const ProgressSource& where, Duration now, Handler handler);
+  [[nodiscard]] Handler end(Item item);
+
+  [[nodiscard]] bool any() const noexcept { return !work_.empty(); }
   /// Number of pieces that have ended so far.
   [[nodiscard]] std::uint64_t ended() const noexcept { return ended_; }
   /// Unfinished work, oldest first.
   [[nodiscard]] std::vector<Entry> under_way() const;
 
  private:
-  struct Registered {
-    Entry entry;
-    Handler handler;
-    std::uint64_t order = 0;  // sequence number, counted by begin(); 0: free
-  };
-  std::vector<Registered> slots_;
-  std::vector<std::size_t> free_;
-  std::size_t under_way_ = 0;
-  std::uint64_t begun_ = 0, ended_ = 0;
+  std::list<Registered> work_, free_;  // entries are reused: nothing is allocated per piece of work
+  std::uint64_t ended_ = 0;
 };
 
 }  // namespace ranvier::runtime

@@ -59,13 +59,13 @@ class EventLoop : public Clock {
 
   /// Queues `handler` once the work queued on `stream` so far is done. Loop thread only.
   void after_work(StreamView stream, const WorkName& name, Handler handler) {
-    const std::size_t entry = pending_work_.begin(name, stream.stream(), now(), std::move(handler));
+    const auto entry = pending_work_.begin(name, stream.stream(), now(), std::move(handler));
     stream.call_back([this, entry] { post([this, entry] { pending_work_.end(entry)(); }); });
   }
   /// Registers pending local work. The returned function ends it and runs `handler`; call or post it once, on the
   /// loop. Loop thread only.
   [[nodiscard]] Handler ends(const WorkName& name, const ProgressSource& where, Handler handler) {
-    const std::size_t entry = pending_work_.begin(name, where, now(), std::move(handler));
+    const auto entry = pending_work_.begin(name, where, now(), std::move(handler));
     return [this, entry] { pending_work_.end(entry)(); };
   }
   /// Work registered by the two functions above. Loop thread only.
