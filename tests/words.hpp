@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdio>
 #include <initializer_list>
 #include <sstream>
@@ -32,6 +33,7 @@ struct CommandOutput {
   return text.find(words) != std::string_view::npos;
 }
 
+/// Number of places in the text with these words.
 [[nodiscard]] inline std::size_t count_of(std::string_view text, std::string_view words) {
   std::size_t found = 0;
   for (std::size_t at = text.find(words); at != std::string_view::npos; at = text.find(words, at + 1)) ++found;

@@ -80,25 +80,11 @@ class InlineStream final : public ProcessorStream {
   void launch(Work work) override {
     if (!failure().is_set()) run(work);
   }
-  void call_back(std::function<void()> function) override {
-    launch([&](ComputePool&) { function(); });
-  }
   void wait(const Event& event) override {
     expect(dynamic_cast<const InlineEvent*>(&event) != nullptr,
            "stream {} waits for an event of another kind of device", name());
   }
   void synchronize() override { failure().rethrow_if_set(); }
-};
-
-class InlineDevice final : public ProcessorDevice {
- public:
-  explicit InlineDevice(const CpuDeviceOptions& options) : ProcessorDevice("inline", options) {}
-
-  [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::inline_; }
-  [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) override {
-    return std::make_unique<InlineStream>(*this, std::move(name), width);
-  }
-  [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<InlineEvent>(); }
 };
 
 /// Position in a stream's queue, passed or not.
@@ -140,10 +126,6 @@ class CpuStream final : public ProcessorStream {
 
   void launch(Work work) override { worker_.push({std::move(work), false}); }
 
-  void call_back(std::function<void()> function) override {
-    worker_.push({[function = std::move(function)](ComputePool&) { function(); }, false});
-  }
-
   void wait(const Event& event) override {
     const auto* of_cpu = dynamic_cast<const CpuEvent*>(&event);
     expect(of_cpu != nullptr, "stream {} waits for an event of another kind of device", name());
@@ -183,25 +165,26 @@ void CpuEvent::record(StreamView stream) {
   point_ = std::move(point);
 }
 
-class CpuDevice final : public ProcessorDevice {
+template <DeviceKind device_kind, class OwnStream, class OwnEvent>
+class HostDevice final : public ProcessorDevice {
  public:
-  explicit CpuDevice(const CpuDeviceOptions& options) : ProcessorDevice("cpu", options) {}
+  using ProcessorDevice::ProcessorDevice;
 
-  [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::cpu; }
+  [[nodiscard]] DeviceKind kind() const noexcept override { return device_kind; }
   [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) override {
-    return std::make_unique<CpuStream>(*this, std::move(name), width);
+    return std::make_unique<OwnStream>(*this, std::move(name), width);
   }
-  [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
+  [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<OwnEvent>(); }
 };
 
 }  // namespace
 
 std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options) {
-  return std::make_unique<CpuDevice>(options);
+  return std::make_unique<HostDevice<DeviceKind::cpu, CpuStream, CpuEvent>>("cpu", options);
 }
 
 std::unique_ptr<Device> make_inline_device(const CpuDeviceOptions& options) {
-  return std::make_unique<InlineDevice>(options);
+  return std::make_unique<HostDevice<DeviceKind::inline_, InlineStream, InlineEvent>>("inline", options);
 }
 
 }  // namespace ranvier::runtime

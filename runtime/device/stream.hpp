@@ -68,7 +68,9 @@ class Stream : public ProgressSource {
   /// Calls `function` once everything queued so far is done, in the order of the calls. Its thread may not be the
   /// loop's. It must be short and must not use the device. Later work does not necessarily wait for it (on `cuda` it
   /// does not). For handlers on the loop use EventLoop::after_work().
-  virtual void call_back(std::function<void()> function) = 0;
+  virtual void call_back(std::function<void()> function) {
+    launch([function = std::move(function)](ComputePool&) { function(); });
+  }
 
   /// Makes work queued from now on wait for the last record of `event`.
   virtual void wait(const Event& event) = 0;

@@ -57,9 +57,6 @@ class DelayedDevice final : public ForwardingDevice {
       queue_.push_back(std::move(work));
       if (queue_.size() == 1) run_later();
     }
-    void call_back(std::function<void()> function) override {
-      launch([function = std::move(function)](runtime::ComputePool&) { function(); });
-    }
     void wait(const runtime::Event&) override { fail(ErrorCode::internal, "a delayed device has no events"); }
     void synchronize() override {
       while (!queue_.empty()) run_next();

@@ -9,6 +9,7 @@
 
 using namespace ranvier;
 using namespace ranvier::runtime;
+using ranvier::tests::count;
 using namespace std::chrono_literals;
 
 namespace {
