@@ -58,14 +58,6 @@ std::size_t MemoryPlan::bytes(std::optional<MemorySpace> space, std::optional<Me
 
 namespace {
 
-/// Items of one kind, space and size whose names differ only in numbers: the same arrays of other units.
-struct Alike {
-  const MemoryItem* first = nullptr;
-  std::string name;  // with * for the numbers that differ
-  std::size_t slots = 0;
-  std::size_t bytes = 0;
-};
-
 /// A name split into its numbers and the text between them.
 struct Numbered {
   explicit Numbered(const std::string& name) : texts(1) {
@@ -92,43 +84,45 @@ struct Numbered {
   std::vector<std::string> texts, numbers;
 };
 
+/// Items of one kind, space and size whose names differ only in numbers: the same arrays of other units.
+struct Alike {
+  const MemoryItem* first = nullptr;
+  Numbered name;  // with * for the numbers that differ
+  std::size_t slots = 0;
+  std::size_t bytes = 0;
+};
+
 std::vector<Alike> alike_items(const std::vector<MemoryItem>& items, MemoryKind kind) {
   std::vector<Alike> all;
-  std::vector<Numbered> names;
   std::map<std::tuple<MemorySpace, std::size_t, std::size_t, std::vector<std::string>>, std::size_t> known;
   for (const MemoryItem& item : items) {
     if (item.kind != kind || bytes_of(item) == 0) continue;
     const Numbered name(item.name);
     const auto [place, is_new] =
         known.try_emplace({item.space, item.slot_bytes, item.slots, name.texts}, all.size());
-    if (is_new) {
-      all.push_back({.first = &item, .name = {}});
-      names.push_back(name);
-    }
+    if (is_new) all.push_back({.first = &item, .name = name});
     Alike& alike = all[place->second];
     alike.slots += item.slots;
     alike.bytes += bytes_of(item);
-    std::vector<std::string>& numbers = names[place->second].numbers;
-    for (std::size_t n = 0; n < numbers.size(); ++n) {
-      if (numbers[n] != name.numbers[n]) numbers[n].assign(1, '*');
+    for (std::size_t n = 0; n < name.numbers.size(); ++n) {
+      if (alike.name.numbers[n] != name.numbers[n]) alike.name.numbers[n].assign(1, '*');
     }
   }
-  for (std::size_t a = 0; a < all.size(); ++a) all[a].name = names[a].name();
   return all;
 }
 
 }  // namespace
 
 std::string MemoryPlan::table() const {
-  struct Row {
-    std::string kind, name, space, slots, slot, sum;
-  };
+  constexpr std::size_t text_columns = 3, columns = 6;  // then numbers, aligned to the right
+  using Row = std::array<std::string, columns>;
   std::vector<Row> rows = {{"kind", "what", "where", "slots", "each", "bytes"}};
   for (int kind_number = 0; kind_number < memory_kinds; ++kind_number) {
     const auto kind = static_cast<MemoryKind>(kind_number);
     for (const Alike& alike : alike_items(items_, kind))
-      rows.push_back({to_string(kind), alike.name, to_string(alike.first->space), fmt::format("{}", alike.slots),
-                      format_bytes(alike.first->slot_bytes), format_bytes(alike.bytes)});
+      rows.push_back({to_string(kind), alike.name.name(), to_string(alike.first->space),
+                      fmt::format("{}", alike.slots), format_bytes(alike.first->slot_bytes),
+                      format_bytes(alike.bytes)});
   }
   // Sums follow the items: per space and kind, then per space.
   for (const MemorySpace space : spaces) {
@@ -141,19 +135,15 @@ std::string MemoryPlan::table() const {
       rows.push_back({"total", "", to_string(space), "", "", format_bytes(sum)});
   }
 
-  std::array<std::size_t, 6> width{};
-  const auto cells = [](const Row& row) {
-    return std::array<const std::string*, 6>{&row.kind, &row.name, &row.space, &row.slots, &row.slot, &row.sum};
-  };
+  std::array<std::size_t, columns> width{};
   for (const Row& row : rows)
-    for (std::size_t column = 0; column < width.size(); ++column)
-      width[column] = std::max(width[column], cells(row)[column]->size());
-
+    for (std::size_t c = 0; c < columns; ++c) width[c] = std::max(width[c], row[c].size());
   std::string text;
-  for (const Row& row : rows)
-    fmt::format_to(std::back_inserter(text), "{:<{}}  {:<{}}  {:<{}}  {:>{}}  {:>{}}  {:>{}}\n", row.kind, width[0],
-                   row.name, width[1], row.space, width[2], row.slots, width[3], row.slot, width[4], row.sum,
-                   width[5]);
+  for (const Row& row : rows) {
+    for (std::size_t c = 0; c < columns; ++c)
+      text += c < text_columns ? fmt::format("{:<{}}  ", row[c], width[c])
+                               : fmt::format("{:>{}}{}", row[c], width[c], c + 1 < columns ? "  " : "\n");
+  }
   return text;
 }
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 namespace ranvier::runtime {
 
@@ -20,18 +20,12 @@ struct PinnedPool::State {
   /// Smallest free buffer that is large enough; empty if there is none.
   Buffer best_fit(std::size_t bytes) {
     const std::lock_guard lock(mutex);
-    auto best = free.end();
-    for (auto each = free.begin(); each != free.end(); ++each) {
-      if (each->bytes() >= bytes && (best == free.end() || each->bytes() < best->bytes())) best = each;
-    }
-    if (best == free.end()) return {};
-    Buffer buffer = std::move(*best);
-    free.erase(best);
-    return buffer;
+    const auto best = free.lower_bound(bytes);
+    return best == free.end() ? Buffer() : std::move(free.extract(best).mapped());
   }
 
   std::mutex mutex;
-  std::vector<Buffer> free;
+  std::multimap<std::size_t, Buffer> free;  ///< by size
   std::size_t allocated_bytes = 0;
   std::size_t largest_bytes = 0;  ///< largest buffer, in use or not
 };
@@ -60,7 +54,7 @@ std::shared_ptr<std::byte> PinnedPool::lend(Buffer buffer) {
   const auto owner = std::make_shared<Buffer>(std::move(buffer));
   return {owner->data(), [owner, state = state_](std::byte*) {
             const std::lock_guard lock(state->mutex);
-            state->free.push_back(std::move(*owner));
+            state->free.emplace(owner->bytes(), std::move(*owner));
           }};
 }
 
@@ -68,7 +62,7 @@ void PinnedPool::reserve(std::size_t bytes, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     Buffer buffer = allocate(bytes);
     const std::lock_guard lock(state_->mutex);
-    state_->free.push_back(std::move(buffer));
+    state_->free.emplace(buffer.bytes(), std::move(buffer));
   }
 }
 

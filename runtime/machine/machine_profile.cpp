@@ -15,7 +15,6 @@ namespace ranvier::runtime {
 namespace {
 
 constexpr double longest_seconds = 1e9;  // limit against overflow of nanoseconds
-constexpr DType stand_ins[] = {DType::f32, DType::bf16, DType::f16};
 
 using KindRates = std::array<WorkRate, work_kinds>;
 
@@ -25,9 +24,7 @@ constexpr std::size_t index_of(WorkKind kind) { return static_cast<std::size_t>(
 /// Rate of the kind in this type, or its substitute.
 WorkRate rate_of(const std::map<DType, KindRates>& rates, DType dtype, WorkKind kind) {
   for (const WorkKind each : {kind, WorkKind::elementwise}) {
-    const auto own = rates.find(dtype);
-    if (own != rates.end() && own->second[index_of(each)] != WorkRate{}) return own->second[index_of(each)];
-    for (const DType other : stand_ins) {
+    for (const DType other : {dtype, DType::f32, DType::bf16, DType::f16}) {
       const auto there = rates.find(other);
       if (there != rates.end() && there->second[index_of(each)] != WorkRate{}) return there->second[index_of(each)];
     }

@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -42,11 +41,6 @@ std::byte* PhantomSpace::unreachable() {
   return unreachable_;
 }
 
-Buffer PhantomSpace::reachable(std::size_t bytes) {
-  if (bytes == 0) return {};
-  return {map(bytes, PROT_READ | PROT_WRITE), bytes, [](std::byte* data, std::size_t size) { munmap(data, size); }};
-}
-
 namespace {
 
 class PhantomStream;
@@ -62,19 +56,6 @@ struct WorkTime {
     crowded += more.crowded;
     return *this;
   }
-};
-
-/// Link between device and host: one copy at a time per direction, in the order in which copies start.
-class HostLink {
- public:
-  /// End of a copy that is ready at `now`, after earlier copies.
-  Duration end_of(CopyDirection direction, Duration now, Duration takes) {
-    Duration& free = free_[direction == CopyDirection::to_host ? 1 : 0];
-    return free = std::max(free, now) + takes;
-  }
-
- private:
-  std::array<Duration, 2> free_{};
 };
 
 /// One record of an event.
@@ -143,6 +124,12 @@ class ComputingPhantom final : public PhantomDevice {
   /// Called when work starts: only the rest of hold() delays it.
   void begin_stretch() { stretch_ = std::max(Duration{}, held_until_ - time_.now()); }
 
+  /// End of a copy that starts now: the host link has one at a time per direction, in the order of the starts.
+  [[nodiscard]] Duration end_of_copy(CopyDirection direction, Duration takes) {
+    Duration& free = direction == CopyDirection::to_host ? to_host_free_ : to_device_free_;
+    return free = std::max(free, time_.now()) + takes;
+  }
+
   /// Time of work on a device with slowness 1 and without jitter.
   [[nodiscard]] WorkTime usual_time(const WorkCost& cost, bool whole) const {
     const bool narrow = !whole && options_.narrow_costs != nullptr;
@@ -175,7 +162,7 @@ class ComputingPhantom final : public PhantomDevice {
   std::shared_ptr<std::size_t> used_ = std::make_shared<std::size_t>(0);
   std::size_t next_ = 0;  // offset of the next allocation in the unreachable range
   Duration busy_{};
-  HostLink link_;
+  Duration to_device_free_{}, to_host_free_{};  // times when the host link is free
   HostLinkBytes link_bytes_;
   Duration held_until_{}, stretch_{};  // wide stream only
 };
@@ -321,7 +308,7 @@ void PhantomStream::begin(const WorkTime& time) {
     stretch();
   };
   if (time.direction == CopyDirection::none) return device_.cores_.run(work, threads, std::move(done));
-  device_.time_.at(device_.link_.end_of(time.direction, began, work.alone), std::move(done));
+  device_.time_.at(device_.end_of_copy(time.direction, work.alone), std::move(done));
 }
 
 /// Ends work once no hold() delays it any longer.
@@ -377,26 +364,24 @@ Buffer ComputingPhantom::allocate(std::size_t bytes, MemorySpace space) {
   const bool counts = space == MemorySpace::device;
   if (counts && (*used_ > options_.budget_bytes || bytes > options_.budget_bytes - *used_))
     refuse_allocation(bytes, *used_, options_.budget_bytes);
-  Buffer buffer;
-  if (counts && options_.apart) {
+  const bool far = counts && options_.apart;
+  std::byte* data = nullptr;
+  if (far) {
     constexpr std::size_t page_bytes = 4096;
     const std::size_t rounded = round_up(bytes, page_bytes);
     if (rounded > PhantomSpace::unreachable_bytes - next_)
       fail(ErrorCode::memory, "{} of device memory requested, but a phantom device has {} of addresses",
            format_bytes(bytes), format_bytes(PhantomSpace::unreachable_bytes));
-    *used_ += bytes;
-    buffer = Buffer(space_.unreachable() + next_, bytes,
-                    [used = used_](std::byte*, std::size_t size) { *used -= size; });
+    data = space_.unreachable() + next_;
     next_ += rounded;
   } else {
-    // Releasing the buffer frees the memory and its share of the budget.
-    auto memory = std::make_shared<Buffer>(space_.reachable(bytes));
-    if (counts) *used_ += bytes;
-    buffer = Buffer(memory->data(), bytes, [memory, counts, used = used_](std::byte*, std::size_t size) {
-      if (counts) *used -= size;
-    });
+    data = map(bytes, PROT_READ | PROT_WRITE);  // zeros that take physical memory only when written
   }
-  return buffer;
+  if (counts) *used_ += bytes;
+  return Buffer(data, bytes, [far, counts, used = used_](std::byte* released, std::size_t size) {
+    if (!far) munmap(released, size);
+    if (counts) *used -= size;
+  });
 }
 
 std::unique_ptr<Stream> ComputingPhantom::make_stream(std::string name, StreamWidth width) {

@@ -17,8 +17,8 @@
 
 namespace ranvier::runtime {
 
-/// Addresses for the memory of phantom devices: reserved, without physical memory. Devices whose memory the host
-/// cannot reach share one range, since their pointers never meet.
+/// Addresses, without physical memory, for all phantom devices whose memory the host cannot reach: they share one
+/// range, since their pointers never meet.
 class PhantomSpace {
  public:
   PhantomSpace() = default;
@@ -26,12 +26,9 @@ class PhantomSpace {
   PhantomSpace(const PhantomSpace&) = delete;
   PhantomSpace& operator=(const PhantomSpace&) = delete;
 
-  /// Start of the range that the host cannot reach, reserved at the first call.
+  /// Start of the range, reserved at the first call. Throws ErrorCode::memory.
   [[nodiscard]] std::byte* unreachable();
   static constexpr std::size_t unreachable_bytes = std::size_t{1} << 39;
-
-  /// Zeros that take physical memory only when written. Throws ErrorCode::memory.
-  [[nodiscard]] Buffer reachable(std::size_t bytes);
 
  private:
   std::byte* unreachable_ = nullptr;

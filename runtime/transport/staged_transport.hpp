@@ -62,12 +62,6 @@ class StagedTransport final : public Transport {
 
  private:
   using Way = std::pair<int, Tag>;
-  struct ByPeerAndTag {
-    bool operator()(const Way& left, const Way& right) const {
-      const auto key = [](const Way& way) { return std::tuple(way.first, way.second.channel, way.second.index); };
-      return key(left) < key(right);
-    }
-  };
 
   /// Piece of a message on the copy stream: staged, or queued behind a staged one of the same peer and tag.
   struct Sending {
@@ -95,8 +89,7 @@ class StagedTransport final : public Transport {
   std::size_t piece_bytes_;
   Places others_;
   std::map<Reserved, Places> reserved_;
-  std::map<Way, int, ByPeerAndTag>
-      copying_;  ///< pieces whose copies precede their sends; later pieces must not overtake
+  std::map<Way, int> copying_;  ///< pieces whose copies precede their sends; later pieces must not overtake
   std::unique_ptr<Stream> to_host_, to_device_;
 };
 

@@ -10,6 +10,7 @@
 
 #include <fmt/core.h>
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,7 +42,7 @@ struct Tag {
   Channel channel = Channel::user;
   std::uint32_t index = 0;  ///< less than 2^20 (MPI guarantees few tags)
 
-  friend bool operator==(const Tag&, const Tag&) = default;
+  friend auto operator<=>(const Tag&, const Tag&) = default;
 };
 [[nodiscard]] inline std::string to_string(Tag tag) {
   return fmt::format("{} {}", to_string(tag.channel), tag.index);
