@@ -52,47 +52,60 @@ std::vector<std::byte> noise(std::size_t bytes, std::mt19937_64& random) {
   return values;
 }
 
+using Direction = StagedMessages::Direction;
+using Where = std::function<MemorySpace()>;
+
+/// Sends messages of the given sizes concurrently from one rank to the other, under `tags` tags in turn. Each message
+/// has two ranges on either side, which `where` places.
+void send_at_a_time(
+    Simulation& simulation, Rank& left, Rank& right, const std::vector<std::size_t>& messages, Tag tag,
+    std::size_t tags = 1, const Where& where = [] { return MemorySpace::device; }) {
+  std::mt19937_64 random(1);
+  std::vector<std::vector<std::byte>> sent;
+  std::vector<Buffer> from, to;
+  std::size_t sends = 0, receives = 0;
+  for (std::size_t m = 0; m < messages.size(); ++m) {
+    const std::size_t bytes = messages[m];
+    sent.push_back(noise(bytes, random));
+    from.push_back(left.device.allocate(bytes + 1, where()));
+    to.push_back(right.device.allocate(bytes + 1, where()));
+    std::copy(sent.back().begin(), sent.back().end(), from.back().data());
+    const auto in_two = [&]<typename Range>(Range range) {
+      const std::size_t cut = bytes == 0 ? 0 : random() % bytes;
+      return std::vector<Range>{range.first(cut), range.subspan(cut)};
+    };
+    const Tag its{tag.channel, tag.index + static_cast<std::uint32_t>(m % tags)};
+    left.transport.send(1, its, in_two(ConstBytes(from.back().data(), bytes)), [&] {
+      if (++sends == messages.size()) simulation.loop(0).stop();
+    });
+    right.transport.receive(0, its, in_two(Bytes(to.back().data(), bytes)), [&] {
+      if (++receives == messages.size()) simulation.loop(1).stop();
+    });
+  }
+  simulation.run();
+  for (std::size_t m = 0; m < messages.size(); ++m) {
+    CAPTURE(m);
+    CHECK(std::equal(sent[m].begin(), sent[m].end(), to[m].data()));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("messages between memory inaccessible to the host arrive in order through staging buffers") {
   for (const std::uint64_t seed : test::seeds(20)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
-    constexpr std::size_t piece_bytes = 100, messages = 12;
+    constexpr std::size_t piece_bytes = 100;
     Simulation simulation(2, {.seed = seed});
     Rank left(simulation, 0, piece_bytes), right(simulation, 1, piece_bytes);
-    std::vector<std::vector<std::byte>> sent;
-    std::vector<Buffer> from, to;
-    std::size_t done = 0, pieces = 0;
-    const auto count = [&] {
-      if (++done == 2 * messages) {
-        simulation.loop(0).stop();
-        simulation.loop(1).stop();
-      }
-    };
-    for (std::size_t i = 0; i < messages; ++i) {
-      const std::size_t bytes = i == 0 ? 0 : i == 1 ? piece_bytes : random() % 450;
+    std::vector<std::size_t> messages = {0, piece_bytes};
+    while (messages.size() < 12) messages.push_back(random() % 450);
+    // Host memory occasionally, on either side.
+    send_at_a_time(simulation, left, right, messages, {}, 2,
+                   [&] { return random() % 3 == 0 ? MemorySpace::host : MemorySpace::device; });
+    std::size_t pieces = 0;
+    for (const std::size_t bytes : messages)
       pieces += std::max<std::size_t>(1, (bytes + piece_bytes - 1) / piece_bytes);
-      sent.push_back(noise(bytes, random));
-      // Host memory occasionally, on either side.
-      const auto anywhere = [&] { return random() % 3 == 0 ? MemorySpace::host : MemorySpace::device; };
-      from.push_back(left.device.allocate(bytes + 1, anywhere()));
-      to.push_back(right.device.allocate(bytes + 1, anywhere()));
-      if (bytes != 0) std::memcpy(from.back().data(), sent.back().data(), bytes);
-      const Tag tag{Channel::user, static_cast<std::uint32_t>(i % 2)};
-      const std::size_t cut = bytes == 0 ? 0 : random() % bytes;
-      const std::vector<ConstBytes> parts = {{from.back().data(), cut}, {from.back().data() + cut, bytes - cut}};
-      left.transport.send(1, tag, parts, count);
-      const std::size_t other_cut = bytes == 0 ? 0 : random() % bytes;
-      const std::vector<Bytes> places = {{to.back().data(), other_cut},
-                                         {to.back().data() + other_cut, bytes - other_cut}};
-      right.transport.receive(0, tag, places, count);
-    }
-    simulation.run();
-    for (std::size_t i = 0; i < messages; ++i) {
-      CAPTURE(i);
-      CHECK(std::equal(sent[i].begin(), sent[i].end(), to[i].data()));
-    }
     for (const Rank* rank : {&left, &right}) {
       CHECK(rank->host.out_of_reach == 0);
       CHECK(rank->host.messages == static_cast<int>(pieces));
@@ -116,37 +129,6 @@ TEST_CASE("staging memory is reused after messages complete") {
   CHECK(after_first == 3 * 4096);
   CHECK(right.transport.staging_bytes() == 3 * 4096);
 }
-
-namespace {
-
-using Direction = StagedMessages::Direction;
-
-/// Sends messages of the given sizes concurrently from the device of one rank to the device of the other.
-void send_at_a_time(Simulation& simulation, Rank& left, Rank& right, const std::vector<std::size_t>& messages,
-                    Tag tag) {
-  std::mt19937_64 random(1);
-  std::vector<std::vector<std::byte>> sent;
-  std::vector<Buffer> from, to;
-  for (const std::size_t bytes : messages) {
-    sent.push_back(noise(bytes, random));
-    from.push_back(left.device.allocate(bytes, MemorySpace::device));
-    to.push_back(right.device.allocate(bytes, MemorySpace::device));
-    std::memcpy(from.back().data(), sent.back().data(), bytes);
-  }
-  std::size_t sends = 0, receives = 0;
-  for (std::size_t m = 0; m < messages.size(); ++m) {
-    left.transport.send(1, tag, ConstBytes(from[m].data(), messages[m]), [&] {
-      if (++sends == messages.size()) simulation.loop(0).stop();
-    });
-    right.transport.receive(0, tag, Bytes(to[m].data(), messages[m]), [&] {
-      if (++receives == messages.size()) simulation.loop(1).stop();
-    });
-  }
-  simulation.run();
-  for (std::size_t m = 0; m < messages.size(); ++m) CHECK(std::equal(sent[m].begin(), sent[m].end(), to[m].data()));
-}
-
-}  // namespace
 
 TEST_CASE("reserved staging memory is enough for the reserved number of messages in flight, shorter ones too") {
   constexpr std::size_t piece_bytes = 8192;
