@@ -185,32 +185,28 @@ TEST_CASE_TEMPLATE("parts of arrays with any start are computed like those that 
   std::mt19937_64 random(test::random_seed());
   constexpr std::size_t n = 1030;
   Bench bench(2);
+  const auto compute = [&](const std::vector<T>& values, const std::vector<T>& terms, std::size_t at) {
+    const auto placed = bench.place(values), added = bench.place(terms);
+    const auto sums = bench.place(std::vector<float>(3)), floats = bench.place(std::vector<float>(values.size()));
+    scale(*bench.stream, placed.data() + at, dtype_of<T>, 0.7f, n);
+    add(*bench.stream, placed.data() + at, added.data() + at, dtype_of<T>, n);
+    sums_of_squares(*bench.stream, sums.data(), placed.data() + at, dtype_of<T>, n);
+    cast(*bench.stream, floats.data() + at, DType::f32, placed.data() + at, dtype_of<T>, n);
+    return std::tuple(placed.read(), sums.read(), floats.read());
+  };
   const auto values = random_values<T>(n + 8, random), terms = random_values<T>(n + 8, random);
   for (const std::size_t offset : {1, 2, 3, 4, 7}) {
     CAPTURE(offset);
-    const auto part = [&](const std::vector<T>& all) {
-      return std::vector<T>(all.begin() + static_cast<std::ptrdiff_t>(offset),
-                            all.begin() + static_cast<std::ptrdiff_t>(offset + n));
+    const auto part = [&](const auto& all) {
+      const auto first = all.begin() + static_cast<std::ptrdiff_t>(offset);
+      return std::vector(first, first + static_cast<std::ptrdiff_t>(n));
     };
-    const auto anywhere = bench.place(values), on_line = bench.place(part(values));
-    const auto added = bench.place(terms), added_on_line = bench.place(part(terms));
-    const auto sums = bench.place(std::vector<float>(3)), sums_on_line = bench.place(std::vector<float>(3));
-    const auto floats = bench.place(std::vector<float>(n + 8)), floats_on_line = bench.place(std::vector<float>(n));
-    scale(*bench.stream, anywhere.data() + offset, dtype_of<T>, 0.7f, n);
-    scale(*bench.stream, on_line.data(), dtype_of<T>, 0.7f, n);
-    add(*bench.stream, anywhere.data() + offset, added.data() + offset, dtype_of<T>, n);
-    add(*bench.stream, on_line.data(), added_on_line.data(), dtype_of<T>, n);
-    CHECK(differences(part(anywhere.read()), on_line.read()) == 0);
-    sums_of_squares(*bench.stream, sums.data(), anywhere.data() + offset, dtype_of<T>, n);
-    sums_of_squares(*bench.stream, sums_on_line.data(), on_line.data(), dtype_of<T>, n);
-    CHECK(differences(sums.read(), sums_on_line.read()) == 0);
-    cast(*bench.stream, floats.data() + offset, DType::f32, anywhere.data() + offset, dtype_of<T>, n);
-    cast(*bench.stream, floats_on_line.data(), DType::f32, on_line.data(), dtype_of<T>, n);
-    const auto all = floats.read();
-    const auto first = all.begin() + static_cast<std::ptrdiff_t>(offset);
-    CHECK(differences(std::vector<float>(first, first + static_cast<std::ptrdiff_t>(n)), floats_on_line.read()) ==
-          0);
-    CHECK(differences(std::vector<T>{anywhere.read()[offset - 1], anywhere.read()[offset + n]},
+    const auto [anywhere, sums, floats] = compute(values, terms, offset);
+    const auto [on_line, sums_on_line, floats_on_line] = compute(part(values), part(terms), 0);
+    CHECK(differences(part(anywhere), on_line) == 0);
+    CHECK(differences(sums, sums_on_line) == 0);
+    CHECK(differences(part(floats), floats_on_line) == 0);
+    CHECK(differences(std::vector<T>{anywhere[offset - 1], anywhere[offset + n]},
                       std::vector<T>{values[offset - 1], values[offset + n]}) == 0);
   }
 }
