@@ -47,4 +47,17 @@ class OnDevice {
   runtime::Buffer buffer_;
 };
 
+/// The device with a stream of its whole width.
+struct Bench {
+  explicit Bench(int threads = 1) : device(make_device({.threads = threads})) {}
+
+  template <typename T>
+  [[nodiscard]] OnDevice<T> place(const std::vector<T>& values) const {
+    return {*stream, values};
+  }
+
+  std::unique_ptr<runtime::Device> device;
+  std::unique_ptr<runtime::Stream> stream = device->make_stream("test", runtime::StreamWidth::whole);
+};
+
 }  // namespace ranvier::tests

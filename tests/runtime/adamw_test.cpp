@@ -6,6 +6,7 @@
 
 using namespace ranvier;
 using namespace ranvier::runtime;
+using ranvier::tests::Bench;
 
 namespace {
 
@@ -86,8 +87,7 @@ TEST_CASE("20 steps of AdamW follow the formula in double, with and without deca
   std::mt19937_64 random(test::random_seed());
   constexpr std::size_t n = 5003;
   const std::vector<DecaySegment> segments = {{0, 1000, true}, {1000, 2500, false}, {2501, n, true}};
-  const auto device = tests::make_device({.threads = 2});
-  const auto stream = device->make_stream("test", StreamWidth::whole);
+  const Bench bench(2);
   State state(n);
   state.weights = normal_values(n, random, 0.02f);
   const float left_out = state.weights[2500];
@@ -95,7 +95,7 @@ TEST_CASE("20 steps of AdamW follow the formula in double, with and without deca
   for (int i = 1; i <= 20; ++i) {
     const auto gradient = normal_values(n, random, i % 2 == 0 ? 1e-3f : 10.0f);
     const AdamWOptions options{.learning_rate = 1e-3, .step = i, .gradient_scale = 0.25};
-    step(*stream, state, gradient, segments, options);
+    step(*bench.stream, state, gradient, segments, options);
     reference(w, m, v, gradient, segments, options);
   }
   double worst = 0;
@@ -106,21 +106,19 @@ TEST_CASE("20 steps of AdamW follow the formula in double, with and without deca
 }
 
 TEST_CASE("epsilon is added after the root of the bias-corrected second moment") {
-  const auto device = tests::make_device();
-  const auto stream = device->make_stream("test", StreamWidth::whole);
+  const Bench bench;
   State state(1);
   const std::vector<float> gradient = {1e-8f};
-  step(*stream, state, gradient, {{0, 1, false}}, {.learning_rate = 1, .epsilon = 1e-8});
+  step(*bench.stream, state, gradient, {{0, 1, false}}, {.learning_rate = 1, .epsilon = 1e-8});
   CHECK(state.weights[0] == doctest::Approx(-0.5).epsilon(1e-5));  // 1e-8 / (1e-8 + 1e-8)
 }
 
 TEST_CASE("decay without gradients shrinks weights by lr times decay, in decayed segments only") {
-  const auto device = tests::make_device();
-  const auto stream = device->make_stream("test", StreamWidth::whole);
+  const Bench bench;
   State state(2);
   state.weights = {1.0f, 1.0f};
   const std::vector<float> gradient(2);
-  step(*stream, state, gradient, {{0, 1, true}, {1, 2, false}}, {.learning_rate = 0.5, .weight_decay = 0.1});
+  step(*bench.stream, state, gradient, {{0, 1, true}, {1, 2, false}}, {.learning_rate = 0.5, .weight_decay = 0.1});
   CHECK(state.weights[0] == 0.95f);
   CHECK(state.weights[1] == 1.0f);
 }
@@ -130,15 +128,14 @@ TEST_CASE("moving averages include new values by their coefficient, regardless o
   std::mt19937_64 random(test::random_seed());
   constexpr std::size_t n = 3001;
   const std::vector<DecaySegment> segments = {{0, 1000, true}, {1000, 2500, false}, {2501, n, true}};
-  const auto device = tests::make_device({.threads = 2});
-  const auto stream = device->make_stream("test", StreamWidth::whole);
+  const Bench bench(2);
   State state(n);
   state.weights = normal_values(n, random, 1.0f);
   const float left_out = state.weights[2500];
   std::vector<double> expected(state.weights.begin(), state.weights.end());
   for (int i = 1; i <= 5; ++i) {
     const auto news = normal_values(n, random, 100.0f);
-    step(*stream, state, news, segments,
+    step(*bench.stream, state, news, segments,
          {.learning_rate = 0.5, .weight_decay = 0.5, .step = i, .gradient_scale = 0.01, .average = 0.1});
     for (std::size_t k = 0; k < n; ++k) expected[k] = 0.9 * expected[k] + 0.1 * double{news[k]};
   }
@@ -157,10 +154,9 @@ TEST_CASE("any number of threads and any split into segments gives the same bits
   initial.weights = normal_values(n, random, 0.02f);
   const auto gradient = normal_values(n, random, 1.0f);
   const auto after = [&](int threads, const std::vector<DecaySegment>& segments) {
-    const auto device = tests::make_device({.threads = threads});
-    const auto stream = device->make_stream("test", StreamWidth::whole);
+    const Bench bench(threads);
     State state = initial;
-    for (int i = 1; i <= 3; ++i) step(*stream, state, gradient, segments, {.learning_rate = 1e-3, .step = i});
+    for (int i = 1; i <= 3; ++i) step(*bench.stream, state, gradient, segments, {.learning_rate = 1e-3, .step = i});
     return state;
   };
   const State whole = after(1, {{0, n, true}});
@@ -183,8 +179,7 @@ TEST_CASE_TEMPLATE("half-precision gradients step as their float values do, and 
   std::mt19937_64 random(test::random_seed());
   constexpr std::size_t n = 2100;
   const std::vector<DecaySegment> segments = {{3, 1500, true}, {1500, n, false}};
-  const auto device = tests::make_device({.threads = 2});
-  const auto stream = device->make_stream("test", StreamWidth::whole);
+  const Bench bench(2);
   State state(n);
   state.weights = normal_values(n, random, 0.02f);
   State expected = state;
@@ -195,8 +190,8 @@ TEST_CASE_TEMPLATE("half-precision gradients step as their float values do, and 
     floats[i] = to_float(gradient[i]);
   }
   const AdamWOptions options{.learning_rate = 1e-2};
-  step(*stream, state, gradient, segments, options, &working);
-  step(*stream, expected, floats, segments, options);
+  step(*bench.stream, state, gradient, segments, options, &working);
+  step(*bench.stream, expected, floats, segments, options);
   CHECK(state == expected);
   for (std::size_t i = 0; i < n; ++i)
     CHECK(to_float(working[i]) == (i < 3 ? 0.0f : to_float(from_float<T>(state.weights[i]))));
@@ -299,14 +294,13 @@ TEST_CASE("stochastic rounding keeps the mean, values of bf16, infinity and NaN"
 }
 
 TEST_CASE("segments that overlap or are out of order, and a step before the first, are refused") {
-  const auto device = tests::make_device();
-  const auto stream = device->make_stream("test", StreamWidth::whole);
+  const Bench bench;
   State state(10);
   const std::vector<float> gradient(10);
-  CHECK_THROWS_AS(step(*stream, state, gradient, {{0, 5, true}, {4, 6, true}}, {}), Error);
-  CHECK_THROWS_AS(step(*stream, state, gradient, {{5, 4, true}}, {}), Error);
-  CHECK_THROWS_AS(step(*stream, state, gradient, {{0, 5, true}}, {.step = 0}), Error);
-  step(*stream, state, gradient, {}, {});
+  CHECK_THROWS_AS(step(*bench.stream, state, gradient, {{0, 5, true}, {4, 6, true}}, {}), Error);
+  CHECK_THROWS_AS(step(*bench.stream, state, gradient, {{5, 4, true}}, {}), Error);
+  CHECK_THROWS_AS(step(*bench.stream, state, gradient, {{0, 5, true}}, {.step = 0}), Error);
+  step(*bench.stream, state, gradient, {}, {});
   CHECK(state == State(10));
 }
 
@@ -314,8 +308,7 @@ TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, regard
                    float, Bf16, F16) {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
-  const auto device = tests::make_device({.threads = 3});
-  const auto stream = device->make_stream("test", StreamWidth::whole);
+  const Bench bench(3);
   for (const auto& [run, stride, runs, last] : {std::array<std::size_t, 4>{512, 1300, 5, 512},
                                                 {96, 128, 9, 96},
                                                 {7, 19, 40, 7},
@@ -332,10 +325,10 @@ TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, regard
     std::vector<T> gradient(elements);
     for (T& value : gradient) value = from_float<T>(normal_values(1, random, 1)[0]);
     const AdamWOptions options{.learning_rate = 1e-2, .step = 3};
-    const Placed<T> at_once(*stream, initial, gradient, std::vector<T>(n)),
-        one_by_one(*stream, initial, gradient, std::vector<T>(n));
+    const Placed<T> at_once(*bench.stream, initial, gradient, std::vector<T>(n)),
+        one_by_one(*bench.stream, initial, gradient, std::vector<T>(n));
     const StridedLayout in_runs{run, stride};
-    adamw(*stream, at_once.arrays(),
+    adamw(*bench.stream, at_once.arrays(),
           {.elements = elements,
            .positions = in_runs,
            .weights = in_runs,
@@ -350,7 +343,7 @@ TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, regard
         const std::size_t from = std::max(segment.begin, begin), to = std::min(segment.end, begin + count);
         if (from < to) of_run.push_back({from - begin, to - begin, segment.decays});
       }
-      adamw(*stream, one_by_one.arrays(begin, r * run), of_run, options);
+      adamw(*bench.stream, one_by_one.arrays(begin, r * run), of_run, options);
     }
     CHECK(at_once.state() == one_by_one.state());
     CHECK(std::memcmp(at_once.working.read().data(), one_by_one.working.read().data(), n * sizeof(T)) == 0);

@@ -8,21 +8,11 @@
 
 using namespace ranvier;
 using namespace ranvier::runtime;
+using ranvier::tests::Bench;
 
 namespace {
 
 const std::vector<std::size_t> sizes = {0, 1, 7, 8, 31, 64, 1023, 1024, 1025, 4096, 4097, 100003};
-
-struct Bench {
-  explicit Bench(int threads) : device(tests::make_device({.threads = threads})) {}
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Stream> stream = device->make_stream("test", StreamWidth::whole);
-
-  template <typename T>
-  tests::OnDevice<T> place(const std::vector<T>& values) {
-    return {*stream, values};
-  }
-};
 
 /// Any bit pattern occasionally, mostly values of ordinary size.
 template <typename T>
