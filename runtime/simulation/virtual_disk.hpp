@@ -20,16 +20,11 @@ class VirtualDisk {
   VirtualDisk(VirtualTime& time, const Rates& rates) : time_(&time), rates_(rates) {}
 
   void read(std::size_t bytes, VirtualTime::Action done) {
-    read_ += static_cast<double>(bytes);
     transfer(reads_until_, bytes, rates_.read_bytes_per_second, std::move(done));
   }
   void write(std::size_t bytes, VirtualTime::Action done) {
-    written_ += static_cast<double>(bytes);
     transfer(writes_until_, bytes, rates_.write_bytes_per_second, std::move(done));
   }
-
-  [[nodiscard]] double bytes_read() const noexcept { return read_; }
-  [[nodiscard]] double bytes_written() const noexcept { return written_; }
 
  private:
   void transfer(Duration& free, std::size_t bytes, double rate, VirtualTime::Action done) {
@@ -40,7 +35,6 @@ class VirtualDisk {
   VirtualTime* time_;
   Rates rates_;
   Duration reads_until_{}, writes_until_{};
-  double read_ = 0, written_ = 0;
 };
 
 }  // namespace ranvier::runtime
