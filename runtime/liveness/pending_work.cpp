@@ -15,7 +15,7 @@ std::string to_string(const WorkName& name) {
 }
 
 PendingWork::Item PendingWork::begin(const WorkName& name, const ProgressSource& where, Duration now,
-                                       Handler handler) {
+                                     Handler handler) {
   if (free_.empty()) free_.emplace_back();
   work_.splice(work_.end(), free_, free_.begin());
   work_.back() = {{name, &where, now}, std::move(handler)};

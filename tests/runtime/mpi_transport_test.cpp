@@ -152,9 +152,9 @@ TEST_CASE("a message longer or shorter than its receive names peer, tag and both
           message = error.what();
         }
         mpi_session().barrier();  // before a failure can end this rank's test: the others wait here
-        ranvier::tests::check_has(
-            message, {fmt::format("rank {}: receive from rank {}, user 77, {} bytes", rank.me, rank.previous, asked),
-                      fmt::format("message has {} bytes", sent)});
+        ranvier::tests::check_has(message, {fmt::format("rank {}: receive from rank {}, user 77, {} bytes", rank.me,
+                                                        rank.previous, asked),
+                                            fmt::format("message has {} bytes", sent)});
       }
 }
 

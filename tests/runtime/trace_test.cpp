@@ -150,8 +150,7 @@ TEST_CASE("Chrome events name process, lanes and spans, with times in microsecon
 }
 
 TEST_CASE_FIXTURE(Recording, "Chrome events can be limited to the newest spans") {
-  for (int i = 0; i < 5; ++i)
-    trace.add(SpanKind::forward, Lane::compute, i * 10us, i * 10us + 5us, i);
+  for (int i = 0; i < 5; ++i) trace.add(SpanKind::forward, Lane::compute, i * 10us, i * 10us + 5us, i);
   const std::string events = trace.chrome_events(2);
   CHECK(tests::count_of(events, R"("ph":"X")") == 2);
   for (const char* name : {"forward 3", "forward 4"}) CHECK(tests::count_of(events, name) == 1);

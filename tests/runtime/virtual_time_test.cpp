@@ -74,8 +74,7 @@ TEST_CASE("streams of a phantom device take the time of their work's cost, concu
   PhantomDevice& device = machines.add_device();
   Stream& whole = machines.add_stream(device, "whole");
   Stream& narrow = machines.add_stream(device, "narrow", StreamWidth::one);
-  for (int i = 0; i < 10; ++i)
-    whole.launch(work(1ms), [](ComputePool&) { FAIL("work of a phantom device runs"); });
+  for (int i = 0; i < 10; ++i) whole.launch(work(1ms), [](ComputePool&) { FAIL("work of a phantom device runs"); });
   narrow.launch(work(4ms), nullptr);
   CHECK(tests::says(tests::error_of([&] { narrow.launch([](ComputePool&) {}); }),
                     "stream 'narrow' of a phantom device has work without a cost"));
@@ -395,8 +394,7 @@ TEST_CASE("repeated work takes the same times again, and is queued once") {
       const std::uint64_t key[] = {5, n % 3};
       const auto queue = [&] {
         ++queued;
-        for (std::uint64_t piece = 0; piece <= n % 3; ++piece)
-          stream.launch(work(piece * 1ms + 1us), nothing_done);
+        for (std::uint64_t piece = 0; piece <= n % 3; ++piece) stream.launch(work(piece * 1ms + 1us), nothing_done);
       };
       if (repeats)
         stream.repeat(key, queue);
