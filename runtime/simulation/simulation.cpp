@@ -182,16 +182,14 @@ struct Simulation::State::Loop final : EventLoop {
 };
 
 struct Simulation::State::Port final : Transport {
-  Port(State& simulation, int index) : state(&simulation), me(index) {}
+  Port(State& simulation, int rank)
+      : Transport(rank, static_cast<int>(simulation.computed.node_of.size())), state(&simulation) {}
   using Transport::count_completed;
-
-  [[nodiscard]] int rank() const noexcept override { return me; }
-  [[nodiscard]] int ranks() const noexcept override { return static_cast<int>(state->ports.size()); }
 
   void send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) override {
     check_peer(peer);
-    Flow& flow = state->ports[static_cast<std::size_t>(peer)].flows[flow_key(me, tag)];
-    Message& message = flow.next(&Message::send, me, peer, tag);
+    Flow& flow = state->ports[static_cast<std::size_t>(peer)].flows[flow_key(rank(), tag)];
+    Message& message = flow.next(&Message::send, rank(), peer, tag);
     message.send = {true, bytes_of(ranges), state->time.now(), std::move(done)};
     if (state->has_content(tag)) message.source.assign(ranges.begin(), ranges.end());
     state->depart(message);
@@ -201,7 +199,7 @@ struct Simulation::State::Port final : Transport {
   void receive(int peer, Tag tag, std::span<const Bytes> ranges, Handler done) override {
     check_peer(peer);
     Flow& flow = flows[flow_key(peer, tag)];
-    Message& message = flow.next(&Message::receive, peer, me, tag);
+    Message& message = flow.next(&Message::receive, peer, rank(), tag);
     message.receive = {true, bytes_of(ranges), state->time.now(), std::move(done)};
     if (state->has_content(tag)) message.target.assign(ranges.begin(), ranges.end());
     if (state->drawn) {
@@ -216,9 +214,9 @@ struct Simulation::State::Port final : Transport {
       for (const auto& [key, flow] : port.flows) {
         for (const auto* messages : {&flow.under_way, &flow.waiting}) {
           for (const Message& m : *messages) {
-            if (m.from == me && m.send.made && !m.read)
+            if (m.from == rank() && m.send.made && !m.read)
               all.push_back({false, m.to, m.tag, m.send.bytes, m.send.since});
-            if (m.to == me && m.receive.made)
+            if (m.to == rank() && m.receive.made)
               all.push_back({true, m.from, m.tag, m.receive.bytes, m.receive.since});
           }
         }
@@ -229,15 +227,14 @@ struct Simulation::State::Port final : Transport {
 
   void complete(Tag tag, Handler done) {
     count_completed(tag);
-    state->loops[static_cast<std::size_t>(me)].complete(std::move(done));
+    state->loops[static_cast<std::size_t>(rank())].complete(std::move(done));
   }
 
   void check_peer(int peer) const {
-    expect(peer >= 0 && peer < ranks(), "rank {}: there is no rank {} among {}", me, peer, ranks());
+    expect(peer >= 0 && peer < ranks(), "rank {}: there is no rank {} among {}", rank(), peer, ranks());
   }
 
   State* state;
-  int me;
   std::unordered_map<std::uint64_t, Flow> flows;  // messages to this rank, by flow_key()
 };
 
@@ -332,16 +329,16 @@ void Simulation::State::fail_deadlock() const {
   std::string text;
   int shown = 0;
   for (const Port& port : ports) {
-    if (loops[static_cast<std::size_t>(port.me)].stopped) continue;
+    if (loops[static_cast<std::size_t>(port.rank())].stopped) continue;
     if (++shown > most) {
       text += "\n  …";
       break;
     }
     const auto pending = port.pending();
     if (pending.empty())
-      text += fmt::format("\n  rank {}: no operation is pending, and it was not stopped", port.me);
+      text += fmt::format("\n  rank {}: no operation is pending, and it was not stopped", port.rank());
     for (const auto& operation : pending) {
-      text += fmt::format("\n  rank {}: {} rank {}, {}, {} bytes, for {:.1f} ms", port.me,
+      text += fmt::format("\n  rank {}: {} rank {}, {}, {} bytes, for {:.1f} ms", port.rank(),
                           operation.receives ? "receive from" : "send to", operation.peer, to_string(operation.tag),
                           operation.bytes, 1e3 * seconds(time.now() - operation.since));
     }

@@ -360,7 +360,8 @@ struct MpiTransport::State {
 };
 
 MpiTransport::MpiTransport(MpiSession& session, EventLoop& loop)
-    : state_(new State{.loop = loop, .rank = session.rank(), .ranks = session.ranks()}) {
+    : Transport(session.rank(), session.ranks()),
+      state_(new State{.loop = loop, .rank = session.rank(), .ranks = session.ranks()}) {
   state_->sent_bytes.resize(static_cast<std::size_t>(session.ranks()));
   for (MPI_Comm& communicator : state_->communicators) {
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), "MPI_Comm_dup");
@@ -389,8 +390,6 @@ MpiTransport::~MpiTransport() {
     MPI_Comm_free(&communicator);  // collective: all ranks come here
 }
 
-int MpiTransport::rank() const noexcept { return state_->rank; }
-int MpiTransport::ranks() const noexcept { return state_->ranks; }
 const std::vector<std::uint64_t>& MpiTransport::sent_bytes() const noexcept { return state_->sent_bytes; }
 
 void MpiTransport::send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) {

@@ -77,8 +77,6 @@ class MpiTransport final : public Transport, public PollSource {
   MpiTransport(MpiSession& session, EventLoop& loop);
   ~MpiTransport() override;
 
-  [[nodiscard]] int rank() const noexcept override;
-  [[nodiscard]] int ranks() const noexcept override;
   using Transport::receive;
   using Transport::send;
   void send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) override;

@@ -32,7 +32,8 @@ std::vector<std::vector<Range>> pieces_of(std::span<const Range> ranges, std::si
 }  // namespace
 
 StagedTransport::StagedTransport(EventLoop& loop, Transport& host, Device& device, std::size_t piece_bytes)
-    : loop_(&loop),
+    : Transport(host.rank(), host.ranks()),
+      loop_(&loop),
       host_(&host),
       device_(&device),
       piece_bytes_(piece_bytes),

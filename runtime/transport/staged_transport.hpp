@@ -40,8 +40,6 @@ class StagedTransport final : public Transport {
   /// All arguments outlive it, and it outlives the loop's last run.
   StagedTransport(EventLoop& loop, Transport& host, Device& device, std::size_t piece_bytes = usual_piece_bytes);
 
-  [[nodiscard]] int rank() const noexcept override { return host_->rank(); }
-  [[nodiscard]] int ranks() const noexcept override { return host_->ranks(); }
   using Transport::receive;
   using Transport::send;
   void send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) override;

@@ -71,8 +71,8 @@ class Transport {
 
   virtual ~Transport() = default;
 
-  [[nodiscard]] virtual int rank() const noexcept = 0;
-  [[nodiscard]] virtual int ranks() const noexcept = 0;
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int ranks() const noexcept { return ranks_; }
 
   /// Sends the ranges, concatenated, as one message. They must not change until `done` runs. `done` is never called
   /// before this returns. A rank may send to itself.
@@ -94,9 +94,11 @@ class Transport {
   [[nodiscard]] std::uint64_t completed() const noexcept { return completed_; }
 
  protected:
+  Transport(int rank, int ranks) noexcept : rank_(rank), ranks_(ranks) {}
   void count_completed(Tag tag) noexcept { completed_ += tag.channel != Channel::control ? 1 : 0; }
 
  private:
+  int rank_, ranks_;
   std::uint64_t completed_ = 0;
 };
 

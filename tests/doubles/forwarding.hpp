@@ -60,10 +60,9 @@ class ForwardingStream : public runtime::Stream {
 
 class ForwardingTransport : public runtime::Transport {
  public:
-  explicit ForwardingTransport(runtime::Transport& inner) : inner_(&inner) {}
+  explicit ForwardingTransport(runtime::Transport& inner)
+      : Transport(inner.rank(), inner.ranks()), inner_(&inner) {}
 
-  int rank() const noexcept override { return inner_->rank(); }
-  int ranks() const noexcept override { return inner_->ranks(); }
   using Transport::receive;
   using Transport::send;
   void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges,

@@ -15,8 +15,7 @@ namespace ranvier::tests {
 /// For a job of one rank: every message is an error.
 class LoneTransport final : public runtime::Transport {
  public:
-  int rank() const noexcept override { return 0; }
-  int ranks() const noexcept override { return 1; }
+  LoneTransport() : Transport(0, 1) {}
   void send(int, runtime::Tag, std::span<const runtime::ConstBytes>, runtime::Handler) override {
     fail(ErrorCode::internal, "a lone rank sent a message");
   }
