@@ -2,7 +2,6 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/cpu_memory.hpp"
 #include "runtime/device/device.hpp"
-#include "runtime/device/failure_latch.hpp"
 #include "runtime/device/ordered_worker.hpp"
 #include "runtime/host/compute_pool.hpp"
 
@@ -29,9 +28,6 @@ class ProcessorDevice : public Device {
   [[nodiscard]] Buffer allocate(std::size_t bytes, MemorySpace space) final {
     return memory_.allocate(bytes, space);
   }
-  void on_failure(std::function<void(std::exception_ptr)> handler) final {
-    failure_.on_failure(std::move(handler));
-  }
 
  private:
   friend class ProcessorStream;
@@ -39,7 +35,6 @@ class ProcessorDevice : public Device {
   const char* const name_;
   CpuMemory memory_;
   ComputePool pool_;
-  FailureLatch failure_;
 };
 
 /// Works on the device's pool if wide, else on a single thread.

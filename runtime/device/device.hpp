@@ -8,6 +8,7 @@
 // Memory, streams and events are made before the first step (arena.hpp).
 #pragma once
 
+#include "runtime/device/failure_latch.hpp"
 #include "runtime/device/stream.hpp"
 
 #include <cstddef>
@@ -75,11 +76,16 @@ class Device {
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
 
   /// Sets the handler of the first exception that work on a stream throws. Called once, from any thread.
-  virtual void on_failure(std::function<void(std::exception_ptr)> handler) = 0;
+  virtual void on_failure(std::function<void(std::exception_ptr)> handler) {
+    failure_.on_failure(std::move(handler));
+  }
 
   /// New host device with `threads` threads, for work that needs a CPU next to this device. Null if this device runs
   /// its work at once on the caller (`inline`).
   [[nodiscard]] virtual std::unique_ptr<Device> make_host_device(int threads) const;
+
+ protected:
+  FailureLatch failure_;
 
  private:
   friend class Stream;

@@ -9,7 +9,6 @@
 #include "runtime/device/cuda_build.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/device/device.hpp"
-#include "runtime/device/failure_latch.hpp"
 #include "runtime/device/graph_cache_cuda.hpp"
 #include "runtime/device/memory_limit.hpp"
 #include "runtime/device/ordered_worker.hpp"
@@ -117,9 +116,6 @@ class CudaDevice final : public Device {
   [[nodiscard]] bool host_reaches(const void* address) const override { return !memory_->holds(address); }
   [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) override;
   [[nodiscard]] std::unique_ptr<Event> make_event() override;
-  void on_failure(std::function<void(std::exception_ptr)> handler) override {
-    failure_.on_failure(std::move(handler));
-  }
 
   [[nodiscard]] const cuda::Properties& properties() const noexcept { return properties_; }
   void close(MemorySpace space) { closed_.insert(space); }
@@ -161,7 +157,6 @@ class CudaDevice final : public Device {
   bool graphs_ = true;
   std::shared_ptr<DeviceMemory> memory_ = std::make_shared<DeviceMemory>();
   CpuMemory host_{std::nullopt};
-  FailureLatch failure_;
 };
 
 class CudaEvent final : public Event {

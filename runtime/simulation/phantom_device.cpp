@@ -101,7 +101,6 @@ class ComputingPhantom final : public PhantomDevice {
   [[nodiscard]] Buffer allocate(std::size_t bytes, MemorySpace space) override;
   [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) override;
   [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<PhantomEvent>(); }
-  void on_failure(std::function<void(std::exception_ptr)>) override {}  // nothing runs that could fail
   [[nodiscard]] std::unique_ptr<Device> make_host_device(int threads) const override {
     PhantomDeviceOptions host = options_;
     host.apart = false;
@@ -419,7 +418,6 @@ class CostRecorder final : public Device, public Stream {
   [[nodiscard]] Buffer allocate(std::size_t, MemorySpace) override { refuse(); }
   [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string, StreamWidth) override { refuse(); }
   [[nodiscard]] std::unique_ptr<Event> make_event() override { refuse(); }
-  void on_failure(std::function<void(std::exception_ptr)>) override {}
 
   void launch(Work) override { fail(ErrorCode::internal, "work of a profile states no cost"); }
   void launch(const WorkCost& cost, Work) override { costs_.push_back(cost); }
