@@ -1,7 +1,6 @@
 #include "runtime/files/atomic_file.hpp"
 
 #include "runtime/base/error.hpp"
-#include "runtime/files/file_descriptor.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -86,10 +85,10 @@ AtomicFile::AtomicFile(fs::path path, Retry retry) : path_(target_of(path)), ret
     partial_ += fmt::format(".{}{}", ::getpid(), partial_end);
     remove_leftovers(path_);
   }
-  while (file_ < 0) {
+  while (!file_) {
     open();
     const int error = errno;
-    if (file_ >= 0 || (retry_ && retry_(path_, error))) continue;
+    if (file_ || (retry_ && retry_(path_, error))) continue;
     errno = error;
     refuse("create", 0);
   }
@@ -100,13 +99,14 @@ void AtomicFile::open() {
   // Each attempt is lost to a process that removed the file as a leftover before it was locked.
   constexpr int attempts = 100;
   for (int attempt = 0; attempt < attempts; ++attempt) {
-    file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (partial_.empty() ? O_TRUNC : 0), 0666);
-    if (file_ < 0 || partial_.empty()) return;
-    const bool locked = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
+    file_ = FileDescriptor(
+        ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (partial_.empty() ? O_TRUNC : 0), 0666));
+    if (!file_ || partial_.empty()) return;
+    const bool locked = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
     const bool others = !locked && errno == EWOULDBLOCK;  // a process with this ID on another machine writes it
     // Without locks on this file system, no process takes it for a leftover either.
-    if (!others && (!locked || is_still(file_, name)) && ::ftruncate(file_, 0) == 0) return;
-    ::close(std::exchange(file_, -1));
+    if (!others && (!locked || is_still(file_.get(), name)) && ::ftruncate(file_.get(), 0) == 0) return;
+    file_ = FileDescriptor();
     errno = EBUSY;
     if (others) return;
   }
@@ -120,15 +120,13 @@ bool AtomicFile::may_retry() const {
 }
 
 AtomicFile::~AtomicFile() {
-  if (file_ < 0) return;
-  ::close(file_);
-  if (!partial_.empty()) ::unlink(partial_.c_str());
+  if (file_ && !partial_.empty()) ::unlink(partial_.c_str());
 }
 
 void AtomicFile::append(const void* data, std::size_t bytes) {
   const auto* from = static_cast<const std::byte*>(data);
   while (bytes > 0) {
-    const ssize_t count = ::write(file_, from, bytes);
+    const ssize_t count = ::write(file_.get(), from, bytes);
     if (count < 0 && (errno == EINTR || may_retry())) continue;
     if (count <= 0) refuse("write", appended_);
     from += count;
@@ -139,11 +137,10 @@ void AtomicFile::append(const void* data, std::size_t bytes) {
 
 void AtomicFile::commit() {
   if (!partial_.empty()) {
-    if (::fsync(file_) != 0) refuse("write", appended_);
+    if (::fsync(file_.get()) != 0) refuse("write", appended_);
     if (::rename(partial_.c_str(), path_.c_str()) != 0) keep(errno);
   }
-  ::close(file_);
-  file_ = -1;
+  file_ = FileDescriptor();
   sync_folder(folder_of(path_));
 }
 
@@ -152,7 +149,7 @@ void AtomicFile::keep(int error) {
   fs::path kept = path_;
   kept += fmt::format(".{}.whole", ::getpid());
   if (::rename(partial_.c_str(), kept.c_str()) != 0) kept = partial_;
-  ::close(std::exchange(file_, -1));
+  file_ = FileDescriptor();
   fail(ErrorCode::io, "cannot replace {0}: {1}; the new content is complete in {2}; rename {2} to {0}",
        path_.string(), std::strerror(error), kept.string());
 }

@@ -5,6 +5,8 @@
 // are recognized, on any machine that shares the file system.
 #pragma once
 
+#include "runtime/files/file_descriptor.hpp"
+
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -22,8 +24,6 @@ class AtomicFile {
   explicit AtomicFile(std::filesystem::path path, Retry retry = nullptr);
   /// Removes the partial file unless it was committed.
   ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
 
   /// Throws ErrorCode::io, with the offset, if not all bytes were written.
   void append(const void* data, std::size_t bytes);
@@ -45,7 +45,7 @@ class AtomicFile {
   std::filesystem::path partial_;  // empty: written directly
   Retry retry_;
   std::size_t appended_ = 0;  // bytes
-  int file_ = -1;
+  FileDescriptor file_;
 };
 
 /// Writes a complete file. Throws like AtomicFile.
