@@ -142,7 +142,14 @@ UringOutcome FileSystem::make_queue(int depth, bool uring) const {
   return outcome;
 }
 
-OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& file, std::uint64_t bytes,
+namespace {
+
+std::uint64_t free_beside(const FileSystem& system, const std::filesystem::path& file, std::uint64_t unknown) {
+  const std::int64_t free = system.free_bytes(file.parent_path());
+  return free < 0 ? unknown : static_cast<std::uint64_t>(free);
+}
+
+OpenedFile try_to_open(const FileSystem& system, const std::filesystem::path& file, std::uint64_t bytes,
                        bool direct) {
   OpenedFile opened;
   const auto attempt = [&](const char* what, int result) {
@@ -152,13 +159,6 @@ OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& fi
     }
     return result >= 0;
   };
-  const auto free_bytes = [&] { return system.free_bytes(file.parent_path()); };
-  const std::int64_t free = free_bytes();
-  if (free >= 0 && static_cast<std::uint64_t>(free) < bytes) {
-    opened.error = ENOSPC;
-    opened.free = static_cast<std::uint64_t>(free);
-    return opened;
-  }
   // A first write shows whether the file system supports what open() requested.
   alignas(Tier::block_bytes) static constexpr std::array<std::byte, Tier::block_bytes> zeros{};
   opened.file = system.open(file, direct);
@@ -166,10 +166,25 @@ OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& fi
       bytes > 0)
     static_cast<void>(attempt("write", system.write_all(opened.file, 0, zeros)));
   if (opened.file < 0) opened.file = -1;
-  if (opened.full()) opened.free = static_cast<std::uint64_t>(std::max<std::int64_t>(free_bytes(), 0));
+  if (opened.full()) opened.free = free_beside(system, file, 0);
+  return opened;
+}
+
+}  // namespace
+
+OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& file, std::uint64_t bytes,
+                       bool direct) {
+  // Once: a refused first write leaves the space allocated until the next open() truncates the file.
+  if (const std::uint64_t free = free_beside(system, file, bytes); free < bytes) {
+    OpenedFile full;
+    full.error = ENOSPC;
+    full.free = free;
+    return full;
+  }
+  OpenedFile opened = try_to_open(system, file, bytes, direct);
   if (!direct || opened.error != EINVAL) return opened;
   if (opened.file >= 0) system.close(opened.file);
-  opened = open_blocks(system, file, bytes, false);
+  opened = try_to_open(system, file, bytes, false);
   opened.direct_refused = EINVAL;
   return opened;
 }

@@ -1,5 +1,5 @@
-// Operating system calls of tiers and checkpoints; tests override them to fail, delay, or lose unsynced data. Errors are
-// negative errno values. Any thread.
+// Operating system calls of tiers and checkpoints; tests override them to fail, delay, or lose unsynced data. Errors
+// are negative errno values. Any thread.
 #pragma once
 
 #include "offload/io_queue.hpp"
@@ -97,8 +97,8 @@ struct OpenedFile {
   [[nodiscard]] bool full() const noexcept { return error == ENOSPC || error == EDQUOT; }
 };
 
-/// Creates a file of `bytes` with allocated space, with O_DIRECT if `direct` and supported. Allocates nothing if there is
-/// not enough space.
+/// Creates a file of `bytes` with allocated space, with O_DIRECT if `direct` and supported. Allocates nothing if there
+/// is not enough space.
 [[nodiscard]] OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& file,
                                      std::uint64_t bytes, bool direct);
 

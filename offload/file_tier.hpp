@@ -34,9 +34,9 @@ struct FileTierOptions {
 
 class FileTier final : public Tier {
  public:
-  /// Throws ErrorCode::usage for invalid options. start() creates the folders and files; it throws ErrorCode::io, naming
-  /// folder, needed and free bytes, if they do not fit. The loop must outlive the tier, which at its end waits for
-  /// requests in flight, drops the others, and removes the folders.
+  /// Throws ErrorCode::usage for invalid options. start() creates the folders and files; it throws ErrorCode::io,
+  /// naming folder, needed and free bytes, if they do not fit. The loop must outlive the tier, which at its end waits
+  /// for requests in flight, drops the others, and removes the folders.
   FileTier(runtime::EventLoop& loop, FileTierOptions options,
            std::unique_ptr<FileSystem> system = std::make_unique<FileSystem>());
 

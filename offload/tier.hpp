@@ -1,5 +1,5 @@
-// Storage for bytes in files: FileTier, or VirtualFiles in virtual time. It has one range of addresses, allocated before
-// the first step like all memory of a run; then parts of it are moved. Loop thread only.
+// Storage for bytes in files: FileTier, or VirtualFiles in virtual time. It has one range of addresses, allocated
+// before the first step like all memory of a run; then parts of it are moved. Loop thread only.
 //
 //   tier.start(bytes, sums);                              // allocates the space, or throws
 //   tier.move(IoKind::read, address, slot, [] { … });     // returns at once

@@ -41,7 +41,9 @@ Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const 
       steps_(shared_, plan.every_step_counts ? share.chunks.as_reduced() : share.chunks.from_the_front(),
              {.commit_mode = plan.every_step_counts || plan.flips ? CommitMode::always : CommitMode::on_resolve,
               .refreshed = [this] { bundle_refreshed(); },
-              .ahead = ahead_.get()}) {}
+              .ahead = ahead_.get()}) {
+  shared_.active = ahead_ ? ahead_.get() : &steps_;
+}
 
 void Optimizer::access_state(StateRecords::Access access, std::span<std::byte> blocks) {
   const bool reads = access.kind == offload::IoKind::read;

@@ -80,8 +80,9 @@ class Optimizer final : public Actor {
   [[nodiscard]] std::vector<Wait> waits() const override;
   [[nodiscard]] std::vector<int> peers() const override;
 
-  /// Reads or writes elements of an array of records(), or of this rank's parameters. Between steps, one call at a time.
-  /// Replicas of other ranks do not change. Offloaded parameters are only read; `blocks`: see ParameterRecords::read().
+  /// Reads or writes elements of an array of records(), or of this rank's parameters. Between steps, one call at a
+  /// time. Replicas of other ranks do not change. Offloaded parameters are only read; `blocks`: see
+  /// ParameterRecords::read().
   void access_state(StateRecords::Access access, std::span<std::byte> blocks = {});
   /// See StateRecords::place() and ParameterRecords::place().
   [[nodiscard]] StatePlace place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const;

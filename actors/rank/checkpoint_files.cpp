@@ -32,11 +32,8 @@ CheckpointFiles::CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan,
   std::vector<std::size_t> first_array;  // by unit of the architecture
   for (const models::UnitSpec& unit : plan.architecture->units()) {
     first_array.push_back(arrays_.size());
-    const TierOptions& types = plan.options.tiers;
     for (std::size_t array = 0; array < arrays_of(unit.trained); ++array) {
-      const runtime::DType dtype = !unit.trained ? plan.architecture->precision.compute
-                                   : array == 0  ? types.master
-                                                 : types.moments;
+      const runtime::DType dtype = plan.states->all().front().view(kind_of(unit.trained, array)).dtype;
       arrays_.push_back({unit.name, to_string(optimizer_states[array]), dtype, unit.elements()});
       whole_bytes_ += unit.elements() * size_of(dtype);
     }

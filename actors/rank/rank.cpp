@@ -150,7 +150,14 @@ void Rank::load_weights(const models::UnitSource& weights) {
   fill_parameters(weights);
 }
 
-void Rank::fill_parameters(const models::UnitSource& weights) {
+void Rank::fill_parameters(models::UnitSource weights) {
+  // Layers get the values that master weights store, like in later steps.
+  if (plan_.options.tiers.master != runtime::DType::f32)
+    weights = [values = std::move(weights)](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+      values(unit, begin, out);
+      if (!unit.trained) return;
+      for (float& value : out) value = runtime::to_float(runtime::from_float<runtime::Bf16>(value));
+    };
   const runtime::StreamView compute = context().compute;
   runtime::Device& device = context().device;
   runtime::Buffer host = device.allocate(max_values * sizeof(float), runtime::MemorySpace::pinned);

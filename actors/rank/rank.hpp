@@ -94,7 +94,7 @@ class Rank {
     return made;
   }
 
-  void fill_parameters(const models::UnitSource& weights);
+  void fill_parameters(models::UnitSource weights);
   /// Initializes the optimizer's states: optimizer_states starting at `which`.
   void fill_states(std::size_t which, runtime::Handler done);
   /// Scalars of all actors.

@@ -336,8 +336,9 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     }
     if (!separate_master(options.precision, tiers)) {
       fail(ErrorCode::usage,
-           "`optimizer_commit` flip needs separate master weights; use `precision` bf16 or fp16, or "
-           "`parameter_tier` host or nvme");
+           "`optimizer_commit` flip needs separate master weights; use {}, or `parameter_tier` host "
+           "or nvme",
+           tiers.master == runtime::DType::f32 ? "`precision` bf16 or fp16" : "`master_dtype` fp32");
     }
   }
   models::StageOptions stage{.layers = {},

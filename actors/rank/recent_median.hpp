@@ -10,10 +10,12 @@ namespace ranvier::actors {
 
 class RecentMedian {
  public:
-  static constexpr std::size_t window = 64;  ///< length in numbers
+  static constexpr std::size_t window = 64;  ///< usual length in numbers
+
+  explicit RecentMedian(std::size_t most = window) noexcept : most_(most) {}
 
   void add(double number) {
-    if (numbers_.size() == window) numbers_.erase(numbers_.begin());
+    if (numbers_.size() == most_) numbers_.erase(numbers_.begin());
     numbers_.push_back(number);
   }
   /// Oldest first.
@@ -22,6 +24,7 @@ class RecentMedian {
   [[nodiscard]] double value() const { return numbers_.empty() ? 0 : runtime::median(numbers_); }
 
  private:
+  std::size_t most_;
   std::vector<double> numbers_;
 };
 

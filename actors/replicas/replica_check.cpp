@@ -67,7 +67,7 @@ ReplicaCheck::Plan ReplicaCheck::plan(PlanContext& planner, std::vector<ReplicaS
     const ReplicaSet& set = plan.sets[s];
     if (place_of(set.ranks, rank) == set.ranks.size()) continue;
     plan.copies.push_back({s, unit_of.at(set.unit)});
-    max_bytes = std::max(max_bytes, set.range.count * sizeof(float));
+    max_bytes = std::max(max_bytes, set.range.count * size_of(units.front().view(set.array).dtype));
   }
   if (plan.copies.empty()) return plan;
   plan.piece_bytes = Tier::whole_blocks(std::min(max_bytes, max_piece_bytes));

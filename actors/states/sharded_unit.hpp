@@ -51,8 +51,8 @@ struct StateShape {
   collectives::Scope scope = collectives::Scope::none;
   runtime::DType dtype = runtime::DType::f32;
 };
-/// All arrays of a trained or frozen unit. Without separate master weights, parameters have the coarser of the scopes of
-/// P and OS.
+/// All arrays of a trained or frozen unit. Without separate master weights, parameters have the coarser of the scopes
+/// of P and OS.
 [[nodiscard]] std::vector<StateShape> state_shapes(bool trained, const UnitShardings& shardings,
                                                    const models::Precision& precision, const TierOptions& tiers);
 

@@ -1,8 +1,8 @@
-// Model states of a rank: for each unit of its stage the shards of layers' parameters, fp32 master weights, AdamW's
+// Model states of a rank: for each unit of its stage the shards of layers' parameters, master weights, AdamW's
 // moments, and gradients of each tied use (collectives/plans/shard.hpp). README.md has the bytes per parameter.
 //
-// In fp32 on the device, the layers' parameters are the master weights, at the coarser of both scopes. Offloaded
-// parameters (parameter_records.hpp) are always separate. Frozen units have parameters only.
+// If both have one type and are on the device, the layers' parameters are the master weights, at the coarser scope.
+// Offloaded parameters (parameter_records.hpp) are always separate. Frozen units have parameters only.
 #pragma once
 
 #include "actors/schedule/bucket_partition.hpp"

@@ -78,9 +78,11 @@ std::vector<ChangedOption> changed_options(const boost::json::object& saved,
   std::vector<ChangedOption> changes;
   for (const ResolvedOption& option : options) {
     OptionEffect effect = option.effect;
-    static const boost::json::value no_special_tokens = "none";
+    // Values of options that older checkpoints lack.
+    static const boost::json::object usual = {
+        {special_tokens_option, "none"}, {"master-dtype", "fp32"}, {"moment-dtype", "fp32"}};
     const boost::json::value* before = saved.if_contains(option.name);
-    if (before == nullptr && option.name == special_tokens_option) before = &no_special_tokens;
+    if (before == nullptr) before = usual.if_contains(option.name);
     if (effect == OptionEffect::run || before == nullptr || !before->is_string()) continue;
     if (before->get_string() == option.value) continue;
     if (option.name == "steps" && constant_rate(saved, options)) effect = OptionEffect::bits;

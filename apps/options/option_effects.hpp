@@ -45,8 +45,8 @@ struct ChangedOption {
 };
 
 /// Options in both whose values differ, in the order of `options`. An option that a checkpoint of another version lacks
-/// is skipped, except special_tokens_option. `learns_positions`: models::learns_positions() of the model. Without
-/// learned positions, the sequence length does not change the sizes of states.
+/// is skipped, except special_tokens_option and types of states. `learns_positions`: models::learns_positions() of the
+/// model. Without learned positions, the sequence length does not change the sizes of states.
 [[nodiscard]] std::vector<ChangedOption> changed_options(const boost::json::object& saved,
                                                          const std::vector<ResolvedOption>& options,
                                                          bool learns_positions);

@@ -294,10 +294,11 @@ TrainTable declare_train(AskedOptions& asked) {
   const auto state_type = [](runtime::DType& field) {
     return choice<runtime::DType>(field, {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}});
   };
-  table.add({Effect::decides, "master-dtype", "TYPE",
-             "Type of master weights: fp32, or bf16 with stochastic rounding; bf16 with --precision bf16 needs no "
-             "separate master weights",
-             state_type(trainer.tiers.master)});
+  table.add(
+      {Effect::decides, "master-dtype", "TYPE",
+       "Type of master weights: fp32, or bf16 with stochastic rounding; with --precision bf16 and parameters on "
+       "the device, there are no separate ones then",
+       state_type(trainer.tiers.master)});
   table.add({Effect::decides, "moment-dtype", "TYPE",
              "Type of AdamW's moments: fp32, or bf16 with stochastic rounding", state_type(trainer.tiers.moments)});
   // The checkpoint has the current loss scale.

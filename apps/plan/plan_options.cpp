@@ -175,7 +175,7 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   TrainTable train = declare_train(asked);
   std::string device;
   train.rebind("device", text(device));  // this build may lack the device, which planning does not need
-  table.also_reads(train);
+  table.also_reads(train, "ranvier-train", [&options] { return options.info.any(); });
   table.parse(argc, argv);
   if (options.info.any()) return options;
   options.train = train.given_flags();

@@ -225,7 +225,8 @@ std::optional<std::string> none_runs(const Ranking& ranking) {
 
 std::string memory_remedy(runtime::DType precision) {
   return fmt::format(
-      "use more ranks, {}--offload infinity-nvme with --nvme DIR, --tile, or a smaller --batch-size or model",
+      "use more ranks, {}--offload infinity-nvme with --nvme DIR, --moment-dtype bf16, --tile, or a smaller "
+      "--batch-size or model",
       precision == runtime::DType::f32 ? "--precision bf16, " : "");
 }
 

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -132,6 +133,9 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentRanks& he
   check_profile(profile, name, given, here);
   const bool imagined = value_of(given, "world") != nullptr;
   if (!imagined) fit_to(profile, capacity);
+  // Unknown free space: if a plan uses the directories, the job checks them.
+  if (!imagined && !capacity.disk_bytes && value_of(given, "nvme") != nullptr)
+    profile.disk = std::numeric_limits<std::size_t>::max();
   const bool timed = profile.read_bytes_per_second > 0 && profile.write_bytes_per_second > 0;
   if (!imagined && !timed) profile.disk = 0;  // without file rates, traffic would cost nothing
   std::vector<GivenFlag> flags = given;

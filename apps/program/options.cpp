@@ -92,6 +92,7 @@ void OptionTable::parse(int argc, const char* const* argv) {
   for (OptionTable* table = this; table != nullptr; table = table->more_) {
     if (table->given("config")) table->read_file(table->at("config").text);
     table->read_values();
+    if (table->more_ != nullptr && table->alone_()) return;
   }
 }
 
@@ -201,8 +202,9 @@ void OptionTable::set(std::string_view name, std::string text, std::string origi
     if (declared.origin == origin) {
       if (!declared.option.binding.repeats) reject("{} is given twice; remove one occurrence", origin);
       text = declared.text + ',' + text;
+    } else if (!wins && !declared.origin.empty()) {
+      return;
     }
-    if (!wins && !declared.origin.empty()) return;
     declared.text = std::move(text);
     declared.origin = std::move(origin);
     return;
@@ -217,6 +219,7 @@ std::string OptionTable::advice(std::string_view unknown) const {
     for (const auto& declared : table->options_) names.push_back(declared.option.name);
   }
   const auto nearest = runtime::nearest_name(without_dashes(unknown), names);
+  if (!nearest && more_ != nullptr) return fmt::format("--help and {} --help all list the flags", program_);
   if (!nearest) return "--help lists the flags";
   return fmt::format("did you mean {}{}?", is_key ? "" : "--", *nearest);
 }

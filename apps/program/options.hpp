@@ -120,9 +120,13 @@ class OptionTable {
   void add(Option option, OptionTraits traits = {});
   /// Appends arguments without a flag to `field`, in order. Without this call they are errors.
   void rest(std::vector<std::string>& field) { rest_ = &field; }
-  /// Accepts the flags of another table as well, if this one lacks them; parse() then also reads that table, with its
-  /// config file. `other` outlives this table.
-  void also_reads(OptionTable& other) { more_ = &other; }
+  /// Accepts the flags of another table of `program` as well, if this one lacks them; parse() then also reads that
+  /// table, with its config file, unless `alone` is true after this one was read. `other` outlives this table.
+  void also_reads(OptionTable& other, std::string program, std::function<bool()> alone) {
+    more_ = &other;
+    program_ = std::move(program);
+    alone_ = std::move(alone);
+  }
   /// Replaces the binding of an option, so that other values are valid.
   void rebind(std::string_view name, OptionBinding binding);
 
@@ -183,6 +187,8 @@ class OptionTable {
   std::string concern_;
   std::vector<std::string>* rest_ = nullptr;
   OptionTable* more_ = nullptr;                                         // also_reads()
+  std::string program_;                                                 // the same
+  std::function<bool()> alone_;                                         // the same
   std::vector<std::pair<std::string_view, std::string_view>> lacking_;  // names, remedy
 };
 

@@ -26,11 +26,10 @@ OptionTable declare(ReportOptions& options) {
              text(options.csv), "none"});
   table.add({"timeline", "FILE.svg", "Draw the last complete step of a run's trace instead of a page",
              text(options.timeline), "none"});
-  table.add(
-      {"names", "A,B", "Names of the runs",
-       list<std::string>(options.names, "names separated by commas",
-                         [](const std::string& name) { return name.empty() ? std::nullopt : std::optional(name); }),
-       "their paths"});
+  table.add({"names", "A,B", "Names of the runs",
+             list<std::string>(options.names, "names separated by commas",
+                               [](const std::string& name) { return std::optional(name); }),
+             "their paths"});
   table.add({"price", "X", "Price per device and hour, for the cost of runs and of a million tokens",
              real(options.price, 0), "unknown"});
   table.add(

@@ -40,7 +40,7 @@ class StepClock {
  private:
   std::int64_t step_ = 1;
   Clock::time_point began_ = Clock::now();
-  actors::RecentMedian seconds_;
+  actors::RecentMedian seconds_{16};  // follows changes quickly
 };
 
 }  // namespace ranvier::apps

@@ -31,9 +31,9 @@ struct TokenEmbeddingOptions {
 [[nodiscard]] std::unique_ptr<Layer> make_token_embedding(const TokenEmbeddingOptions& options,
                                                           UnitBuilder builder);
 
-/// Last layer: final norm, logits, cross entropy against targets (int32 [B, T]). Masked language models add a linear map
-/// with GELU before the norm, and a bias of the logits. If few positions have a target, only their logits are computed.
-/// Units: the table's, then one with all other parameters.
+/// Last layer: final norm, logits, cross entropy against targets (int32 [B, T]). Masked language models add a linear
+/// map with GELU before the norm, and a bias of the logits. If few positions have a target, only their logits are
+/// computed. Units: the table's, then one with all other parameters.
 struct LanguageHeadOptions {
   TokenTable table;
   std::string norm_name;  ///< name of the norm's parameters

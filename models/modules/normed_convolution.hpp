@@ -1,5 +1,5 @@
-// Convolution with batch normalization, and the addition and ReLU that follow; running statistics. A convolution is rows
-// of patches (ops/patches.hpp) times kernels, a few samples at a time, without bias.
+// Convolution with batch normalization, and the addition and ReLU that follow; running statistics. A convolution is
+// rows of patches (ops/patches.hpp) times kernels, a few samples at a time, without bias.
 //
 // Training normalizes with the statistics of the microbatch's rows, so that results are the same on any grid.
 // Evaluation uses running averages over steps. They are model state: an averaged unit (UnitSpec::averaged), to which

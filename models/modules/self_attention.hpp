@@ -27,8 +27,8 @@ struct SelfAttentionOptions {
   float norm_epsilon = 1e-5f;
 };
 
-/// State of incremental decoding with a key-value cache. It comes with a LayerCall whose rows are consecutive new tokens
-/// of one text.
+/// State of incremental decoding with a key-value cache. It comes with a LayerCall whose rows are consecutive new
+/// tokens of one text.
 struct Decoding {
   int past = 0;  ///< tokens already in the cache; unknown if past_place is given
   /// Device address of `past`, read when the work runs, so that the same work serves consecutive positions

@@ -3,7 +3,7 @@
 //   UnitBuilder builder(precision, tuning);
 //   const std::size_t unit = builder.add_unit("model.layers.0");
 //   const ParameterRef weight = builder.add(unit, {"model.layers.0.mlp.up_proj.weight", {F, C}, normal, true});
-//   units_ = std::move(builder).units();
+//   set_units(std::move(builder).units());
 //
 // If only some parameters of a unit are frozen, these form a unit of their own, "model.layers.0.frozen".
 #pragma once

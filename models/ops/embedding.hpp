@@ -29,8 +29,8 @@ struct EmbeddingForward {
   std::size_t token_rows = 0;  ///< number of rows in tokens_table; 0: V
 };
 
-/// out[B, T, C] = tokens_table[tokens[B, T] - first_row] + positions_table[positions[B, T]]. Rows of tokens that are not
-/// in the table are not modified. The stream fails with ErrorCode::data on a token outside [0, V).
+/// out[B, T, C] = tokens_table[tokens[B, T] - first_row] + positions_table[positions[B, T]]. Rows of tokens that are
+/// not in the table are not modified. The stream fails with ErrorCode::data on a token outside [0, V).
 void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                        const EmbeddingForward& arrays);
 

@@ -27,7 +27,8 @@ class TokenFile {
   explicit TokenFile(const DataFile& file);
 
   using TokensOrText = std::variant<std::vector<std::int32_t>, std::vector<char>>;
-  /// Takes tokens of the text at `path`, or the text itself (at least one or one byte), and the starts of its documents.
+  /// Takes tokens of the text at `path`, or the text itself (at least one or one byte), and the starts of its
+  /// documents.
   TokenFile(std::filesystem::path path, TokensOrText held, std::vector<std::int64_t> begins);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }

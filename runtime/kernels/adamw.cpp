@@ -85,8 +85,8 @@ class Chunk {
   alignas(64) std::array<float, std::is_same_v<T, float> ? 1 : chunk_elements> copy_;
 };
 
-/// Updates a stretch in chunks that stay in the L1 cache between the conversions of inputs, the step and the rounding of
-/// results.
+/// Updates a stretch in chunks that stay in the L1 cache between the conversions of inputs, the step and the rounding
+/// of results.
 template <typename Weight, typename Moment, typename Gradient, typename Working>
 void step(const AdamWArrays& arrays, const Stretch& stretch, const AdamWOptions& options,
           const cpu::AdamWConstants& constants) {
@@ -118,7 +118,6 @@ void step(const AdamWArrays& arrays, const Stretch& stretch, const AdamWOptions&
 template <typename F>
 void with_state_type(DType dtype, F&& f) {
   if (dtype == DType::bf16) return f(Bf16{});
-  expect(dtype == DType::f32, "AdamW's states are {}, not fp32 or bf16", to_string(dtype));
   f(float{});
 }
 
@@ -151,6 +150,9 @@ void adamw(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs, 
     expect(array.first == 0 && (array.contiguous() || array.run == runs.positions.run),
            "AdamW's arrays lie in runs of {} and of {} elements", runs.positions.run, array.run);
   }
+  for (const DType dtype : {arrays.weights_dtype, arrays.moments_dtype})
+    expect(dtype == DType::f32 || dtype == DType::bf16, "AdamW's states are {}, not fp32 or bf16",
+           to_string(dtype));
   if (last_end == 0 || runs.elements == 0) return;
 
   const cpu::AdamWConstants constants(options);

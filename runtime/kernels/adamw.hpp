@@ -7,8 +7,8 @@
 // The same kernels update moving averages: w = w · (1 - average) + average · gradient. They then leave meaningless
 // values in m and v.
 //
-// States in bf16 are computed in floats and rounded stochastically: up with a probability equal to the distance, so that
-// small updates count on average. The random numbers depend on step and position in the unit only.
+// States in bf16 are computed in floats and rounded stochastically: to either neighbour, with a probability by its
+// distance, so that small updates count on average. The random numbers depend on step and position in the unit only.
 #pragma once
 
 #include "runtime/base/dtype.hpp"
@@ -36,7 +36,8 @@ struct AdamWOptions {
   double weight_decay = 0.1;
   std::int64_t step = 1;      ///< number of committed steps, starting at 1: bias1 = 1 - β1^step
   double gradient_scale = 1;  ///< clipping factor / loss scale
-  double average = 0;       ///< if not 0: weight of the new value in a moving average; all fields above are ignored
+  double average =
+      0;  ///< if not 0: weight of the new value in a moving average; all fields above but `step` are ignored
   RoundingOrigin rounding;  ///< for states in bf16
 };
 

@@ -20,7 +20,8 @@ class InOrder {
 
   /// Runs `handler` during this call, or in the call with the last lower number. Each number once per period.
   void run(std::uint64_t number, Handler handler) {
-    waiting_.emplace(number, std::move(handler));
+    expect(number < period_ && waiting_.emplace(number, std::move(handler)).second,
+           "phase {} is over twice, and phase {} is next", number, next_);
     for (auto next = waiting_.find(next_); next != waiting_.end(); next = waiting_.find(next_)) {
       const Handler due = std::move(waiting_.extract(next).mapped());
       if (++next_ == period_) next_ = 0;

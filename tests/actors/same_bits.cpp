@@ -153,7 +153,7 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
     options.sharding = collectives::parse_sharding(draw.of("ddp", "zero3", "mics", "zero++"));
 
   const auto tier = [&draw] { return draw.of(TierKind::device, TierKind::host); };
-  actors::TierOptions& tiers = options.tiers;
+  actors::TierOptions& tiers = options.tiers = {.master = options.tiers.master, .moments = options.tiers.moments};
   tiers.bucket_elements = draw.of(256u, 600u, 1500u, 5000u, 1u << 20);
   tiers.chunk_buckets = draw.of(0u, 1u, 2u, 4u);
   tiers.bundle_bytes = draw.of(1u, 10'000u, 1u << 20);

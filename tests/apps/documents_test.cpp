@@ -1,5 +1,5 @@
-// Complete runs whose samples have several documents, or prompts and completions: the same bits on every grid, and their
-// messages.
+// Complete runs whose samples have several documents, or prompts and completions: the same bits on every grid, and
+// their messages.
 #include "tests/apps/compared_runs.hpp"
 #include "tests/models/small_tokenizer.hpp"
 

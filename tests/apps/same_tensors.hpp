@@ -8,7 +8,10 @@ namespace ranvier::tests {
 
 /// Checks that they have the same tensors, in any order, whose values differ by less than `tolerance`; 0: not at all.
 inline void check_same_tensors(const std::string& one, const std::string& other, float tolerance = 0) {
-  const models::Safetensors a(models::find_weights(one, "--save")), b(models::find_weights(other, "--save"));
+  const auto file_of = [](const std::string& path) {
+    return std::filesystem::is_directory(path) ? models::find_weights(path, "--save") : std::filesystem::path(path);
+  };
+  const models::Safetensors a(file_of(one)), b(file_of(other));
   REQUIRE(a.tensors().size() == b.tensors().size());
   for (const auto& tensor : a.tensors()) {
     CAPTURE(tensor.name);

@@ -1,6 +1,7 @@
-// Operations of the models at the sizes of two models, and kernels of optimizer, gradients and copies on flat arrays. Rates in bytes or operations per second, and as shares of a copy and a large matrix multiplication in the
-// same process, on random values. Bytes are those that must be read and written once. Causal attention counts half of T
-// × T; `tflops_whole` and `share_whole` count all of it, as MFU usually does. One JSON line per case.
+// Operations of the models at the sizes of two models, and kernels of optimizer, gradients and copies on flat arrays.
+// Rates in bytes or operations per second, and as shares of a copy and a large matrix multiplication in the same
+// process, on random values. Bytes are those that must be read and written once. Causal attention counts half of T × T;
+// `tflops_whole` and `share_whole` count all of it, as MFU usually does. One JSON line per case.
 //
 //   ops_bench cpu|cuda [bf16|fp16|fp32] [tiny]
 //

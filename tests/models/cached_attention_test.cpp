@@ -10,8 +10,8 @@ using runtime::DType;
 
 namespace {
 
-/// Attention of all positions through a cache, with `calls[i]` positions in call i. The number of earlier positions is an argument, or is
-/// read from device memory.
+/// Attention of all positions through a cache, with `calls[i]` positions in call i. The number of earlier positions is
+/// an argument, or is read from device memory.
 TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, CachedAttentionShape shape,
                   const std::vector<int>& calls, bool finds_past = false) {
   const auto C = static_cast<std::size_t>(shape.heads * shape.channels);

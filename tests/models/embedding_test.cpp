@@ -36,29 +36,28 @@ TEST_CASE("an embedding is the sum of its token's and its position's rows, with 
         sums.set(i, words[static_cast<std::size_t>(tokens[i / C]) * C + i % C] + of_places[i]);
       }
       enum Output { all, alone, tiled };
-      check_operator({.name = "embedding",
-                      .outputs = {{"sums", TypedArray(dtype, sums.size()), given(sums)},
-                                  {"positions alone", TypedArray(dtype, sums.size()), given(of_places)},
-                                  {"sums of tiles", TypedArray(dtype, sums.size(), 7), nullptr, all}},
-                      .call = [&](runtime::StreamView stream, DeviceCopies& at, Outputs& out) {
-                        const std::int32_t* const places_of = numbered ? at(std::as_const(positions)) : nullptr;
-                        embedding_forward(stream, shape, dtype,
-                                          {at(out[all]), at(tokens), at(words), at(places), places_of});
-                        const auto add_positions = [&](Output output) {
-                          embedding_forward(
-                              stream, shape, dtype,
-                              {.out = at(out[output]), .positions_table = at(places), .positions = places_of});
-                        };
-                        add_positions(alone);
-                        for (std::size_t row = 0; row < token_rows; row += tile_rows)
-                          embedding_forward(stream, shape, dtype,
-                                            {.out = at(out[tiled]),
-                                             .tokens = at(tokens),
-                                             .tokens_table = at(words, row * C),
-                                             .first_row = row,
-                                             .token_rows = tile_rows});
-                        add_positions(tiled);
-                      }});
+      check_operator(
+          {.name = "embedding",
+           .outputs = {{"sums", TypedArray(dtype, sums.size()), given(sums)},
+                       {"positions alone", TypedArray(dtype, sums.size()), given(of_places)},
+                       {"sums of tiles", TypedArray(dtype, sums.size(), 7), nullptr, all}},
+           .call = [&](runtime::StreamView stream, DeviceCopies& at, Outputs& out) {
+             const std::int32_t* const places_of = numbered ? at(std::as_const(positions)) : nullptr;
+             embedding_forward(stream, shape, dtype, {at(out[all]), at(tokens), at(words), at(places), places_of});
+             const auto add_positions = [&](Output output) {
+               embedding_forward(stream, shape, dtype,
+                                 {.out = at(out[output]), .positions_table = at(places), .positions = places_of});
+             };
+             add_positions(alone);
+             for (std::size_t row = 0; row < token_rows; row += tile_rows)
+               embedding_forward(stream, shape, dtype,
+                                 {.out = at(out[tiled]),
+                                  .tokens = at(tokens),
+                                  .tokens_table = at(words, row * C),
+                                  .first_row = row,
+                                  .token_rows = tile_rows});
+             add_positions(tiled);
+           }});
     }
 }
 
@@ -127,7 +126,7 @@ TEST_CASE("a token outside the vocabulary fails the stream and is named") {
       TypedArray out(DType::f32, B * T * C);
       DeviceCopies at(stream);
       const Error error = tests::error_of([&] {
-        embedding_forward(stream, shape, DType::f32, at(out), at(tokens), at(words), at(places));
+        embedding_forward(stream, shape, DType::f32, {at(out), at(tokens), at(words), at(places)});
         stream.synchronize();
       });
       CHECK(tests::says(error, ErrorCode::data, "token " + std::to_string(bad), "vocabulary of 20",

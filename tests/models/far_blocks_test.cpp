@@ -6,7 +6,6 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/ops/matrix_vector.hpp"
 #include "models/ops/norm.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/elementwise.hpp"

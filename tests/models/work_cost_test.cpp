@@ -4,7 +4,6 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/ops/matrix_vector.hpp"
 #include "models/ops/norm.hpp"
 #include "models/ops/patches.hpp"
 #include "models/ops/pooling.hpp"

@@ -9,7 +9,6 @@
 
 using namespace ranvier;
 using namespace ranvier::runtime;
-using ranvier::tests::count;
 using namespace std::chrono_literals;
 
 namespace {
@@ -143,7 +142,8 @@ TEST_CASE("Chrome events name process, lanes and spans, with times in microsecon
   const std::string events = trace.chrome_events();
   CHECK(tests::count_of(events, R"("name":"process_name","pid":7,"args":{"name":"rank 7"})") == 1);
   CHECK(tests::count_of(events, R"("name":"thread_name","pid":7,"tid":0,"args":{"name":"compute"})") == 1);
-  CHECK(tests::count_of(events, R"("ph":"X","name":"forward 2","cat":"forward","pid":7,"tid":0,"ts":1000.000,"dur":500.000)") ==
+  CHECK(tests::count_of(
+            events, R"("ph":"X","name":"forward 2","cat":"forward","pid":7,"tid":0,"ts":1000.000,"dur":500.000)") ==
         1);
   CHECK(events.front() == '{');
   CHECK(events.back() == '}');
