@@ -32,6 +32,10 @@ models::Precision draw_precision(Draw& draw) {
 }
 
 collectives::Sharding draw_sharding(Draw& draw) {
+  if (draw(0, 1) == 0) {
+    const auto named = collectives::named_shardings();
+    return named[static_cast<std::size_t>(draw(0, static_cast<int>(named.size()) - 1))].sharding;
+  }
   const auto all = all_shardings();
   return all[static_cast<std::size_t>(draw(0, static_cast<int>(all.size()) - 1))];
 }
@@ -39,7 +43,7 @@ collectives::Sharding draw_sharding(Draw& draw) {
 void draw_groups(TrainerOptions& options, Draw& draw) {
   const int rows = options.grid.g_data;
   do {
-    options.group_size = draw(1, rows);
+    options.group_size = draw.of(2, 3, draw(1, rows));
   } while (rows % options.group_size != 0);
   for (int rank = 0; rank < options.grid.ranks(); ++rank) options.node_of.push_back(draw(0, 2));
 }
@@ -56,7 +60,7 @@ bool partly_trained(const models::Architecture& architecture) {
 
 /// Draws what determines the result of a job.
 TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
-  const int rows = draw.of(1, 2, 2, 3, 4, 5, 6);
+  const int rows = draw.of(1, 2, 2, 3, 4, 4, 6);
   auto options = small_run({1, rows});
   options.precision = model.architecture.precision;
   options.batch_size = rows * draw(1, 8);

@@ -32,9 +32,11 @@ class Draw {
 };
 
 [[nodiscard]] models::Precision draw_precision(Draw& draw);
+/// One of all shardings; half of the draws have a name.
 [[nodiscard]] collectives::Sharding draw_sharding(Draw& draw);
 
-/// Draws a group size and the nodes of all ranks, which may differ in size and split groups.
+/// Draws a group size, usually a strict part of the rows, and the nodes of all ranks, which may differ in size and
+/// split groups.
 void draw_groups(actors::TrainerOptions& options, Draw& draw);
 
 /// A quarter of the sources have documents.
