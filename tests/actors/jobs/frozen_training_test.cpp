@@ -37,19 +37,21 @@ models::Architecture with_adapters(const models::Precision& precision) {
   return tied_llama(precision, adapters({"q_proj", "v_proj", "down_proj"}, 0.2f));
 }
 
-/// A LLaMA of which a part is trained, or one with adapters, or a GPT with adapters.
+/// A LLaMA of which a part is trained, or one with adapters, or a GPT with adapters, in tiles or not: all as often.
 DrawnModel draw_model(Draw& draw) {
   const models::Precision precision = draw_precision(draw);
   auto tokens = draw_tokens(37, draw);
-  if (draw(0, 1) == 0) {
-    const auto& [train, freeze] = tunings[static_cast<std::size_t>(draw(0, int{std::size(tunings)} - 1))];
+  constexpr int parts = int{std::size(tunings)};
+  const int kind = draw(0, parts + 2);
+  if (kind < parts) {
+    const auto& [train, freeze] = tunings[static_cast<std::size_t>(kind)];
     return {tied_llama(precision, models::make_tuning(train, freeze)), std::move(tokens)};
   }
-  if (draw(0, 1) == 0) return {with_adapters(precision), std::move(tokens)};
+  if (kind == parts) return {with_adapters(precision), std::move(tokens)};
   auto gpt = in_precision(small_gpt(3), precision);
   gpt.heads = 4;
   gpt.dropout = 0.1f;
-  gpt.tile = draw.of(1, 2);
+  gpt.tile = kind - parts;
   return {models::make_gpt(gpt, adapters({"c_attn", "mlp.c_proj"}, 0.2f)), std::move(tokens)};
 }
 
