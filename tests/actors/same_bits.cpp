@@ -63,8 +63,9 @@ TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
   const int rows = draw.of(1, 2, 2, 3, 4, 4, 6);
   auto options = small_run({1, rows});
   options.precision = model.architecture.precision;
-  options.batch_size = rows * draw(1, 8);
   options.microbatch_size = draw(1, 3);
+  // In half of the jobs numbers of microbatches that 1F1B with chunks can have.
+  options.batch_size = rows * (draw(0, 1) == 0 ? draw(1, 8) : options.microbatch_size * draw.of(2, 4, 6));
   options.steps = options.learning_rate.steps = draw(1, 3);
   options.clip = draw.of(0.0, 0.5, 1.0, 1e3);
   options.eval_every = draw(0, 2);
@@ -77,8 +78,8 @@ TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
   options.algorithms = {"ring", "ring", "ring"};
   if (options.precision.compute == DType::f16 || draw(0, 3) == 0)
     options.loss_scale = {.scale = 1024, .dynamic = true};
-  options.tiers.master = draw.of(DType::f32, DType::f32, DType::bf16);
-  options.tiers.moments = draw.of(DType::f32, DType::f32, DType::bf16);
+  options.tiers.master = draw.of(DType::f32, DType::f32, DType::f32, DType::bf16);
+  options.tiers.moments = draw.of(DType::f32, DType::f32, DType::f32, DType::bf16);
   // The first stage must have gradients.
   if (partly_trained(model.architecture)) {
     options.trained_sharding = options.sharding;
@@ -140,7 +141,7 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
   }
   options.policy = draw.of(Policy::message_driven, Policy::message_driven, Policy::one_f_one_b, Policy::gpipe,
                            Policy::zero_bubble, Policy::zb_h1);
-  options.chunks_per_rank = stages > 1 ? draw(1, std::clamp(layers / stages, 1, 3)) : 1;
+  options.chunks_per_rank = stages > 1 ? draw(1, std::clamp(layers / stages, 1, 6)) : 1;
   const bool chunked = options.chunks_per_rank > 1;
   const bool in_groups = actors::microbatches_of(options) % stages == 0;
   if (chunked && (options.policy == Policy::zb_h1 || (options.policy == Policy::one_f_one_b && !in_groups)))
@@ -179,8 +180,10 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
   }
 }
 
-void check_any_placement(const std::function<DrawnModel(Draw&)>& make, int usual, int all, int under_sanitizers) {
-  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(usual, all, under_sanitizers)))) {
+void check_any_placement(const std::function<DrawnModel(Draw&)>& make, int usual, int all, int under_sanitizers,
+                         std::uint64_t first) {
+  const auto count = static_cast<std::uint64_t>(effort(usual, all, under_sanitizers));
+  for (const std::uint64_t seed : test::seeds(count, first)) {
     CAPTURE(seed);
     Draw draw(seed);
     const DrawnModel model = make(draw);

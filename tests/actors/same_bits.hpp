@@ -58,8 +58,9 @@ void draw_placement(actors::TrainerOptions& options, int layers, Draw& draw);
 /// Draws jobs of models, with any rows, sharding, precision and faults. Compares each on a single stage, with all
 /// states on the device, and in a drawn placement: messages come in any order, and work on streams may be late. Also
 /// checks that frozen units keep their values, that replicas do not differ, and the bytes of a rank's states. The
-/// numbers of jobs are for effort(). Replay one with --seed=N.
-void check_any_placement(const std::function<DrawnModel(Draw&)>& make, int usual, int all, int under_sanitizers);
+/// numbers of jobs are for effort(); `first` is the seed of the first. Replay one with --seed=N.
+void check_any_placement(const std::function<DrawnModel(Draw&)>& make, int usual, int all, int under_sanitizers,
+                         std::uint64_t first = 0);
 
 /// Initial values of a unit in a job, rounded to the layers' precision if it is frozen.
 [[nodiscard]] std::vector<float> initial_values(const models::UnitSpec& unit,
