@@ -3,6 +3,7 @@
 #include "models/core/initialize.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "tests/collectives/all_shardings.hpp"
+#include "tests/doubles/simulated_tier.hpp"
 #include "tests/test.hpp"
 
 namespace ranvier::tests {
@@ -157,8 +158,14 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
   if (options.trained_sharding)
     options.sharding = collectives::parse_sharding(draw.of("ddp", "zero3", "mics", "zero++"));
 
-  const auto tier = [&draw] { return draw.of(TierKind::device, TierKind::host); };
+  const auto tier = [&draw] { return draw.of(TierKind::device, TierKind::host, TierKind::nvme); };
   actors::TierOptions& tiers = options.tiers = {.master = options.tiers.master, .moments = options.tiers.moments};
+  tiers.files.make = [](runtime::EventLoop& loop, int rank) {
+    return std::make_unique<offload::tests::SimulatedFiles>(
+        loop, [random = std::mt19937_64(static_cast<std::uint64_t>(rank))]() mutable {
+          return std::chrono::microseconds(random() % 500);
+        });
+  };
   tiers.bucket_elements = draw.of(256u, 600u, 1500u, 5000u, 1u << 20);
   tiers.chunk_buckets = draw.of(0u, 1u, 2u, 4u);
   tiers.bundle_bytes = draw.of(1u, 10'000u, 1u << 20);
@@ -168,7 +175,7 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
     if (options.trained_sharding) tiers.trained_parameters = tier();
     tiers.gradients = tier();
     tiers.optimizer = tier();
-    if (tiers.optimizer == TierKind::host) {
+    if (tiers.optimizer != TierKind::device) {
       tiers.step = draw.of(actors::StepLocation::device, actors::StepLocation::host);
       if (actors::separate_master(options.precision, tiers))
         tiers.commit = draw.of(actors::Commit::wait, actors::Commit::flip);
