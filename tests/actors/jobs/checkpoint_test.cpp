@@ -73,12 +73,8 @@ void check_goes_on(const CheckpointedResult& whole, const CheckpointedResult& la
 }  // namespace
 
 TEST_CASE("checkpoints do not change any bit of a run, and contain its states after their step") {
-  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(16, 200, 2)))) {
-    CAPTURE(seed);
-    Draw draw(seed);
-    const auto options = draw_run(draw);
+  const auto check = [](const actors::TrainerOptions& options, Devices kind, std::uint64_t seed) {
     const auto gpt = gpt_with_dropout(options);
-    const Devices kind = draw.of(Devices::inline_, Devices::delayed);
     const auto plain = run_simulated(gpt, options, seed, kind);
     // Segments are written so slowly that steps must wait for them.
     const auto checked = run_checkpointed(gpt, options, {.every = 1, .slowest_put_us = 5000}, seed + 1, kind);
@@ -96,6 +92,24 @@ TEST_CASE("checkpoints do not change any bit of a run, and contain its states af
       const auto ended = run_checkpointed(gpt, shorter, {}, 5);
       CHECK((ended.states.at(step) == state));
     }
+  };
+  auto fixed = longer_run();
+  fixed.grid = {2, 2};
+  fixed.clip = 0;  // every step counts
+  check(fixed, Devices::delayed, 3);
+  fixed.clip = 1;
+  fixed.precision.compute = DType::bf16;
+  fixed.tiers = {.gradients = actors::TierKind::host,
+                 .optimizer = actors::TierKind::host,
+                 .step = actors::StepLocation::host,
+                 .commit = actors::Commit::flip,
+                 .bucket_elements = 600};
+  check(fixed, Devices::delayed, 3);
+  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(16, 200, 6)))) {
+    CAPTURE(seed);
+    Draw draw(seed);
+    const auto options = draw_run(draw);
+    check(options, draw.of(Devices::inline_, Devices::delayed), seed);
   }
 }
 
@@ -114,7 +128,7 @@ TEST_CASE("the optimizer waits only for buckets that are not copied yet") {
 }
 
 TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to the bit") {
-  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(24, 300, 3)))) {
+  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(24, 300, 6)), 1000)) {
     CAPTURE(seed);
     Draw draw(seed);
     auto options = draw_run(draw);
@@ -135,7 +149,7 @@ TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to
 }
 
 TEST_CASE("any grid, sharding and precision resumes from any other") {
-  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(24, 300, 3)))) {
+  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(24, 300, 6)), 2000)) {
     CAPTURE(seed);
     Draw draw(seed);
     auto options = draw_run(draw);
