@@ -116,6 +116,32 @@ TEST_CASE("the streams of the cpu device run concurrently with each other and wi
   right->synchronize();
 }
 
+TEST_CASE("the failure of any thread drops later work of its stream, and of streams that wait for it") {
+  for (const auto& device : devices()) {
+    CAPTURE(device->description());
+    std::atomic<int> handled{0};
+    device->on_failure([&](std::exception_ptr) { ++handled; });
+    const auto failing = device->make_stream("failing", StreamWidth::whole);
+    const auto other = device->make_stream("other", StreamWidth::one);
+    const auto event = device->make_event();
+    std::atomic<int> ran{0};
+    failing->launch([&](ComputePool& pool) {
+      pool.run([](int thread, int) {
+        if (thread == 1) fail(ErrorCode::numeric, "thread 1 has had enough");
+      });
+    });
+    failing->launch([&](ComputePool&) { ++ran; });
+    event->record(*failing);
+    other->wait(*event);
+    other->launch([&](ComputePool&) { ++ran; });
+    other->launch([](ComputePool&) { throw std::runtime_error("too late to matter"); });
+    CHECK_THROWS_WITH(failing->synchronize(), "thread 1 has had enough");
+    CHECK_THROWS_WITH(other->synchronize(), "thread 1 has had enough");
+    CHECK(ran == 0);
+    CHECK(handled == 1);
+  }
+}
+
 TEST_CASE("a failure before a handler is set is reported when the handler is set") {
   for (const auto& device : devices()) {
     const auto stream = device->make_stream("early", StreamWidth::one);
