@@ -68,6 +68,17 @@ struct Fixture : SmallText {
     CHECK(read_file(weights) == whole.weights);
   }
 
+  void check_losses(const Whole& whole, double tolerance) const {
+    const auto loss_of = [](const std::string& line) { return std::stod(line.substr(line.find("\"loss\":") + 7)); };
+    const auto steps = trained(metrics);
+    REQUIRE(steps.size() == whole.steps.size());
+    for (std::size_t step = 0; step < steps.size(); ++step)
+      CHECK(loss_of(steps[step]) == doctest::Approx(loss_of(whole.steps[step])).epsilon(tolerance));
+  }
+  void remove_outputs() const {
+    for (const auto& path : {checkpoints, metrics, weights}) fs::remove_all(path);
+  }
+
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> all;
     for (const auto& entry : fs::directory_iterator(checkpoints)) all.push_back(entry.path().filename().string());
@@ -158,15 +169,23 @@ TEST_CASE_FIXTURE(Fixture, "a weighted mixture continues at the same sample, on 
   const std::string other = folder.write("other.txt", std::string(2000, 'x') + small_text()).string();
   const Flags mixed = join(constant, "--eval-every 0 --data " + text + ":0.7," + other + ":0.3");
   const Whole whole = uninterrupted(2, join(mixed, "--g-data 2 --steps 12"));
+  train_in_parts(mixed, {{5, 2, "--g-data 2"}, {12, 2, "--g-data auto"}});
+  check_same(whole);
+  remove_outputs();
   train_in_parts(mixed, {{5, 2, "--g-data 2"},
                          {8, 1, "--g-data auto", "--g-data 1 (was 2)"},
                          {12, 2, "--g-data auto", "--g-data 2 (was 1)"}});
-  // On one rank sums are in another order.
-  const auto loss_of = [](const std::string& line) { return std::stod(line.substr(line.find("\"loss\":") + 7)); };
-  const auto steps = trained(metrics);
-  REQUIRE(steps.size() == 12);
-  for (std::size_t step = 0; step < 12; ++step)
-    CHECK(loss_of(steps[step]) == doctest::Approx(loss_of(whole.steps[step])).epsilon(1e-4));
+  check_losses(whole, 1e-4);  // on one rank sums are in another order
+}
+
+TEST_CASE_FIXTURE(Fixture, "a run continues with another sharding, location of states and precision") {
+  const Flags two = join(constant, "--eval-every 0 --g-data 2");
+  const Whole whole = uninterrupted(2, join(two, "--shard zero3 --steps 6"));
+  train_in_parts(two, {{3, 2, "--shard zero3"},
+                       {6, 2,
+                        "--shard zero1 --offload infinity-nvme --precision bf16 --resume-with precision --nvme " +
+                            make_folder("disk")}});
+  check_losses(whole, 2e-3);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a partly trained model resumes on another grid, and trains only the same part") {
@@ -242,7 +261,7 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a run that is started again en
     const Flags flags =
         join(one.flags, fmt::format("--steps {}", std::to_string(std::max(one.steps, one.steps / 2 * kills))));
     const Whole whole = uninterrupted(one.ranks, flags);
-    for (const auto& path : {checkpoints, metrics, weights}) fs::remove_all(path);
+    remove_outputs();
     Job job({RANVIER_RESTART_LOOP, "--failures", "1000", "--pause", "0", "--"}, one.ranks, with_checkpoints(flags));
     int killed = 0;
     for (int kill = 0; kill < kills; ++kill) {
