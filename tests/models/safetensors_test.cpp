@@ -107,13 +107,17 @@ TEST_CASE_FIXTURE(InFolder, "tensors are equal if dtype, shape and every bit are
 
 TEST_CASE_FIXTURE(InFolder, "unaligned tensors are read") {
   const std::string header = R"({"m":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]},)"
-                             R"("h":{"dtype":"F16","shape":[1],"data_offsets":[3,5]}})";
+                             R"("h":{"dtype":"F16","shape":[1],"data_offsets":[3,5]},)"
+                             R"("id":{"dtype":"I32","shape":[1],"data_offsets":[5,9]}})";
   std::string content = safetensors_file(header, 3);
-  content += std::string("\x00\x3c", 2);
+  content += std::string("\x00\x3c\0\0\0\0", 6);
   const Safetensors file(folder.write("model.safetensors", content));
   CHECK(values_of(file, *file.find("h")) == std::vector<float>{1});
-  const auto error = error_of([&] { static_cast<void>(values_of(file, *file.find("m"))); });
-  CHECK(says(error, ErrorCode::data, "'m' has unsupported dtype BOOL"));
+  for (const auto& [name, problem] :
+       {std::pair{"m", "'m' has unsupported dtype BOOL"}, {"id", "'id' has unsupported dtype I32"}}) {
+    const auto error = error_of([&] { static_cast<void>(values_of(file, *file.find(name))); });
+    CHECK(says(error, ErrorCode::data, problem));
+  }
 }
 
 TEST_CASE_FIXTURE(InFolder, "damaged headers are refused with file, tensor and offset") {
