@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <future>
 
+#include <unistd.h>
+
 using namespace ranvier;
 using namespace ranvier::offload;
 using namespace ranvier::offload::tests;
@@ -289,9 +291,14 @@ TEST_CASE_FIXTURE(InFolder, "a real disk with too little space is refused") {
 
 TEST_CASE_FIXTURE(InFolder, "folders that are missing, are files, or cannot be written are refused by name") {
   folder.write("file", "");
+  std::filesystem::create_directory(file("locked"));
+  std::filesystem::permissions(file("locked"),
+                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
   for (const auto& [bad, reason] : {std::pair{file("none"), "No such file or directory; create the folder"},
+                                    {file("locked"), ": cannot create a folder for rank 0: Permission denied"},
                                     {file("file"), "not a folder; create the folder"},
                                     {std::string("/proc/self"), ": cannot create a folder for rank 0: "}}) {
+    if (bad == file("locked") && geteuid() == 0) continue;  // root may write everywhere
     AsioLoop loop;
     FileTier tier(loop, {.directories = {bad}});
     CHECK(says(error_of([&] { tier.start(4096); }), ErrorCode::io, bad, reason, "`nvme`"));
