@@ -75,6 +75,13 @@ TEST_CASE_FIXTURE(Generator,
   CHECK(generate(flags + " --precision bf16 --threads 2").text == half.text);
 }
 
+TEST_CASE_FIXTURE(Generator, "training continues from a saved folder with the sizes of its config.json") {
+  ends_well(1, "--steps 1 --save " + file("model"), 60s);
+  check_output(
+      0, run(1, "--data " + text + " --init-from " + file("model") + " --steps 1 --threads 1 --timeout 20", 60s),
+      {"gpt 4 × 32, 2 heads"});
+}
+
 TEST_CASE_FIXTURE(OfWords, "the tokenizer next to the weights is used, and several texts are drawn") {
   const std::string flags =
       "--weights " + file("model") + " --temperature 1 --top-k 0 --tokens 30 --prompt 'the 中 '";
