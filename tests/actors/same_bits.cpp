@@ -61,7 +61,7 @@ bool partly_trained(const models::Architecture& architecture) {
 
 /// Draws what determines the result of a job.
 TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
-  const int rows = draw.of(1, 2, 2, 3, 4, 4, 6);
+  const int rows = draw.of(1, 2, 3, 4, 4, 6);
   auto options = small_run({1, rows});
   options.precision = model.architecture.precision;
   options.microbatch_size = draw(1, 3);
@@ -140,8 +140,8 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
     for (int stage = 1; stage < stages; ++stage)
       options.node_of.insert(options.node_of.end(), rows.begin(), rows.end());
   }
-  options.policy = draw.of(Policy::message_driven, Policy::message_driven, Policy::one_f_one_b, Policy::gpipe,
-                           Policy::zero_bubble, Policy::zb_h1);
+  options.policy = draw.of(Policy::message_driven, Policy::message_driven, Policy::one_f_one_b, Policy::one_f_one_b,
+                           Policy::gpipe, Policy::zero_bubble, Policy::zb_h1);
   options.chunks_per_rank = stages > 1 ? draw(1, std::clamp(layers / stages, 1, 6)) : 1;
   const bool chunked = options.chunks_per_rank > 1;
   const bool in_groups = actors::microbatches_of(options) % stages == 0;
