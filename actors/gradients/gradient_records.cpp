@@ -82,44 +82,38 @@ void GradientRecords::call(Call kind, std::size_t unit, std::size_t use, std::by
 }
 
 void GradientRecords::start(std::size_t unit, std::size_t use) {
-  PendingCall& call = calls_[unit][use].front();
+  const PendingCall& call = calls_[unit][use].front();
   const ShardRecords& records = this->records(unit, use);
-  if (call.kind != Call::add || records.layout().buckets() == 0) {
-    call.missing = 1;
-    return records.move(*context_, call.kind == Call::fetch ? IoKind::read : IoKind::write, call.place, 0,
-                        [this, unit, use] { stretch_done(unit, use); });
-  }
+  const auto over = [this, unit, use] { call_over(unit, use); };
+  if (call.kind != Call::add || records.layout().buckets() == 0)
+    return records.move(*context_, call.kind == Call::fetch ? IoKind::read : IoKind::write, call.place, 0, over);
   expect(plan_.slots.slots > 0, "gradients of {} are added in a tier, and the plan has them whole",
          states_->all()[unit].spec->name);
   const std::vector<Stretch> all = stretches(unit, plan_.slots.bytes);
-  call.missing = all.size();
+  const auto one_added = runtime::last_of(all.size(), over);
   for (const Stretch& stretch : all) {
-    slots_.when_free([this, part = StretchOfUse{unit, use, stretch}](const SlotPool::Slot& slot) {
-      move_blocks(IoKind::read, part, slot.data(), [this, part, slot] { add(part, slot); });
+    slots_.when_free([=, this, place = call.place](const SlotPool::Slot& slot) {
+      const auto added = [this, slot, one_added] {
+        slot.release();
+        one_added();
+        slots_.serve();
+      };
+      move_blocks(IoKind::read, unit, use, stretch, slot.data(), [=, this] {
+        const UnitState& state = states_->all()[unit];
+        BucketPartition::Spread spread = state.cut.spread(range(unit), stretch.bucket);
+        spread.runs.first = stretch.begin;
+        runtime::add(context_->reduce, slot.data(), place + spread.begin * width_, states_->precision().gradient,
+                     stretch.elements(), {}, spread.runs);
+        context_->loop.after_work(
+            context_->reduce, {"gradients", "the addition to the sum of", state.spec->name},
+            [=, this] { move_blocks(IoKind::write, unit, use, stretch, slot.data(), added); });
+      });
     });
   }
 }
 
-void GradientRecords::add(const StretchOfUse& part, const SlotPool::Slot& slot) {
-  const std::byte* place = calls_[part.unit][part.use].front().place;
-  const UnitState& unit = states_->all()[part.unit];
-  BucketPartition::Spread spread = unit.cut.spread(range(part.unit), part.stretch.bucket);
-  spread.runs.first = part.stretch.begin;
-  runtime::add(context_->reduce, slot.data(), place + spread.begin * width_, states_->precision().gradient,
-               part.stretch.elements(), {}, spread.runs);
-  context_->loop.after_work(context_->reduce, {"gradients", "the addition to the sum of", unit.spec->name},
-                            [this, part, slot] {
-                              move_blocks(IoKind::write, part, slot.data(), [this, part, slot] {
-                                slot.release();
-                                stretch_done(part.unit, part.use);
-                                slots_.serve();
-                              });
-                            });
-}
-
-void GradientRecords::stretch_done(std::size_t unit, std::size_t use) {
+void GradientRecords::call_over(std::size_t unit, std::size_t use) {
   auto& queue = calls_[unit][use];
-  if (--queue.front().missing > 0) return;
   const runtime::Handler done = std::move(queue.front().done);
   queue.pop_front();
   if (!queue.empty()) start(unit, use);
@@ -127,18 +121,17 @@ void GradientRecords::stretch_done(std::size_t unit, std::size_t use) {
 }
 
 /// Moves complete blocks, so that files need no staging; records end on a block.
-void GradientRecords::move_blocks(IoKind kind, const StretchOfUse& part, std::byte* memory, runtime::Handler done) {
-  const auto& [bucket, begin, end] = part.stretch;
-  records(part.unit, part.use)
-      .move_record(*context_, kind, bucket, begin * width_, {memory, Tier::whole_blocks((end - begin) * width_)},
-                   std::move(done));
+void GradientRecords::move_blocks(IoKind kind, std::size_t unit, std::size_t use, const Stretch& stretch,
+                                  std::byte* memory, runtime::Handler done) {
+  records(unit, use).move_record(*context_, kind, stretch.bucket, stretch.begin * width_,
+                                 {memory, Tier::whole_blocks(stretch.elements() * width_)}, std::move(done));
 }
 
 void GradientRecords::move(IoKind kind, std::size_t unit, std::size_t use, const Stretch& stretch,
                            std::byte* memory, runtime::Handler done) {
   expect(calls_.at(unit).at(use).empty(), "gradients of {} are {} while some are under way",
          states_->all()[unit].spec->name, kind == IoKind::read ? "fetched" : "stored");
-  move_blocks(kind, {unit, use, stretch}, memory, std::move(done));
+  move_blocks(kind, unit, use, stretch, memory, std::move(done));
 }
 
 void GradientRecords::store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done) {

@@ -77,11 +77,6 @@ class GradientRecords final : public Actor {
     Call kind = Call::add;
     std::byte* place = nullptr;
     runtime::Handler done;
-    std::size_t missing = 0;  // stretches
-  };
-  struct StretchOfUse {
-    std::size_t unit = 0, use = 0;
-    Stretch stretch;
   };
   struct Lent {
     const std::byte* from = nullptr;
@@ -93,9 +88,9 @@ class GradientRecords final : public Actor {
   }
   [[nodiscard]] collectives::Range range(std::size_t unit) const;
   void start(std::size_t unit, std::size_t use);
-  void move_blocks(offload::IoKind kind, const StretchOfUse& part, std::byte* memory, runtime::Handler done);
-  void add(const StretchOfUse& part, const runtime::SlotPool::Slot& slot);
-  void stretch_done(std::size_t unit, std::size_t use);
+  void move_blocks(offload::IoKind kind, std::size_t unit, std::size_t use, const Stretch& stretch,
+                   std::byte* memory, runtime::Handler done);
+  void call_over(std::size_t unit, std::size_t use);
 
   const RankContext* context_;
   const UnitStates* states_;
