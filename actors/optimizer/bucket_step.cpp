@@ -73,31 +73,10 @@ void BucketStep::step(const Operands& operands, const runtime::AdamWOptions& ada
   runtime::AdamWOptions options = adamw;
   options.average = double{unit.spec->averaged};
   options.rounding.unit = static_cast<std::uint32_t>(unit.global_index);
-  if (host_)
-    return host_->step(operands.slot, std::move(stretches), {unit.master.dtype, unit.m.dtype}, options,
-                       std::move(done));
-  const models::Precision& precision = states_->precision();
+  if (host_) return host_->step(operands.slot, unit, std::move(stretches), options, std::move(done));
   context_->trace.begin(context_->compute, SpanKind::optimizer, static_cast<int>(unit.global_index));
-  for (StretchStep& stretch : stretches) {
-    const StateRecords::Stretch& states = stretch.states;
-    options.rounding.element = states.begin;
-    runtime::adamw(context_->compute,
-                   {.weights = states.weights,
-                    .m = states.m,
-                    .v = states.v,
-                    .gradient = stretch.gradient,
-                    .gradient_dtype = precision.gradient,
-                    .working = stretch.layers_copy,
-                    .working_dtype = precision.compute,
-                    .weights_dtype = unit.master.dtype,
-                    .moments_dtype = unit.m.dtype},
-                   {.elements = states.count,
-                    .positions = states.in_unit,
-                    .weights = states.weight_runs,
-                    .moments = states.moment_runs,
-                    .gradient = stretch.gradient_runs,
-                    .working = stretch.layers_runs},
-                   std::move(stretch.segments), options);
+  for (const StretchStep& stretch : stretches) {
+    step_stretch(context_->compute, unit, states_->precision(), stretch, options);
   }
   context_->trace.end(context_->compute, SpanKind::optimizer, Trace::Lane::compute,
                       static_cast<int>(unit.global_index));

@@ -13,6 +13,29 @@ using runtime::MemoryKind;
 using runtime::MemorySpace;
 using runtime::StreamWidth;
 
+void step_stretch(runtime::StreamView stream, const UnitState& unit, const models::Precision& precision,
+                  const StretchStep& stretch, runtime::AdamWOptions adamw) {
+  const StateRecords::Stretch& states = stretch.states;
+  adamw.rounding.element = states.begin;
+  runtime::adamw(stream,
+                 {.weights = states.weights,
+                  .m = states.m,
+                  .v = states.v,
+                  .gradient = stretch.gradient,
+                  .gradient_dtype = precision.gradient,
+                  .working = stretch.layers_copy,
+                  .working_dtype = precision.compute,
+                  .weights_dtype = unit.master.dtype,
+                  .moments_dtype = unit.m.dtype},
+                 {.elements = states.count,
+                  .positions = states.in_unit,
+                  .weights = states.weight_runs,
+                  .moments = states.moment_runs,
+                  .gradient = stretch.gradient_runs,
+                  .working = stretch.layers_runs},
+                 stretch.segments, adamw);
+}
+
 HostStep::Plan HostStep::plan(PlanContext& planner, std::size_t slots) {
   const UnitStates& states = *planner.share.states;
   std::size_t elements = 0;
@@ -47,7 +70,7 @@ void HostStep::after(runtime::Stream& stream, runtime::Handler next) {
   context_->loop.after_work(stream, {"optimizer", "a bucket that is stepped on the host"}, std::move(next));
 }
 
-void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const StateTypes& types,
+void HostStep::step(std::size_t slot, const UnitState& unit, std::vector<StretchStep> stretches,
                     const runtime::AdamWOptions& adamw, runtime::Handler done) {
   const auto [compute, gradient] = states_->precision();
   const bool separate = states_->separate_master();
@@ -59,6 +82,7 @@ void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const 
       std::byte* const to = context_->arena.slot(plan_.gradients, slot) + states.offset * gradient_width;
       runtime::copy(*to_host_, to, {}, stretch.gradient, stretch.gradient_runs, gradient_width, states.count);
       stretch.gradient = to;
+      stretch.gradient_runs = {};
     }
     if (separate) continue;
     runtime::copy(*to_host_, parameters + states.offset * width, {}, states.weights, states.weight_runs, width,
@@ -66,32 +90,20 @@ void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const 
   }
   const auto shared = std::make_shared<std::vector<StretchStep>>(std::move(stretches));
   const auto to_layers = [=, this, done = std::move(done)] { copy_to_layers(slot, *shared, done); };
-  after(*to_host_, [=, this] {
+  after(*to_host_, [=, this, &unit] {
     context_->trace.begin(*steps_, runtime::SpanKind::optimizer);
-    runtime::AdamWOptions options = adamw;
-    for (const StretchStep& stretch : *shared) {
-      const StateRecords::Stretch& states = stretch.states;
-      options.rounding.element = states.begin;
-      std::byte* here = parameters + states.offset * width;
-      // Gaps between parameters are not updated, and must be zero in the layers' copies.
-      if (separate) runtime::fill_zero(*steps_, here, states.count * width);
-      runtime::adamw(*steps_,
-                     {.weights = separate ? states.weights : here,
-                      .m = states.m,
-                      .v = states.v,
-                      .gradient = stretch.gradient,
-                      .gradient_dtype = gradient,
-                      .working = separate && stretch.layers_copy != nullptr ? here : nullptr,
-                      .working_dtype = compute,
-                      .weights_dtype = types.master,
-                      .moments_dtype = types.moments},
-                     {.elements = states.count,
-                      .positions = states.in_unit,
-                      .weights = separate ? states.weight_runs : runtime::StridedLayout{},
-                      .moments = states.moment_runs,
-                      .gradient = {},
-                      .working = {}},
-                     stretch.segments, options);
+    for (StretchStep stretch : *shared) {
+      std::byte* here = parameters + stretch.states.offset * width;
+      if (separate) {
+        // Gaps between parameters are not updated, and must be zero in the layers' copies.
+        runtime::fill_zero(*steps_, here, stretch.states.count * width);
+        if (stretch.layers_copy != nullptr) stretch.layers_copy = here;
+        stretch.layers_runs = {};
+      } else {
+        stretch.states.weights = here;
+        stretch.states.weight_runs = {};
+      }
+      step_stretch(*steps_, unit, states_->precision(), stretch, adamw);
     }
     context_->trace.end(*steps_, runtime::SpanKind::optimizer, runtime::Trace::Lane::compute);
     after(*steps_, to_layers);

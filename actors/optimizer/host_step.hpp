@@ -22,10 +22,9 @@ struct StretchStep {
   std::vector<runtime::DecaySegment> segments;  ///< relative to the stretch's start in the unit
 };
 
-/// Element types of states.
-struct StateTypes {
-  runtime::DType master, moments;
-};
+/// AdamW on a stretch; queues work on the stream.
+void step_stretch(runtime::StreamView stream, const UnitState& unit, const models::Precision& precision,
+                  const StretchStep& stretch, runtime::AdamWOptions adamw);
 
 class HostStep {
  public:
@@ -39,7 +38,7 @@ class HostStep {
   ~HostStep();
 
   /// Updates a bucket; `done` runs on the loop when states are updated and layers' parameters are on the device.
-  void step(std::size_t slot, std::vector<StretchStep> stretches, const StateTypes& types,
+  void step(std::size_t slot, const UnitState& unit, std::vector<StretchStep> stretches,
             const runtime::AdamWOptions& adamw, runtime::Handler done);
   /// Rounds separate master weights to layers' parameters without an update.
   void refresh(std::size_t slot, std::vector<StretchStep> stretches, runtime::DType master, runtime::Handler done);
