@@ -1,14 +1,19 @@
 // Reduction at the batch's end (Myelin §V-C; MiCS §3.4, PaRO §3.4): second hop or all-reduce of each gradient chunk
 // (chunk_schedule.hpp) as soon as its units are complete, then squared norms. All ranks of a column have the same order
 // of chunks. Loop thread only.
+//
+// On the device, gradients are reduced in place. Offloaded ones pass through a few device buffers, bucket after bucket
+// in whole blocks. Their reduced part returns to the tier, or stays on the device until the optimizer has read it if
+// every step is applied.
 #pragma once
 
-#include "actors/gradients/chunk_sums.hpp"
+#include "actors/gradients/gradient_records.hpp"
 #include "actors/gradients/gradient_squared_norm.hpp"
 #include "actors/gradients/tied_units.hpp"
 #include "actors/states/hop_pipeline.hpp"
 #include "runtime/loop/in_order.hpp"
 
+#include <cstddef>
 #include <functional>
 #include <vector>
 
@@ -18,7 +23,8 @@ class BatchReduction {
  public:
   struct Plan {
     HopPipeline::Plan reduction;
-    ChunkSums::Plan chunks;
+    runtime::SlotPool::Plan places;  ///< for chunks of offloaded gradients
+    bool lends = false;              ///< the optimizer reads offloaded chunks as they are reduced
     GradientSquaredNorm::Plan squares;
   };
   [[nodiscard]] static Plan plan(PlanContext& planner, bool every_step_counts);
@@ -42,24 +48,40 @@ class BatchReduction {
   [[nodiscard]] std::vector<int> peers() const { return reduction_.peers(); }
 
  private:
+  struct Chunk {
+    runtime::SlotPool::Slot place;  // buffer of offloaded gradients
+    std::vector<ChunkSchedule::Bucket> buckets;
+    std::vector<std::size_t> offsets;  // by bucket, within the buffer
+  };
+
   void bring_ready();
+  void bring(std::size_t chunk);
   void submit(std::size_t chunk);
   void make_equal(std::size_t chunk);
   void reduced(std::size_t chunk);
-  /// The reduced part of bucket number `place` of a chunk.
-  [[nodiscard]] std::vector<runtime::Bytes> runs_of_reduced(std::size_t chunk, std::size_t place) const;
+  void store(std::size_t chunk);
+  void lend(std::size_t chunk);
+  void announce(std::size_t chunk);
+  void over();
+  /// Record of bucket number `place` of a fetched chunk; null: the gradients are stored at UnitState::gradients.
+  [[nodiscard]] std::byte* record(const Chunk& chunk, std::size_t place) const;
+  /// The bucket's reduced gradients, in its record or in the unit.
+  [[nodiscard]] std::byte* reduced_part(const Chunk& chunk, std::size_t place) const;
+  [[nodiscard]] std::vector<runtime::Bytes> runs_of_reduced(const Chunk& chunk, std::size_t place) const;
 
   const RankContext* context_;
   const UnitStates* states_;
   TiedUnits* tied_;
+  GradientRecords* records_;
+  bool lends_;
   HopPipeline reduction_;
   GradientSquaredNorm squares_;
-  ChunkSums sums_;
-  std::size_t chunks_;
+  runtime::SlotPool places_;
+  std::vector<Chunk> chunks_;
   std::vector<bool> ready_;  // by unit
   // Phases of chunks, each in the same order on every row.
   std::size_t next_ = 0;  // next chunk to fetch
-  runtime::InOrder submits_, copies_, announces_;
+  runtime::InOrder submits_, copies_, sums_, announces_;
   std::size_t missing_ = 0;  // unfinished chunks
   std::function<void(std::size_t)> chunk_reduced_;
   runtime::Handler done_;
