@@ -51,8 +51,9 @@ BufferClasses ParameterStore::classes_of(const models::StageSlices& stage, const
   return classes;
 }
 
-ParameterStore::Plan::Way ParameterStore::plan_way(PlanContext& planner, const std::vector<std::size_t>& elements,
-                                                   const std::vector<std::size_t>& way_of, std::size_t way) {
+std::array<HopPipeline::Plan, 2> ParameterStore::plan_way(PlanContext& planner,
+                                                          const std::vector<std::size_t>& elements,
+                                                          const std::vector<std::size_t>& way_of, std::size_t way) {
   const ModelShare& share = planner.share;
   std::vector<std::vector<HopPipeline::ItemShape>> bundles;
   using Kind = models::Stage::PassStep::Kind;
@@ -119,8 +120,8 @@ ParameterStore::ParameterStore(const RankContext& context, const ModelShare& sha
       version_of_(states_->all().size(), 0),
       secondary_of_(states_->all().size(), 0),
       secondary_begun_of_(states_->all().size(), 0) {
-  for (const Plan::Way& way : plan.ways) {
-    ways_.push_back({HopPipeline(context, *column_, way.forward), HopPipeline(context, *column_, way.backward)});
+  for (const auto& [forward, backward] : plan.ways) {
+    ways_.push_back({HopPipeline(context, *column_, forward), HopPipeline(context, *column_, backward)});
   }
   std::vector<std::size_t> used(plan.places.size(), 0);
   for (std::size_t p = 0; p < places_.size(); ++p) {
@@ -171,7 +172,7 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
       const BufferSchedule::Assignment assigned = schedule_.next(unit, number, options_.reuse);
       use.pointers[index] = places_[assigned.place].data;
       if (!assigned.fill) continue;
-      gather->fills.push_back({unit, assigned.place});
+      gather->fills.push_back({unit, assigned.place, places_[assigned.place].data});
       if (!states_->all()[unit].on_device()) records_->announce(piece(unit, pass.backward));
       if (assigned.after && (!gather->after || *gather->after < *assigned.after)) gather->after = assigned.after;
     }
@@ -241,18 +242,17 @@ void ParameterStore::read_ahead() {
 }
 
 void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
-  bool copies = false;
-  gather->own_missing = 1;  // one for all copies on the device
-  const auto brought = [this, gather, number = started_++] {
-    if (--gather->own_missing > 0) return;
+  const auto offloaded = static_cast<std::size_t>(std::ranges::count_if(
+      gather->fills, [this](const Fill& fill) { return !states_->all()[fill.unit].on_device(); }));
+  // One more for all copies on the device.
+  const auto brought = runtime::last_of(1 + offloaded, [this, gather, number = started_++] {
     if (pulls_) return arrived(gather);
     // Collectives have the order of accesses, the same on all ranks.
     submits_.run(number, [this, gather] { submit(gather); });
-  };
+  });
   for (const Fill& fill : gather->fills) {
     if (!states_->all()[fill.unit].on_device()) {
-      ++gather->own_missing;
-      records_->fetch(piece(fill.unit, gather->backward), places_[fill.place].data, [this, brought] {
+      records_->fetch(piece(fill.unit, gather->backward), fill.data, [this, brought] {
         brought();
         read_ahead();
       });
@@ -260,11 +260,10 @@ void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
     }
     const Range own = pieces_.range(fill.unit, gather->backward, column_->layout.rank());
     const std::size_t element = runtime::size_of(states_->precision().compute);
-    runtime::copy(context_->gather, places_[fill.place].data + own.begin * element,
+    runtime::copy(context_->gather, fill.data + own.begin * element,
                   pieces_.source(fill.unit, gather->backward).at(own.begin), own.count * element);
-    copies = true;
   }
-  if (copies) return after_copies(brought);
+  if (offloaded < gather->fills.size()) return after_copies(brought);
   brought();
 }
 
@@ -272,12 +271,12 @@ void ParameterStore::submit(const std::shared_ptr<Gather>& gather) {
   gather->submitted = true;
   std::vector<std::vector<HopPipeline::Item>> items(ways_.size());
   for (const Fill& fill : gather->fills) {
-    items[way_of_[fill.unit]].push_back({places_[fill.place].data, 0, states_->all()[fill.unit].elements});
+    items[way_of_[fill.unit]].push_back({fill.data, 0, states_->all()[fill.unit].elements});
   }
   for (std::size_t way = 0; way < ways_.size(); ++way) {
     if (items[way].empty()) continue;
     ++gather->missing;
-    HopPipeline& hops = gather->backward ? ways_[way].backward : ways_[way].forward;
+    HopPipeline& hops = ways_[way][gather->backward ? 1 : 0];
     if (hops.moves() && !gather->asked_at) gather->asked_at = context_->trace.now();
     hops.submit(std::move(items[way]), describe(*gather), [this, gather] { came(gather); });
   }
@@ -289,14 +288,8 @@ void ParameterStore::came(const std::shared_ptr<Gather>& gather) {
   arrived(gather);
 }
 
-void ParameterStore::arrived(const std::shared_ptr<Gather>& gather) {
-  if (--gather->missing == 0) filled(gather);
-}
-
 void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
-  std::vector<PiecePulls::Fill> fills;
-  for (const Fill& fill : gather->fills) fills.push_back({fill.unit, fill.place, places_[fill.place].data});
-  gather->asked = pulls_->ask(fills, gather->backward, version_, [this, gather](int rank) {
+  gather->asked = pulls_->ask(gather->fills, gather->backward, version_, [this, gather](int rank) {
     gather->asked.erase(std::ranges::find(gather->asked, rank));
     came(gather);
   });
@@ -309,7 +302,8 @@ void ParameterStore::after_copies(runtime::Handler next) {
                             std::move(next));
 }
 
-void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
+void ParameterStore::arrived(const std::shared_ptr<Gather>& gather) {
+  if (--gather->missing > 0) return;
   // The span covers requests to other ranks only, not fetches of this rank's shards.
   if (gather->asked_at)
     context_->trace.add(SpanKind::gather, Trace::Lane::communicate, *gather->asked_at, gather->came,

@@ -18,6 +18,7 @@
 #include "runtime/trace/trace.hpp"
 #include "runtime/transport/staged_transport.hpp"
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -39,11 +40,8 @@ class ParameterStore final : public Actor, public PassResource {
     Options options;
     BufferClasses classes;                  ///< empty if nothing is gathered
     std::vector<runtime::MemoryId> places;  ///< by class
-    /// Units with the same hops: all, or trained and frozen ones separately.
-    struct Way {
-      HopPipeline::Plan forward, backward;
-    };
-    std::vector<Way> ways;
+    /// Forward and backward gathers of units with the same hops: all, or trained and frozen ones separately.
+    std::vector<std::array<HopPipeline::Plan, 2>> ways;
     std::vector<std::size_t> way_of;  ///< by unit
   };
   [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options);
@@ -82,17 +80,13 @@ class ParameterStore final : public Actor, public PassResource {
   void refreshed(std::size_t unit);
 
  private:
-  struct Fill {
-    std::size_t unit = 0;
-    std::size_t place = 0;
-  };
+  using Fill = PiecePulls::Fill;
   struct Gather {
     std::uint64_t use = 0;
     bool backward = false;
     bool submitted = false;  // its collectives have started
     std::vector<Fill> fills;
     std::optional<std::uint64_t> after;         // access that must end before
-    std::size_t own_missing = 0;                // pending fetches of this rank's shards
     std::size_t missing = 0;                    // pending fetches, replies to pulls, and collectives
     std::vector<int> asked;                     // ranks with pending replies, once per reply
     std::optional<runtime::Duration> asked_at;  // time of the requests; none: not sent
@@ -109,8 +103,10 @@ class ParameterStore final : public Actor, public PassResource {
     int copies = 0;  // pending copies from this buffer
   };
   /// `elements` by unit, as for classes_of().
-  [[nodiscard]] static Plan::Way plan_way(PlanContext& planner, const std::vector<std::size_t>& elements,
-                                          const std::vector<std::size_t>& way_of, std::size_t way);
+  [[nodiscard]] static std::array<HopPipeline::Plan, 2> plan_way(PlanContext& planner,
+                                                                 const std::vector<std::size_t>& elements,
+                                                                 const std::vector<std::size_t>& way_of,
+                                                                 std::size_t way);
   [[nodiscard]] ParameterRecords::Piece piece(std::size_t unit, bool backward) const;
   [[nodiscard]] bool has_piece(std::size_t unit, bool backward, std::uint64_t version) const;
   [[nodiscard]] bool can_start(const Gather& gather) const;
@@ -122,7 +118,6 @@ class ParameterStore final : public Actor, public PassResource {
   /// Called after data of another rank has arrived.
   void came(const std::shared_ptr<Gather>& gather);
   void arrived(const std::shared_ptr<Gather>& gather);
-  void filled(const std::shared_ptr<Gather>& gather);
   void keep_secondary(std::size_t unit, std::size_t place);
   /// Calls `next` on the loop after all queued copies.
   void after_copies(runtime::Handler next);
@@ -138,10 +133,7 @@ class ParameterStore final : public Actor, public PassResource {
   Options options_;
   bool gathers_;  // false: all units are complete on the device, and steps read them in place
   BufferSchedule schedule_;
-  struct Way {
-    HopPipeline forward, backward;
-  };
-  std::vector<Way> ways_;
+  std::vector<std::array<HopPipeline, 2>> ways_;
   std::vector<std::size_t> way_of_;  // by unit
   std::vector<Place> places_;
   std::optional<PiecePulls> pulls_;                   // set if rows differ in order
