@@ -104,12 +104,11 @@ void ActivationCheckpoints::when_ready(std::uint64_t use, runtime::Handler handl
 }
 
 /// Assigns a free buffer to a checkpoint.
-std::size_t ActivationCheckpoints::take(std::size_t p, std::size_t checkpoint) {
+void ActivationCheckpoints::take(std::size_t p, std::size_t checkpoint) {
   Place& place = places_[p];
   if (place.checkpoint) checkpoints_[*place.checkpoint].place.reset();
   place = {.checkpoint = checkpoint};
   checkpoints_[checkpoint].place = p;
-  return p;
 }
 
 /// Frees the buffer of a checkpoint that no later access reads.
@@ -195,9 +194,7 @@ void ActivationCheckpoints::store_written() {
     if (clashes) continue;
     places_[p].unsaved = false;
     places_[p].transfer = checkpoint;
-    const auto from = bytes(p, checkpoint);
-    stored_bytes_ += from.size();
-    context_->tiers.move(IoKind::write, *plan_.region, offset(checkpoint), {from}, [this, p] {
+    context_->tiers.move(IoKind::write, *plan_.region, offset(checkpoint), {bytes(p, checkpoint)}, [this, p] {
       Place& place = places_[p];
       if (place.checkpoint) checkpoints_[*place.checkpoint].stored = true;
       place.transfer.reset();
@@ -233,11 +230,9 @@ void ActivationCheckpoints::fetch_ahead() {
     const auto available = static_cast<std::size_t>(std::ranges::count_if(
         places_, [&](const Place& p) { return idle(p) && (!p.checkpoint || turn(wanted) < turn(*p.checkpoint)); }));
     if (available <= places_wanted_first()) return;
-    const std::size_t p = take(*free, wanted);
-    places_[p].transfer = wanted;
-    const auto to = bytes(p, wanted);
-    fetched_bytes_ += to.size();
-    context_->tiers.move(IoKind::read, *plan_.region, offset(wanted), {to}, [this, p] {
+    take(*free, wanted);
+    places_[*free].transfer = wanted;
+    context_->tiers.move(IoKind::read, *plan_.region, offset(wanted), {bytes(*free, wanted)}, [this, p = *free] {
       places_[p].here = true;
       places_[p].transfer.reset();
       move();

@@ -45,10 +45,6 @@ class ActivationCheckpoints final : public Actor, public PassResource {
   [[nodiscard]] bool queued(std::uint64_t) override { return true; }
   void done(std::uint64_t use) override;
 
-  /// Bytes stored to and fetched from the tier so far.
-  [[nodiscard]] std::size_t stored_bytes() const noexcept { return stored_bytes_; }
-  [[nodiscard]] std::size_t fetched_bytes() const noexcept { return fetched_bytes_; }
-
  private:
   struct Use {
     std::uint64_t pass = 0;
@@ -85,7 +81,7 @@ class ActivationCheckpoints final : public Actor, public PassResource {
   [[nodiscard]] bool idle(const Place& place) const;
   [[nodiscard]] std::optional<std::size_t> free_place(std::optional<Turn> before = std::nullopt) const;
   [[nodiscard]] std::size_t places_wanted_first() const;
-  std::size_t take(std::size_t place, std::size_t checkpoint);
+  void take(std::size_t place, std::size_t checkpoint);
   void drop(std::size_t checkpoint);
   void bind(Use& use);
   void move();
@@ -100,7 +96,6 @@ class ActivationCheckpoints final : public Actor, public PassResource {
   Accesses<Use> uses_{"checkpoints"};
   std::uint64_t next_use_ = 0;  // to be queued
   std::uint64_t passes_ = 0;
-  std::size_t stored_bytes_ = 0, fetched_bytes_ = 0;
 };
 
 }  // namespace ranvier::actors
