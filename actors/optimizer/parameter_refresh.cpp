@@ -39,15 +39,19 @@ ParameterRefresh::ParameterRefresh(const RankContext& context, const ModelShare&
   for (const UnitState& unit : states_->all()) buckets_missing_.push_back(unit.cut.buckets());
 }
 
-void ParameterRefresh::stepped(BundleSweep& round, std::size_t bundle, bool units_refreshed,
+void ParameterRefresh::stepped(const BundleSweep& round, std::size_t bundle, bool units_refreshed,
                                runtime::Handler done) {
-  gathers_.run(bundle, [this, &round, bundle, stepped = Stepped{units_refreshed, std::move(done)}] {
-    gather(round, bundle, stepped);
+  gathers_.run(bundle, [this, &round, bundle, units_refreshed, done = std::move(done)] {
+    gather(round, bundle, [this, &round, bundle, units_refreshed, done] {
+      for (const ChunkSchedule::Bucket& bucket : round.bundles[bundle].buckets)
+        if (!units_refreshed) refreshed(bucket);
+      done();
+    });
   });
 }
 
-void ParameterRefresh::gather(BundleSweep& round, std::size_t b, Stepped stepped) {
-  if (gather_hops_ == 0) return store(round, b, stepped);
+void ParameterRefresh::gather(const BundleSweep& round, std::size_t b, runtime::Handler done) {
+  if (gather_hops_ == 0) return store(round, b, done);
   const BundleSweep::Bundle& bundle = round.bundles[b];
   std::vector<HopPipeline::Item> items;
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
@@ -59,32 +63,25 @@ void ParameterRefresh::gather(BundleSweep& round, std::size_t b, Stepped stepped
   }
   const auto begin = trace_->now();
   gather_.submit(std::move(items), "gather of the refreshed parameters of " + states_->names(bundle.buckets),
-                 [this, &round, b, begin, stepped = std::move(stepped)] {
+                 [this, &round, b, begin, done = std::move(done)] {
                    const std::size_t first = round.bundles[b].buckets.front().unit;
                    trace_->add(SpanKind::gather, Trace::Lane::communicate, begin, trace_->now(),
                                static_cast<int>(states_->all()[first].global_index));
-                   store(round, b, stepped);
+                   store(round, b, done);
                  });
 }
 
-void ParameterRefresh::store(BundleSweep& round, std::size_t b, const Stepped& stepped) {
+void ParameterRefresh::store(const BundleSweep& round, std::size_t b, const runtime::Handler& done) {
   const BundleSweep::Bundle& bundle = round.bundles[b];
-  if (!uses_places()) return over(bundle, stepped);
-  const auto stored = runtime::last_of(bundle.buckets.size(), [this, &bundle, stepped] {
+  if (!uses_places()) return done();
+  const auto stored = runtime::last_of(bundle.buckets.size(), [&bundle, done] {
     bundle.parameters.release();
-    over(bundle, stepped);
+    done();
   });
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
     const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
     tier_->store(bucket.bucket.unit, bucket.bucket.index, bundle.parameters.data(bucket.parameter_offset), stored);
   }
-}
-
-void ParameterRefresh::over(const BundleSweep::Bundle& bundle, const Stepped& stepped) {
-  if (!stepped.units_refreshed) {
-    for (const ChunkSchedule::Bucket& bucket : bundle.buckets) refreshed(bucket);
-  }
-  stepped.done();
 }
 
 void ParameterRefresh::refreshed(const ChunkSchedule::Bucket& bucket) {

@@ -33,7 +33,7 @@ class ParameterRefresh {
   void begin() { parameters_->begin_refresh(); }
   /// A bundle of the sweep is updated. Calls `done` when its parameters are gathered or stored. Each bundle once, in
   /// any order; gathers run in bundle order. `units_refreshed`: refreshed() was called for its buckets.
-  void stepped(BundleSweep& round, std::size_t bundle, bool units_refreshed, runtime::Handler done);
+  void stepped(const BundleSweep& round, std::size_t bundle, bool units_refreshed, runtime::Handler done);
   /// The parameters of a bucket are refreshed. The store is notified of each unit with its last bucket.
   void refreshed(const ChunkSchedule::Bucket& bucket);
   /// Ends a step without changes.
@@ -43,13 +43,8 @@ class ParameterRefresh {
   [[nodiscard]] std::vector<int> peers() const { return gather_.peers(); }
 
  private:
-  struct Stepped {
-    bool units_refreshed = false;
-    runtime::Handler done;
-  };
-  void gather(BundleSweep& round, std::size_t bundle, Stepped stepped);
-  void store(BundleSweep& round, std::size_t bundle, const Stepped& stepped);
-  void over(const BundleSweep::Bundle& bundle, const Stepped& stepped);
+  void gather(const BundleSweep& round, std::size_t bundle, runtime::Handler done);
+  void store(const BundleSweep& round, std::size_t bundle, const runtime::Handler& done);
 
   runtime::Trace* trace_;
   const UnitStates* states_;
