@@ -169,8 +169,8 @@ void Snapshot::copy_ahead() {
 
 void Snapshot::copy(std::size_t number, const SlotPool::Slot& slot) {
   const StatePiece& piece = plan_.pieces[number];
-  const std::size_t b = bucket_of_[number];
-  const StatePlace place = place_of(b, piece);
+  const StateKind kind = kind_of(states_->all()[piece.unit].trained(), piece.array);
+  const StatePlace place = optimizer_->place(piece.unit, buckets_[bucket_of_[number]].copy, kind, piece.begin);
   if (place.memory != nullptr) {
     runtime::copy(*copies_, slot.data(), place.memory, piece.bytes());
     return context_->loop.after_work(*copies_,
@@ -181,11 +181,6 @@ void Snapshot::copy(std::size_t number, const SlotPool::Slot& slot) {
   const std::size_t end = Tier::whole_blocks(place.offset + piece.bytes());
   context_->tiers.move_on_host(offload::IoKind::read, place.region, first, {slot.data(), end - first},
                                [this, number, slot, begin = place.offset - first] { copied(number, slot, begin); });
-}
-
-StatePlace Snapshot::place_of(std::size_t bucket, const StatePiece& piece) const {
-  const bool trained = states_->all()[piece.unit].trained();
-  return optimizer_->place(piece.unit, buckets_[bucket].copy, kind_of(trained, piece.array), piece.begin);
 }
 
 void Snapshot::copied(std::size_t number, const SlotPool::Slot& slot, std::size_t begin) {

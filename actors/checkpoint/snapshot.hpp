@@ -84,7 +84,6 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
   [[nodiscard]] std::optional<std::size_t> next_piece();
   [[nodiscard]] std::optional<std::size_t> next_of(std::size_t bucket);
   void copy(std::size_t piece, const runtime::SlotPool::Slot& slot);
-  [[nodiscard]] StatePlace place_of(std::size_t bucket, const StatePiece& piece) const;
   /// The segment starts at byte `begin` of the slot.
   void copied(std::size_t piece, const runtime::SlotPool::Slot& slot, std::size_t begin);
   void put(std::size_t piece, const runtime::SlotPool::Slot& slot, std::uint64_t hash);

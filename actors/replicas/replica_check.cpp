@@ -137,22 +137,18 @@ void ReplicaCheck::read_next() {
     next_piece_ = 0;
   }
   reading_ = true;
-  read(piece, slots_.take());
-}
-
-void ReplicaCheck::read(const Transfer& piece, const SlotPool::Slot& slot) {
-  const ReplicaSet& set = set_of(piece.copy);
-  const std::size_t unit = plan_.copies[piece.copy].unit;
+  const SlotPool::Slot slot = slots_.take();  // space for the values, then for whole file blocks
   const std::size_t bytes = piece.range.count * runtime::size_of(dtype_of(set));
   report_.bytes += bytes;
-  const std::span<std::byte> to(slot.data(), bytes);
   const auto here = [this, piece, slot] {
     reading_ = false;
     hash(piece, slot);
     read_next();
   };
   const std::span blocks = std::span(slot.data(), plan_.staging.bytes).subspan(plan_.piece_bytes);
-  optimizer_->access_state({IoKind::read, unit, set.array, piece.range.begin, to, here}, blocks);
+  optimizer_->access_state({IoKind::read, plan_.copies[piece.copy].unit, set.array, piece.range.begin,
+                            std::span(slot.data(), bytes), here},
+                           blocks);
 }
 
 void ReplicaCheck::clear_gaps(const Transfer& piece, std::span<std::byte> values) const {

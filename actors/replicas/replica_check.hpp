@@ -73,8 +73,6 @@ class ReplicaCheck final : public Actor {
   [[nodiscard]] std::size_t pieces_of(const ReplicaSet& set) const;
   [[nodiscard]] collectives::Range piece_of(const ReplicaSet& set, std::size_t number) const;
   void read_next();
-  /// `slot`: space for the values, then for whole file blocks.
-  void read(const Transfer& piece, const runtime::SlotPool::Slot& slot);
   void hash(const Transfer& piece, const runtime::SlotPool::Slot& slot);
   /// Zeroes the padding between parameters, which is not part of the state.
   void clear_gaps(const Transfer& piece, std::span<std::byte> values) const;
