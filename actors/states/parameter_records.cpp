@@ -74,18 +74,9 @@ const ShardRecords& ParameterRecords::records(Piece piece) const {
   return (piece.secondary ? plan_.secondary : plan_.parameters).at(piece.unit);
 }
 
-void ParameterRecords::load(Source weights, runtime::Handler done) {
-  weights_ = std::move(weights);
-  loaded_ = std::move(done);
-  load_next(0);
-}
-
-void ParameterRecords::load_next(std::size_t unit) {
-  if (unit == states_->all().size()) {
-    weights_ = nullptr;
-    return context_->loop.post(std::exchange(loaded_, nullptr));
-  }
-  if (states_->all()[unit].on_device()) return load_next(unit + 1);
+void ParameterRecords::load_from(std::size_t unit, const Source& weights, const runtime::Handler& done) {
+  if (unit == states_->all().size()) return context_->loop.post(done);
+  if (states_->all()[unit].on_device()) return load_from(unit + 1, weights, done);
   const ShardRecords& records = plan_.parameters[unit];
   const models::UnitSpec& spec = *states_->all()[unit].spec;
   std::byte* const image =
@@ -96,16 +87,17 @@ void ParameterRecords::load_next(std::size_t unit) {
     const std::size_t end = std::min(run.begin + run.count, spec.elements());
     for (std::size_t begin = run.begin; begin < end; begin += values_elements) {
       const std::size_t count = std::min(values_elements, end - begin);
-      weights_(spec, begin, {values, count});
+      weights(spec, begin, {values, count});
       runtime::cast(context_->compute, image + run.offset + (begin - run.begin) * width_,
                     states_->precision().compute, values, runtime::DType::f32, count);
       context_->compute.synchronize();  // only before training, when blocking is harmless
     }
   }
   context_->compute.synchronize();
-  if (!records.in_files()) return context_->loop.post([this, unit] { load_next(unit + 1); });
+  const auto go_on = [=, this] { load_from(unit + 1, weights, done); };
+  if (!records.in_files()) return context_->loop.post(go_on);
   context_->tiers.move(IoKind::write, records.region(), 0, {std::span(image, records.layout().region_bytes())},
-                       [this, unit] { load_next(unit + 1); });
+                       go_on);
 }
 
 void ParameterRecords::store(std::size_t unit, std::size_t bucket, std::byte* record, runtime::Handler done) {

@@ -55,7 +55,7 @@ class ParameterRecords final : public Actor {
   /// Values of elements [begin, begin + out.size()) of a unit.
   using Source = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
   /// Fills the offloaded shards for forward passes; once, before all other calls, with an idle compute stream.
-  void load(Source weights, runtime::Handler done);
+  void load(const Source& weights, const runtime::Handler& done) { load_from(0, weights, done); }
 
   /// Stores a bucket's updated parameters: BucketPartition::elements(parameters.range, bucket) elements of the compute
   /// dtype in bucket order. `record` is on the device and must stay unchanged until `done`.
@@ -109,7 +109,7 @@ class ParameterRecords final : public Actor {
 
   [[nodiscard]] bool in_files(std::size_t unit) const { return states_->all()[unit].tier == TierKind::nvme; }
   [[nodiscard]] const ShardRecords& records(Piece piece) const;
-  void load_next(std::size_t unit);
+  void load_from(std::size_t unit, const Source& weights, const runtime::Handler& done);
   /// Reads, in order, shards that were requested or `may` be read.
   void read(const std::function<bool(Piece)>& may);
   /// Reads a shard in files to pinned memory.
@@ -127,9 +127,6 @@ class ParameterRecords final : public Actor {
   runtime::SlotPool buffers_;
   std::vector<Answer> answers_;
   std::deque<Loan> loans_;  // waiting for memory
-
-  Source weights_;
-  runtime::Handler loaded_;
 };
 
 }  // namespace ranvier::actors
