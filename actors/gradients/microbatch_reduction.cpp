@@ -3,6 +3,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace ranvier::actors {
@@ -76,7 +77,7 @@ MicrobatchReduction::MicrobatchReduction(const RankContext& context, const Model
   std::vector<std::size_t> taken(plan.places.size(), 0);
   for (std::size_t p = 0; p < places_.size(); ++p) {
     const std::size_t kind = schedule_.class_of_place(p);
-    places_[p].data = context.arena.slot(plan.places[kind], taken[kind]++);
+    places_[p] = context.arena.slot(plan.places[kind], taken[kind]++);
   }
   std::vector<std::size_t> uses(states_->all().size(), 0);
   for (const models::StageSlices::UnitUse& use : stage_->uses()) use_in_unit_.push_back(uses[use.unit]++);
@@ -97,9 +98,8 @@ std::uint64_t MicrobatchReduction::announce(const models::Stage::Pass& pass, boo
     for (const std::size_t use : stage_->uses_of(writes)) {
       const auto [layer, index, unit] = stage_->uses()[use];
       const BufferSchedule::Assignment assigned = schedule_.next(unit, number, false);
-      writing.assigned.push_back(assigned.place);
       writing.after.push_back(assigned.after);
-      writing.places[index] = places_[assigned.place].data;
+      writing.places[index] = places_[assigned.place];
       if (adds) writing.sums.push_back({use, last_step_[use]});
       last_step_[use] = number;
     }
@@ -111,15 +111,8 @@ std::uint64_t MicrobatchReduction::announce(const models::Stage::Pass& pass, boo
 
 bool MicrobatchReduction::ready(std::uint64_t step) const {
   const Writing& wanted = writings_[step];
-  for (std::size_t use = 0; use < wanted.assigned.size(); ++use) {
-    if (!is_free(wanted, use)) return false;
-  }
-  return wanted.sums_missing == 0;
-}
-
-bool MicrobatchReduction::is_free(const Writing& writing, std::size_t use) const {
-  const auto& over = places_[writing.assigned[use]].over;
-  return !writing.after[use] || (over && *over >= *writing.after[use]);
+  return wanted.sums_missing == 0 &&
+         std::ranges::all_of(wanted.after, [this](const auto& after) { return is_over(after); });
 }
 
 /// Fetches sums to buffers that became free.
@@ -129,7 +122,7 @@ void MicrobatchReduction::bring_sums() {
     for (std::size_t s = 0; s < writing.sums.size(); ++s) {
       Sum& sum = writing.sums[s];
       // All steps before the first one were passed to the records.
-      if (sum.begun || sum.after >= writings_.first() || !is_free(writing, s)) continue;
+      if (sum.begun || sum.after >= writings_.first() || !is_over(writing.after[s])) continue;
       sum.begun = true;
       const auto [layer, index, unit] = stage_->uses()[sum.use];
       records_->call(GradientRecords::Call::fetch, unit, use_in_unit_[sum.use], writing.places[index],
@@ -171,9 +164,9 @@ void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
 
 void MicrobatchReduction::accumulate_reduced(std::uint64_t step) {
   const Writing writing = writings_.remove(step);
-  accumulate(writing, [this, step, assigned = writing.assigned, writes = writing.writes,
-                       last = writing.microbatch + 1 == microbatches_] {
-    for (const std::size_t place : assigned) places_[place].over = step;
+  accumulating_.insert(step);
+  accumulate(writing, [this, step, writes = writing.writes, last = writing.microbatch + 1 == microbatches_] {
+    accumulating_.erase(step);
     bring_sums();
     check_waiting();
     if (last) complete_(writes);

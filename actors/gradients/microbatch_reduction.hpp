@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -49,11 +50,6 @@ class MicrobatchReduction {
   [[nodiscard]] std::vector<int> peers() const { return reduction_.peers(); }
 
  private:
-  /// Device memory for one unit's gradients of one microbatch.
-  struct Place {
-    std::byte* data = nullptr;
-    std::optional<std::uint64_t> over;  // last step whose gradients were moved
-  };
   /// A sum to fetch from the tier before a layer adds to it.
   struct Sum {
     std::size_t use = 0;      // index in the stage
@@ -64,14 +60,16 @@ class MicrobatchReduction {
   struct Writing {
     models::Stage::PassStep writes;
     int microbatch = 0;
-    std::vector<std::size_t> assigned;                // buffers by tied use of the step
     std::vector<std::optional<std::uint64_t>> after;  // by tied use: step that must free the buffer first
     std::vector<std::byte*> places;                   // by unit of the layer
     std::vector<Sum> sums;                            // by use of the step
     std::size_t sums_missing = 0;
   };
 
-  [[nodiscard]] bool is_free(const Writing& writing, std::size_t use) const;
+  /// Returns whether the step's gradients are in the sums, so that its buffers are free.
+  [[nodiscard]] bool is_over(std::optional<std::uint64_t> step) const {
+    return !step || (*step < writings_.first() && !accumulating_.contains(*step));
+  }
   void bring_sums();
   void accumulate_reduced(std::uint64_t step);
   void accumulate(const Writing& writing, const runtime::Handler& done);
@@ -85,11 +83,12 @@ class MicrobatchReduction {
   std::function<void(const models::Stage::PassStep&)> complete_;
   BufferSchedule schedule_;
   HopPipeline reduction_;
-  std::vector<Place> places_;             // by number in the schedule
+  std::vector<std::byte*> places_;        // by number in the schedule: memory for a unit's gradients
   std::vector<std::size_t> use_in_unit_;  // by use of the stage
   std::vector<std::uint64_t> last_step_;  // by use of the stage: last step in the batch
   int microbatches_ = 0;
   Accesses<Writing> writings_{"buffers for gradients"};
+  std::set<std::uint64_t> accumulating_;  // reduced steps that are being added to the sums
   runtime::InOrder sums_;
 };
 
