@@ -89,7 +89,6 @@ void BatchReduction::start(runtime::Handler done) {
   done_ = std::move(done);
   missing_ = chunks_.size();
   next_ = 0;
-  squares_.start();
   ready_.assign(ready_.size(), false);
   if (missing_ == 0) context_->loop.post(std::exchange(done_, nullptr));
 }

@@ -35,17 +35,14 @@ GradientSquaredNorm::Plan GradientSquaredNorm::plan(PlanContext& planner) {
 }
 
 GradientSquaredNorm::GradientSquaredNorm(const RankContext& context, const ModelShare& share, const Plan& plan)
-    : stream_(context.compute), states_(share.states.get()), buckets_missing_(states_->all().size()) {
+    : stream_(context.compute), states_(share.states.get()) {
   float* sums = context.arena.slot_as<float>(plan.block_checksums);
   for (std::size_t u = 0; u < states_->all().size(); ++u) {
     block_checksums_.push_back(sums);
     sums += blocks_of(states_->all()[u]);
     squares_.push_back(context.arena.slot_as<double>(plan.squares, u));
+    buckets_missing_.push_back(states_->all()[u].cut.buckets());
   }
-}
-
-void GradientSquaredNorm::start() {
-  for (std::size_t u = 0; u < buckets_missing_.size(); ++u) buckets_missing_[u] = states_->all()[u].cut.buckets();
 }
 
 void GradientSquaredNorm::take(const ChunkSchedule::Bucket& bucket, const std::byte* gradients, bool compact) {
@@ -60,9 +57,9 @@ void GradientSquaredNorm::take(const ChunkSchedule::Bucket& bucket, const std::b
                            blocks_of_piece(unit), gradients,
                            {.run = slice.count, .stride = compact ? slice.count : piece},
                            states_->precision().gradient, elements);
-  if (--buckets_missing_[bucket.unit] == 0) {
-    runtime::sum(stream_, squares_[bucket.unit], block_checksums_[bucket.unit], blocks_of(unit));
-  }
+  if (--buckets_missing_[bucket.unit] > 0) return;
+  buckets_missing_[bucket.unit] = unit.cut.buckets();
+  runtime::sum(stream_, squares_[bucket.unit], block_checksums_[bucket.unit], blocks_of(unit));
 }
 
 }  // namespace ranvier::actors

@@ -37,7 +37,6 @@ std::vector<double> squares_of(const models::Architecture& architecture, const a
     });
   }
   actors::GradientSquaredNorm squares(rank.context(), plan, plan.gradients.batch.squares);
-  squares.start();
   for (const auto& bundle : plan.chunks.bundles) {
     for (const auto& bucket : bundle.buckets) {
       const actors::UnitState& unit = plan.states->all()[bucket.unit];

@@ -44,7 +44,6 @@ Launches launches(actors::RankPlan& plan) {
   const actors::StateRecords states(rank.context(), plan, plan.optimizer.states);
   actors::BucketStep step(rank.context(), plan, plan.optimizer.step, states);
   Launches made;
-  squares.start();
   for (const auto& bundle : plan.chunks.bundles) {
     for (const auto& bucket : bundle.buckets) {
       const actors::UnitState& unit = plan.states->all()[bucket.unit];
