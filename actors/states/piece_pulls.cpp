@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace ranvier::actors {
 
@@ -80,7 +81,7 @@ PiecePulls::PiecePulls(const RankContext& context, const ModelShare& share, Para
 PiecePulls::~PiecePulls() { *alive_ = false; }
 
 void PiecePulls::start() {
-  for (const int row : pieces_.other_rows()) listen(peers_.emplace_back(std::make_shared<Peer>(Peer{row, {}})));
+  for (const int row : pieces_.other_rows()) listen(std::make_shared<Peer>(Peer{row, {}}));
 }
 
 std::vector<int> PiecePulls::ask(std::span<const Fill> fills, bool backward, std::uint64_t version,
@@ -130,8 +131,7 @@ void PiecePulls::listen(const std::shared_ptr<Peer>& peer) {
                                 if (!*alive) return;
                                 const Request request = peer->request;
                                 listen(peer);
-                                if (can_answer(request)) return answer(peer->row, request);
-                                deferred_.emplace_back(peer->row, request);
+                                handle(peer->row, request);
                               });
 }
 
@@ -165,15 +165,12 @@ void PiecePulls::answer(int row, const Request& request) {
 }
 
 void PiecePulls::answer_waiting() {
-  for (std::size_t d = 0; d < deferred_.size();) {
-    if (!can_answer(deferred_[d].second)) {
-      ++d;
-      continue;
-    }
-    const auto [row, request] = deferred_[d];
-    deferred_.erase(deferred_.begin() + static_cast<std::ptrdiff_t>(d));
-    answer(row, request);
-  }
+  for (const auto& [row, request] : std::exchange(deferred_, {})) handle(row, request);
+}
+
+void PiecePulls::handle(int row, const Request& request) {
+  if (can_answer(request)) return answer(row, request);
+  deferred_.emplace_back(row, request);
 }
 
 }  // namespace ranvier::actors

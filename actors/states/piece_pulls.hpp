@@ -62,6 +62,8 @@ class PiecePulls {
                const std::function<void(int rank)>& arrived, std::vector<int>& asked);
   void listen(const std::shared_ptr<Peer>& peer);
   [[nodiscard]] bool can_answer(const Request& request) const;
+  /// Replies when this rank has the shards.
+  void handle(int row, const Request& request);
   void answer(int row, const Request& request);
 
   const RankContext* context_;
@@ -70,7 +72,6 @@ class PiecePulls {
   UnitPieces pieces_;
   ParameterRecords* records_;
   HasPiece has_piece_;
-  std::vector<std::shared_ptr<Peer>> peers_;
   std::vector<std::pair<int, Request>> deferred_;  // requests by row for shards that this rank does not have yet
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
