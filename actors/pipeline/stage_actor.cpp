@@ -3,6 +3,7 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace ranvier::actors {
 
@@ -56,10 +57,9 @@ StageActor::StageActor(const RankContext& context, const ModelShare& share, cons
 }
 
 void StageActor::run(Batch batch, Done done) {
-  expect(!running_, "a stage runs one batch at a time");
+  expect(!done_, "a stage runs one batch at a time");
   batch_ = std::move(batch);
   done_ = std::move(done);
-  running_ = true;
   const SliceMap& map = plan_.map;
   order_ = {.chunks = map.chunks,
             .microbatches = batch_.microbatches(plan_.microbatch_size),
@@ -120,7 +120,7 @@ void StageActor::become_idle() {
 }
 
 void StageActor::next() {
-  if (queueing_ || queued_ == max_queued() || !running_) return;
+  if (queueing_ || queued_ == max_queued() || !done_) return;
   const auto forward = next_slice(Direction::forward), backward = next_slice(Direction::backward);
   PipelineProgress now_ready = progress();
   now_ready.forward_ready = forward.has_value();
@@ -353,14 +353,11 @@ void StageActor::finish(Direction direction, std::size_t chunk, int microbatch) 
 }
 
 void StageActor::finish_if_done() {
-  if (!running_ || !std::ranges::all_of(slices_, [](const SliceQueue& s) { return s.over(); })) return;
-  running_ = false;
+  if (!done_ || !std::ranges::all_of(slices_, [](const SliceQueue& s) { return s.over(); })) return;
   idle_since_.reset();
   double loss = 0;
   for (const SliceQueue& slice : slices_) loss += slice.loss();
-  // `done` may start the next batch.
-  const auto done = std::move(done_);
-  done(loss);
+  std::exchange(done_, nullptr)(loss);  // may start the next batch
 }
 
 double StageActor::correct() const {
@@ -372,7 +369,7 @@ double StageActor::correct() const {
 std::vector<Wait> StageActor::waits() const {
   std::vector<Wait> all;
   for (const SliceQueue& slice : slices_) slice.add_sends(all);
-  if (!running_ || queueing_ || queued_ > 0) return all;
+  if (!done_ || queueing_ || queued_ > 0) return all;
   // With a fixed order, only one direction is next. With message-driven schedules both may be, except forward passes of
   // a stage that is far enough ahead.
   const PipelineProgress now = progress();

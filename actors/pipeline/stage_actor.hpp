@@ -133,9 +133,8 @@ class StageActor final : public Actor {
   std::vector<NextPass> next_passes_;  // by slice; buffer of next_slice()
 
   Batch batch_;
-  Done done_;
+  Done done_;  // null between batches
   SliceOrder order_;
-  bool running_ = false;
   bool queueing_ = false;         // a started pass is not completely queued
   int queued_ = 0;                // passes that are completely queued but not finished
   models::RecomputeBuffer area_;  // state after the announced passes
