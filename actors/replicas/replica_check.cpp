@@ -31,24 +31,18 @@ constexpr std::size_t max_pieces_looked_at = 64;  // segments compared by rank
 // Ranks agree on doubles, so a hash travels as two exact 32-bit numbers.
 constexpr std::size_t numbers_per_hash = 2;
 
-void write_hash(std::uint64_t hash, double* to) {
-  to[0] = static_cast<double>(hash >> 32);
-  to[1] = static_cast<double>(hash & 0xffffffff);
+void write_hash(std::vector<double>& numbers, std::size_t place, std::uint64_t hash) {
+  numbers[numbers_per_hash * place] = static_cast<double>(hash >> 32);
+  numbers[numbers_per_hash * place + 1] = static_cast<double>(hash & 0xffffffff);
 }
 
-std::uint64_t read_hash(const double* from) {
-  return static_cast<std::uint64_t>(from[0]) << 32 | static_cast<std::uint64_t>(from[1]);
+std::uint64_t read_hash(const std::vector<double>& numbers, std::size_t place) {
+  return static_cast<std::uint64_t>(numbers[numbers_per_hash * place]) << 32 |
+         static_cast<std::uint64_t>(numbers[numbers_per_hash * place + 1]);
 }
 
 std::uint64_t hash_of(const std::vector<std::uint64_t>& hashes) {
   return runtime::xxh3(std::as_bytes(std::span(hashes)));
-}
-
-std::vector<std::uint64_t> hashes_at(const std::vector<double>& numbers, std::size_t first, std::size_t count) {
-  std::vector<std::uint64_t> hashes;
-  for (std::size_t i = 0; i < count; ++i)
-    hashes.push_back(read_hash(numbers.data() + numbers_per_hash * (first + i)));
-  return hashes;
 }
 
 std::size_t place_of(const std::vector<int>& ranks, int rank) {
@@ -191,12 +185,12 @@ void ReplicaCheck::find_differing(std::vector<Compared> items, std::size_t most,
   agreed_.assign(numbers_per_hash * items.size(), 0.0);
   for (std::size_t i = 0; i < items.size(); ++i)
     if (plan_.sets[items[i].set].ranks.front() == context_->transport.rank())
-      write_hash(hash_here(items[i]).value(), agreed_.data() + numbers_per_hash * i);
+      write_hash(agreed_, i, hash_here(items[i]).value());
   consensus_->agree(agreed_, [this, items = std::move(items), most, then = std::move(then)]() mutable {
     std::vector<double> other_hashes(items.size());  // 1: differs from the first rank's hash
     for (std::size_t i = 0; i < items.size(); ++i) {
       const auto mine = hash_here(items[i]);
-      other_hashes[i] = mine && *mine != read_hash(agreed_.data() + numbers_per_hash * i) ? 1 : 0;
+      other_hashes[i] = mine && *mine != read_hash(agreed_, i) ? 1 : 0;
     }
     agreed_ = std::move(other_hashes);
     consensus_->agree(agreed_, [this, items = std::move(items), most, then = std::move(then)] {
@@ -222,23 +216,23 @@ void ReplicaCheck::compare() {
 }
 
 void ReplicaCheck::find_ranks(std::vector<Compared> pieces) {
-  std::vector<std::size_t> first;  // start offset of each segment's hashes, in rank order
-  std::size_t all = 0;
+  agreed_.clear();  // hashes of each segment's ranks, in rank order
+  std::size_t place = 0;
   for (const Compared& piece : pieces) {
-    first.push_back(all);
-    all += plan_.sets[piece.set].ranks.size();
+    const std::vector<int>& ranks = plan_.sets[piece.set].ranks;
+    agreed_.resize(numbers_per_hash * (place + ranks.size()));
+    if (const auto hash = hash_here(piece))
+      write_hash(agreed_, place + place_of(ranks, context_->transport.rank()), *hash);
+    place += ranks.size();
   }
-  agreed_.assign(numbers_per_hash * all, 0.0);
-  const int rank = context_->transport.rank();
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    if (const auto hash = hash_here(pieces[i]))
-      write_hash(*hash,
-                 agreed_.data() + numbers_per_hash * (first[i] + place_of(plan_.sets[pieces[i].set].ranks, rank)));
-  consensus_->agree(agreed_, [this, pieces = std::move(pieces), first = std::move(first)] {
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      const ReplicaSet& set = plan_.sets[pieces[i].set];
-      ReplicaMismatch damage{.unit = set.unit, .array = set.array, .range = piece_of(set, *pieces[i].piece)};
-      const std::vector<std::size_t> odd = odd_copies(hashes_at(agreed_, first[i], set.ranks.size()));
+  consensus_->agree(agreed_, [this, pieces = std::move(pieces)] {
+    std::size_t next = 0;
+    for (const Compared& piece : pieces) {
+      const ReplicaSet& set = plan_.sets[piece.set];
+      std::vector<std::uint64_t> hashes;
+      while (hashes.size() < set.ranks.size()) hashes.push_back(read_hash(agreed_, next++));
+      ReplicaMismatch damage{.unit = set.unit, .array = set.array, .range = piece_of(set, *piece.piece)};
+      const std::vector<std::size_t> odd = odd_copies(hashes);
       for (std::size_t c = 0; c < set.ranks.size(); ++c) {
         const bool is_odd = std::ranges::find(odd, c) != odd.end();
         (is_odd ? damage.ranks : damage.others).push_back(set.ranks[c]);
