@@ -32,7 +32,6 @@ ParameterRefresh::ParameterRefresh(const RankContext& context, const ModelShare&
       states_(share.states.get()),
       parameters_(&parameters),
       tier_(states_->trained_on_device() ? nullptr : tier),
-      gather_hops_(plan.gather.hops.size()),
       gather_(context, *share.column, plan.gather),
       places_(context.arena, plan.places),
       gathers_(share.chunks.bundles.size()) {
@@ -51,7 +50,7 @@ void ParameterRefresh::stepped(const BundleSweep& round, std::size_t bundle, boo
 }
 
 void ParameterRefresh::gather(const BundleSweep& round, std::size_t b, runtime::Handler done) {
-  if (gather_hops_ == 0) return store(round, b, done);
+  if (!gather_.moves()) return store(round, b, done);
   const BundleSweep::Bundle& bundle = round.bundles[b];
   std::vector<HopPipeline::Item> items;
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {

@@ -27,7 +27,7 @@ class ParameterRefresh {
   void take_place(BundleSweep::Bundle& bundle) { bundle.parameters = places_.take(); }
 
   /// Returns whether only this rank, on the update's streams, reads its updated parameters.
-  [[nodiscard]] bool is_local() const noexcept { return gather_hops_ == 0 && !states_->gathers_trained(); }
+  [[nodiscard]] bool is_local() const noexcept { return !gather_.moves() && !states_->gathers_trained(); }
 
   /// Call it after the decision on a step: parameters change from now on, unit by unit.
   void begin() { parameters_->begin_refresh(); }
@@ -50,7 +50,6 @@ class ParameterRefresh {
   const UnitStates* states_;
   ParameterStore* parameters_;
   ParameterRecords* tier_;
-  std::size_t gather_hops_;
   HopPipeline gather_;
   runtime::SlotPool places_;
   runtime::InOrder gathers_;
