@@ -72,7 +72,6 @@ class SliceQueue {
   [[nodiscard]] bool over() const { return released_ == microbatches_ && sends_.empty(); }
 
   [[nodiscard]] models::Stage& stage() const { return *stage_; }
-  [[nodiscard]] const Plan& plan() const { return plan_; }
   /// Started passes.
   [[nodiscard]] int forwards() const { return forwards_; }
   [[nodiscard]] int backwards() const { return backwards_; }
