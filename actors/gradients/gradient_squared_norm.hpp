@@ -20,8 +20,8 @@ class GradientSquaredNorm {
   GradientSquaredNorm(const RankContext& context, const ModelShare& share, const Plan& plan);
 
   /// Queues the sums over blocks of a bucket's elements in UnitState::reduced; with a unit's last bucket also their
-  /// total. Each bucket once per batch. The first element is at `gradients`. `compact`: the ranges of shards are contiguous; otherwise as in the
-  /// unit.
+  /// total. Each bucket once per batch. The first element is at `gradients`. `compact`: the ranges of shards are
+  /// contiguous; otherwise as in the unit.
   void take(const ChunkSchedule::Bucket& bucket, const std::byte* gradients, bool compact);
   /// Σ gradient² of this rank's shard of a unit, after the work queued by take().
   [[nodiscard]] double of(std::size_t unit) const { return *squares_[unit]; }

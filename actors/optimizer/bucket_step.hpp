@@ -1,10 +1,14 @@
 // AdamW on a bucket, on the device or the host, and rounding of its weights for layers. One launch per kernel for any
 // number of ranks. Loop thread only.
+//
+// On the host (alternative in ZeRO-Infinity §5.2.1): states stay in host memory or pinned file buffers, gradients are
+// copied to the host and parameters back. With a `cpu` device the host is a separate device with as many threads, so
+// that updates overlap with passes. Same arithmetic as on the device.
 #pragma once
 
-#include "actors/optimizer/host_step.hpp"
 #include "actors/optimizer/state_records.hpp"
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -13,13 +17,18 @@ namespace ranvier::actors {
 
 class BucketStep {
  public:
-  using Plan = std::optional<HostStep::Plan>;  ///< none: updates on the device
+  /// Pinned buffers, one of each per bucket in flight; none for gradients that are already on the host.
+  struct HostPlan {
+    runtime::MemoryId gradients, parameters;
+  };
+  using Plan = std::optional<HostPlan>;  ///< none: updates on the device
   /// `slots`: number of buckets that are updated at a time; Operands::slot is below it.
   [[nodiscard]] static Plan plan(PlanContext& planner, std::size_t slots);
 
   BucketStep(const RankContext& context, const ModelShare& share, const Plan& plan, const StateRecords& states);
+  ~BucketStep();
 
-  [[nodiscard]] bool on_host() const noexcept { return host_ != nullptr; }
+  [[nodiscard]] bool on_host() const noexcept { return plan_.has_value(); }
 
   /// Arrays of an update; for records see bundle_sweep.hpp.
   struct Operands {
@@ -36,13 +45,38 @@ class BucketStep {
   void round(const Operands& operands, runtime::Handler done);
 
  private:
-  [[nodiscard]] std::vector<StretchStep> stretches(const Operands& operands) const;
+  /// Arrays of a stretch of a bucket: states on the host or the device, the rest on the device.
+  struct Stretch {
+    StateRecords::Stretch states;
+    const std::byte* gradient = nullptr;
+    runtime::StridedLayout gradient_runs;
+    bool gradient_on_host = false;     // the gradient is in host memory
+    std::byte* layers_copy = nullptr;  // see AdamWArrays::working
+    runtime::StridedLayout layers_runs;
+    std::vector<runtime::DecaySegment> segments;  // relative to the stretch's start in the unit
+  };
+
+  [[nodiscard]] std::vector<Stretch> stretches(const Operands& operands) const;
   void clear_record(const Operands& operands);
+  /// Queues AdamW on a stretch.
+  void step_stretch(runtime::StreamView stream, const UnitState& unit, const Stretch& stretch,
+                    runtime::AdamWOptions adamw) const;
+
+  void prepare_host();
+  void step_on_host(std::size_t slot, const UnitState& unit, std::vector<Stretch> stretches,
+                    const runtime::AdamWOptions& adamw, runtime::Handler done);
+  void round_on_host(std::size_t slot, const UnitState& unit, std::vector<Stretch> stretches,
+                     runtime::Handler done);
+  void copy_to_layers(std::size_t slot, const std::vector<Stretch>& stretches, runtime::Handler done);
+  void after(runtime::Stream& stream, runtime::Handler next);
 
   const RankContext* context_;
   const UnitStates* states_;
   const StateRecords* records_;
-  std::unique_ptr<HostStep> host_;  // null: updates on the device
+  Plan plan_;
+  // For updates on the host:
+  std::unique_ptr<runtime::Device> host_;  // null: the device does the CPU work
+  std::unique_ptr<runtime::Stream> to_host_, steps_, to_device_;
 };
 
 }  // namespace ranvier::actors
