@@ -1,5 +1,7 @@
 #include "actors/rank/bad_steps.hpp"
 
+#include "runtime/base/names.hpp"
+
 #include <fmt/core.h>
 
 #include <cmath>
@@ -10,27 +12,11 @@ using Action = BadStepOptions::Action;
 using Reason = BadStep::Reason;
 
 const char* to_string(Action action) noexcept {
-  switch (action) {
-    case Action::stop:
-      return "stop";
-    case Action::skip:
-      return "skip";
-    case Action::rollback:
-      return "rollback";
-  }
-  return "?";
+  return runtime::enum_name<Action::rollback>(action, {"stop", "skip", "rollback"});
 }
 
 const char* to_string(Reason reason) noexcept {
-  switch (reason) {
-    case Reason::loss_not_finite:
-      return "loss";
-    case Reason::norm_not_finite:
-      return "gradient norm";
-    case Reason::loss_spike:
-      return "spike";
-  }
-  return "?";
+  return runtime::enum_name<Reason::loss_spike>(reason, {"loss", "gradient norm", "spike"});
 }
 
 std::string describe(const BadStep& bad, const BadStepOptions& options) {

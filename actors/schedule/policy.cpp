@@ -1,6 +1,7 @@
 #include "actors/schedule/policy.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/names.hpp"
 
 #include <algorithm>
 
@@ -13,19 +14,7 @@ Policy policy_from(std::string_view name) {
 }
 
 std::string_view to_string(Policy policy) noexcept {
-  switch (policy) {
-    case Policy::message_driven:
-      return "message-driven";
-    case Policy::one_f_one_b:
-      return "1f1b";
-    case Policy::gpipe:
-      return "gpipe";
-    case Policy::zero_bubble:
-      return "zero-bubble";
-    case Policy::zb_h1:
-      return "zb-h1";
-  }
-  return "?";
+  return runtime::enum_name<Policy::zb_h1>(policy, {"message-driven", "1f1b", "gpipe", "zero-bubble", "zb-h1"});
 }
 
 bool messages_decide(Policy policy) noexcept {

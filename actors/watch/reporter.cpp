@@ -1,6 +1,7 @@
 #include "actors/watch/reporter.hpp"
 
 #include "models/tokenizers/unicode.hpp"
+#include "runtime/base/names.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/string_view.hpp>
@@ -24,15 +25,9 @@ namespace {
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
 const char* action_text(BadStepOptions::Action action) {
-  switch (action) {
-    case BadStepOptions::Action::stop:
-      return "stopping the job";
-    case BadStepOptions::Action::skip:
-      return "step skipped";
-    case BadStepOptions::Action::rollback:
-      return "rolling back to the last checkpoint, dropping this step's samples";
-  }
-  return "";
+  return runtime::enum_name<BadStepOptions::Action::rollback>(
+      action,
+      {"stopping the job", "step skipped", "rolling back to the last checkpoint, dropping this step's samples"});
 }
 
 /// Returns whether the output goes to a terminal. mpirun always gives its ranks pseudo-terminals, so under mpirun its
