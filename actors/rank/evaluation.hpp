@@ -14,37 +14,6 @@
 
 namespace ranvier::actors {
 
-/// Scores multiple-choice questions (HellaSwag): the completion with the lowest mean loss per token is the model's
-/// answer (length-normalized accuracy). Completions are spread over the rows like samples of a batch.
-class QuestionScorer {
- public:
-  struct Options {
-    int batch_size = 1;  ///< completions per batch over all rows
-    int rows = 1, row = 0;
-    int positions = 1;         ///< positions of the model
-    double* losses = nullptr;  ///< pinned [batch_size / rows, positions] on the last stage; otherwise null
-  };
-
-  QuestionScorer(GridPass::Parts parts, std::shared_ptr<const models::QuestionFile> file, const Options& options);
-
-  /// Calls `done` with the fraction of correct answers, or nothing after a stop request of any rank.
-  void run(std::int64_t step, std::function<void(std::optional<double> accuracy)> done);
-
-  [[nodiscard]] std::vector<Wait> waits() const { return pass_.waits(); }
-  [[nodiscard]] std::string details() const { return pass_.details(); }
-
- private:
-  void score(std::int64_t first);
-  [[nodiscard]] double accuracy() const;
-
-  models::QuestionSource source_;
-  Options options_;
-  GridPass pass_;
-  std::int64_t step_ = 0;
-  std::vector<double> scores_;  // mean loss per completion
-  std::function<void(std::optional<double>)> done_;
-};
-
 /// Result of an evaluation, identical on all ranks.
 struct EvaluationResult {
   std::int64_t step = 0;
@@ -59,8 +28,7 @@ struct EvaluationResult {
 class Evaluation final : public Actor {
  public:
   /// `validation` may be null.
-  Evaluation(const RankContext& context, const RankPlan& plan, const GridPass::Parts& forward,
-             const models::SampleSource* validation);
+  Evaluation(const GridPass::Parts& forward, const models::SampleSource* validation);
 
   [[nodiscard]] const char* name() const noexcept override { return "evaluation"; }
   [[nodiscard]] std::vector<Wait> waits() const override;
@@ -75,13 +43,20 @@ class Evaluation final : public Actor {
   [[nodiscard]] bool validates() const noexcept { return pass_ && plan_->options.eval_samples > 0; }
   /// Evaluates the validation samples starting at `first`, batch by batch, then scores the questions.
   void evaluate_from(std::int64_t first);
-  void score_questions();
+  /// Scores completions starting at `first`, batch by batch; they are spread over the rows like samples of a batch.
+  void score_from(std::int64_t first);
+  /// Fraction of correct answers to multiple-choice questions (HellaSwag). The completion with the lowest mean loss per
+  /// token is the model's answer (length-normalized accuracy).
+  [[nodiscard]] double accuracy() const;
   void finish(bool stopped);
 
   const RankPlan* plan_;
   const models::SampleSource* validation_;
-  std::unique_ptr<GridPass> pass_;             // null: there are no validation samples
-  std::unique_ptr<QuestionScorer> questions_;  // null: there are no questions
+  std::unique_ptr<GridPass> pass_;                   // null: there are no validation samples
+  std::optional<models::QuestionSource> questions_;  // none: there are no questions
+  std::unique_ptr<GridPass> question_pass_;
+  double* answer_losses_ = nullptr;  // pinned [samples of a row, positions] on the last stage; otherwise null
+  std::vector<double> scores_;       // mean loss per completion
   EvaluationResult result_;
   std::function<void(const EvaluationResult*)> done_;
 };

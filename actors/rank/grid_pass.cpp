@@ -7,7 +7,7 @@ namespace ranvier::actors {
 GridPass::GridPass(Parts parts, const models::SampleSource& source, std::int64_t stride)
     : parts_(std::move(parts)),
       loader_(*parts_.context, *parts_.places, source, stride),
-      actor_(*parts_.context, *parts_.share, *parts_.passes, loader_, parts_.resources) {}
+      actor_(*parts_.context, *parts_.plan, parts_.plan->passes, loader_, parts_.resources) {}
 
 void GridPass::run(StageActor::Batch batch, std::size_t numbers, Contribute contribute, Learned learned) {
   batch.training = false;

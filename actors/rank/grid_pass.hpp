@@ -5,11 +5,11 @@
 #include "actors/base/consensus.hpp"
 #include "actors/pipeline/loader.hpp"
 #include "actors/pipeline/stage_actor.hpp"
+#include "actors/rank/rank_plan.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -20,8 +20,7 @@ class GridPass {
   /// Objects that passes use; all must outlive the GridPass.
   struct Parts {
     const RankContext* context = nullptr;
-    const ModelShare* share = nullptr;
-    const StageActor::Plan* passes = nullptr;
+    const RankPlan* plan = nullptr;
     std::vector<StageActor::Resources> resources;  ///< by slice
     Loader::Places* places = nullptr;              ///< buffers for samples
     Consensus* consensus = nullptr;

@@ -109,25 +109,16 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
   auto& loader = add<Loader>(context, load_places_, samples_, options.batch_size);
   auto& stage = add<StageActor>(context, plan_, plan_.passes, loader, resources);
   const GridPass::Parts forward{.context = &context,
-                                .share = &plan_,
-                                .passes = &plan_.passes,
+                                .plan = &plan_,
                                 .resources = resources,
                                 .places = &load_places_,
                                 .consensus = &consensus,
                                 .stop_pending = [this] { return trainer_->stop_pending(); }};
   Evaluation* evaluation = nullptr;
   if (samples.validation != nullptr || options.questions)
-    evaluation = &add<Evaluation>(context, plan_, forward, samples.validation);
+    evaluation = &add<Evaluation>(forward, samples.validation);
   SampleWriter* writer = nullptr;
-  if (options.sample.every > 0) {
-    const bool last = plan_.stage->last();
-    writer = &add<SampleWriter>(
-        forward, options.sample,
-        SampleWriter::Stage{.positions = plan_.architecture->positions,
-                            .draws = last && plan_.position.row == 0,
-                            .logits = last ? context.arena.slot_as<float>(plan_.sample_logits) : nullptr,
-                            .vocabulary = plan_.stage->vocabulary()});
-  }
+  if (options.sample.every > 0) writer = &add<SampleWriter>(forward);
   ReplicaCheck* replicas = nullptr;
   if (options.check_every > 0 && options.steps > 0)
     replicas = &add<ReplicaCheck>(context, plan_, plan_.replicas, *optimizer_, consensus);

@@ -4,12 +4,10 @@
 #pragma once
 
 #include "actors/rank/grid_pass.hpp"
-#include "actors/rank/trainer_options.hpp"
 #include "models/core/sample_source.hpp"
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -18,14 +16,7 @@ namespace ranvier::actors {
 
 class SampleWriter final : public Actor {
  public:
-  struct Stage {
-    int positions = 1;        ///< positions of the model
-    bool draws = false;       ///< this rank samples tokens: last stage, first row
-    float* logits = nullptr;  ///< pinned on the last stage; otherwise null
-    std::size_t vocabulary = 0;
-  };
-
-  SampleWriter(GridPass::Parts parts, const SampleOptions& options, const Stage& stage);
+  explicit SampleWriter(const GridPass::Parts& forward);
 
   [[nodiscard]] const char* name() const noexcept override { return "text sample"; }
   [[nodiscard]] std::vector<Wait> waits() const override { return pass_.waits(); }
@@ -54,8 +45,9 @@ class SampleWriter final : public Actor {
 
   void draw();
 
-  SampleOptions options_;
-  Stage stage_;
+  const RankPlan* plan_;
+  const SampleOptions& options_;
+  float* logits_;  // pinned on the last stage; otherwise null
   Window window_;
   GridPass pass_;
   std::int64_t step_ = 0;
