@@ -2,6 +2,7 @@
 
 #include "runtime/base/error.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -13,8 +14,7 @@ namespace {
 constexpr std::uint64_t digit_mask = 0xffffffff;
 
 /// Carries bits beyond a digit to the next one; the last digit keeps them.
-template <typename Digits>
-void carry(Digits& digits, int bits) {
+void carry(std::span<std::uint64_t> digits, int bits) {
   for (std::size_t d = 0; d + 1 < digits.size(); ++d) {
     digits[d + 1] += digits[d] >> bits;
     digits[d] &= digit_mask;
@@ -35,14 +35,8 @@ void ExactSum::add(double value) {
   }
   if (value == 0) return;
   // value = fraction · 2^exponent; the fraction is an integer of at most 53 bits.
-  int exponent = 0;
-  const double scaled = std::frexp(value, &exponent);
-  exponent -= std::numeric_limits<double>::digits;
-  auto fraction = static_cast<std::uint64_t>(std::ldexp(scaled, std::numeric_limits<double>::digits));
-  if (exponent < min_exponent) {  // subnormal: its last bits are zeros
-    fraction >>= min_exponent - exponent;
-    exponent = min_exponent;
-  }
+  const int exponent = std::max(std::ilogb(value) + 1 - std::numeric_limits<double>::digits, min_exponent);
+  const auto fraction = static_cast<std::uint64_t>(std::ldexp(value, -exponent));
   const int place = exponent - min_exponent;
   const auto digit = static_cast<std::size_t>(place / digit_bits);
   const int shift = place % digit_bits;
