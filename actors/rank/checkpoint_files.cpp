@@ -6,7 +6,7 @@
 
 #include <cstring>
 #include <exception>
-#include <tuple>
+#include <filesystem>
 #include <type_traits>
 #include <utility>
 
@@ -50,7 +50,7 @@ CheckpointFiles::CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan,
 
 offload::CheckpointFileWriter::Outcome CheckpointFiles::then(runtime::Handler next) {
   return [this, next = std::move(next)](const std::string& failure) {
-    note(failure);
+    if (failure_.empty()) failure_ = failure;
     next();
   };
 }
@@ -65,16 +65,9 @@ void CheckpointFiles::begin(std::int64_t) {
 }
 
 void CheckpointFiles::prepare(std::int64_t step) {
-  std::ignore = folder_->prepare(step, options_.job);
-  make_room(step);
-}
-
-void CheckpointFiles::make_room(std::int64_t step) {
+  const std::filesystem::path part = folder_->prepare(step, options_.job);
   removed_ = 0;
-  const auto lacks = [&] {
-    return runtime::free_bytes_beside(folder_->part_of(step, options_.job)) < whole_bytes_;
-  };
-  for (int keep = options_.keep - 1; keep >= 1 && lacks(); --keep)
+  for (int keep = options_.keep - 1; keep >= 1 && runtime::free_bytes_beside(part) < whole_bytes_; --keep)
     removed_ += folder_->prune(keep, options_.archive_every).size();
 }
 

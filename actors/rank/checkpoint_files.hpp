@@ -53,10 +53,6 @@ class CheckpointFiles final : public CheckpointTarget {
   void discard(std::int64_t step) noexcept override;
 
  private:
-  void make_room(std::int64_t step);
-  void note(const std::string& failure) {
-    if (failure_.empty()) failure_ = failure;
-  }
   /// Returns a callback for the writer that records a failure, then runs `next`.
   [[nodiscard]] offload::CheckpointFileWriter::Outcome then(runtime::Handler next);
 
