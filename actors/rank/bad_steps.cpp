@@ -50,11 +50,11 @@ std::optional<BadStep> BadSteps::judge(std::int64_t step, double loss, double gr
     bad.median = losses.value();
   } else {
     state_.losses.add(loss);
-    if (step >= state_.last_bad) state_.in_a_row = 0;
+    if (step >= state_.row.last) state_.row.count = 0;
     return std::nullopt;
   }
   bad.action = count(step);
-  bad.in_a_row = state_.in_a_row;
+  bad.in_a_row = state_.row.count;
   return bad;
 }
 
@@ -64,8 +64,8 @@ Action BadSteps::damaged(std::int64_t step) {
 }
 
 Action BadSteps::count(std::int64_t last_bad) {
-  state_.last_bad = last_bad;
-  return ++state_.in_a_row > options_.limit ? Action::stop : options_.action;
+  state_.row.last = last_bad;
+  return ++state_.row.count > options_.limit ? Action::stop : options_.action;
 }
 
 }  // namespace ranvier::actors

@@ -23,6 +23,12 @@ struct BadStepOptions {
 };
 [[nodiscard]] const char* to_string(BadStepOptions::Action action) noexcept;
 
+/// Bad steps without a good one between them.
+struct BadStepRow {
+  std::int64_t last = 0;   ///< last bad step; 0: none
+  std::int64_t count = 0;  ///< number of bad steps in a row
+};
+
 struct BadStep {
   enum class Reason { loss_not_finite, norm_not_finite, loss_spike };
   std::int64_t step = 0;
@@ -49,9 +55,8 @@ class BadSteps {
 
   /// All state that decisions depend on; part of checkpoints.
   struct State {
-    RecentMedian losses;        ///< losses of good steps
-    std::int64_t last_bad = 0;  ///< last bad step; 0: none
-    std::int64_t in_a_row = 0;
+    RecentMedian losses;  ///< losses of good steps
+    BadStepRow row;       ///< current row of bad steps
   };
 
   explicit BadSteps(const BadStepOptions& options) : options_(options) {}

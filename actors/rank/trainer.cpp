@@ -39,8 +39,8 @@ std::vector<StateScalar> Trainer::scalars() const {
   const BadSteps::State& bad = bad_steps_.state();
   all.push_back({"left_out_samples", std::move(left_out)});  // first sample and count of each range
   all.push_back({"recent_losses", bad.losses.numbers()});
-  all.push_back({"last_bad_step", bad.last_bad});
-  all.push_back({"bad_steps_in_a_row", bad.in_a_row});
+  all.push_back({"last_bad_step", bad.row.last});
+  all.push_back({"bad_steps_in_a_row", bad.row.count});
   // Whether evaluation and sample of `step` are outstanding because a stop request came first.
   all.push_back({"evaluation_follows", std::int64_t{evaluation_follows_}});
   all.push_back({"sample_follows", std::int64_t{sample_follows_}});
@@ -60,8 +60,8 @@ void Trainer::restore_scalars(std::span<const StateScalar> all) {
   restore("skips", skips_);
   restore("next_sample", next_sample_);
   BadSteps::State& bad = bad_steps_.state();
-  restore("last_bad_step", bad.last_bad);
-  restore("bad_steps_in_a_row", bad.in_a_row);
+  restore("last_bad_step", bad.row.last);
+  restore("bad_steps_in_a_row", bad.row.count);
   evaluation_follows_ = find_scalar<std::int64_t>(all, "evaluation_follows").value_or(0) != 0;
   sample_follows_ = find_scalar<std::int64_t>(all, "sample_follows").value_or(0) != 0;
   for (const double loss : find_scalar<std::vector<double>>(all, "recent_losses").value_or(std::vector<double>()))
@@ -78,8 +78,7 @@ void Trainer::start(TrainerHooks hooks) {
   hooks_ = std::move(hooks);
   if (const auto& rollback = options_.rollback) {
     for (const models::SampleRange& range : rollback->left_out) samples_->leave_out(range);
-    bad_steps_.state().last_bad = rollback->last_bad;
-    bad_steps_.state().in_a_row = rollback->bad_in_a_row;
+    bad_steps_.state().row = rollback->bad_steps;
   }
   if (parts_.checkpointer != nullptr) parts_.checkpointer->start(step_);
   // Evaluation and sample that the previous run left undone, if this run has them enabled.
@@ -186,7 +185,7 @@ void Trainer::conclude_step() {
   result.skips = skips_;
   loss_scale_.update(!finite);
   if (result.bad && result.bad->action == BadStepOptions::Action::rollback) {
-    roll_back(step_ - 1);
+    roll_back();
     models::FilteredSamples without = *samples_;  // a copy, since other threads may read ahead
     for (std::int64_t n = next_sample_; n < next_sample_ + options_.batch_size; ++n)
       without.leave_out({samples_->number(n), 1});
@@ -249,7 +248,7 @@ void Trainer::checked(const ReplicaReport& report) {
          step_, describe(report.damage.front(), options_.grid),
          options_.bad_steps.action == BadStepOptions::Action::rollback ? "" : ", or use `bad_steps` rollback");
   }
-  roll_back(step_ - 1);
+  roll_back();
   finish();
 }
 
@@ -266,12 +265,9 @@ void Trainer::follow_up() {
   begin_step();
 }
 
-void Trainer::roll_back(std::int64_t newest_step) {
-  const BadSteps::State& bad = bad_steps_.state();
-  rollback_ = Rollback{.newest_step = newest_step,
-                       .left_out = samples_->left_out(),
-                       .last_bad = bad.last_bad,
-                       .bad_in_a_row = bad.in_a_row};
+void Trainer::roll_back() {
+  rollback_ =
+      Rollback{.newest_step = step_ - 1, .left_out = samples_->left_out(), .bad_steps = bad_steps_.state().row};
 }
 
 int Trainer::checkpoint_series() {

@@ -115,8 +115,8 @@ class Trainer final : public Actor {
   [[nodiscard]] bool evaluates() const;
   /// Starts the outstanding evaluation or sample, or else the next step.
   void follow_up();
-  /// Requests a rollback to a checkpoint that is not newer than `newest_step`.
-  void roll_back(std::int64_t newest_step);
+  /// Requests a rollback to a checkpoint before the current step.
+  void roll_back();
   /// Options of this step's update; `factor`: clipping factor of the gradients.
   [[nodiscard]] runtime::AdamWOptions adamw_of_step(double factor) const;
   void evaluate();

@@ -38,9 +38,7 @@ struct SampleOptions {
 struct Rollback {
   std::int64_t newest_step = 0;  ///< newest step to resume from; later checkpoints may contain the bad update
   std::vector<models::SampleRange> left_out;  ///< dropped samples
-  // The current row of bad steps; see bad_steps.hpp.
-  std::int64_t last_bad = 0;
-  std::int64_t bad_in_a_row = 0;
+  BadStepRow bad_steps;                       ///< current row of bad steps
 };
 
 struct TrainerOptions {
