@@ -244,14 +244,13 @@ std::unordered_map<std::string, std::vector<int>> stages_of_units(const models::
                                                                   const std::vector<models::LayerRange>& slices,
                                                                   const SliceMap& map) {
   std::unordered_map<std::string, std::vector<int>> stages_of;
+  const std::vector<std::size_t> stage_of = stages_of_layers(slices, map);
   for (int stage = 0; stage < map.stages; ++stage) {
-    for (int chunk = 0; chunk < map.chunks; ++chunk) {
-      const models::LayerRange& layers = slices[static_cast<std::size_t>(map.slice_of(stage, chunk))];
-      for (std::size_t l = layers.begin; l < layers.end; ++l) {
-        for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
-          std::vector<int>& known = stages_of[unit.name];
-          if (known.empty() || known.back() != stage) known.push_back(stage);
-        }
+    for (std::size_t l = 0; l < stage_of.size(); ++l) {
+      if (stage_of[l] != static_cast<std::size_t>(stage)) continue;
+      for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
+        std::vector<int>& known = stages_of[unit.name];
+        if (known.empty() || known.back() != stage) known.push_back(stage);
       }
     }
   }

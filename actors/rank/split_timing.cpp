@@ -55,7 +55,7 @@ SplitAdvice SplitTiming::advice(std::span<const double> numbers) const {
   for (std::size_t i = 0; i < numbers.size(); ++i)
     seconds[i / directions.size()].*directions[i % directions.size()] = numbers[i];
   const SliceMap map = slice_map(options);
-  return advise_split(seconds, kinds_of_layers(*plan_->architecture),
+  return advise_split(seconds, *plan_->architecture,
                       slice_layers(*plan_->architecture, map, options.layers_per_stage), map,
                       microbatches_of(options));
 }

@@ -24,6 +24,13 @@ Slices moved(Slices slices, std::size_t from, std::size_t to) {
 
 }  // namespace
 
+std::vector<std::size_t> stages_of_layers(const std::vector<models::LayerRange>& slices, const SliceMap& map) {
+  std::vector<std::size_t> stages;
+  for (std::size_t k = 0; k < slices.size(); ++k)
+    stages.resize(slices[k].end, static_cast<std::size_t>(map.stage_of(static_cast<int>(k))));
+  return stages;
+}
+
 void check_slices(const SliceMap& map, std::size_t layers) {
   if (map.chunks < 1) fail(ErrorCode::usage, "`chunks_per_rank` is too small: {}; use 1 or more", map.chunks);
   if (map.chunks > 1 && map.stages == 1)

@@ -26,6 +26,10 @@ struct SliceMap {
   }
 };
 
+/// Stage of each layer. `slices` cover all layers, from the front.
+[[nodiscard]] std::vector<std::size_t> stages_of_layers(const std::vector<models::LayerRange>& slices,
+                                                        const SliceMap& map);
+
 /// Throws ErrorCode::usage for fewer than 1 chunk, several chunks on one stage, and several chunks that are more
 /// slices than `layers`. A single chunk per stage is checked by balance_slices().
 void check_slices(const SliceMap& map, std::size_t layers);

@@ -50,6 +50,22 @@ std::vector<models::LayerRange> min_split(std::size_t layers, std::size_t stages
   return ranges;
 }
 
+/// Kind of each layer: layers with the same computation and memory have the same number.
+std::vector<int> kinds_of_layers(const models::Architecture& architecture) {
+  using Key = std::tuple<std::type_index, double, std::size_t, std::size_t>;
+  std::map<Key, int> known;
+  std::vector<int> kinds;
+  for (std::size_t l = 0; l < architecture.layers.size(); ++l) {
+    const models::Layer& layer = *architecture.layers[l];
+    std::size_t parameters = 0;
+    for (const models::UnitSpec& unit : layer.units()) parameters += unit.elements();
+    const Key key{typeid(layer), architecture.flops_per_sample(l), layer.output_elements(architecture.positions),
+                  parameters};
+    kinds.push_back(known.try_emplace(key, static_cast<int>(known.size())).first->second);
+  }
+  return kinds;
+}
+
 }  // namespace
 
 double row_seconds(const std::vector<double>& stage_seconds, int microbatches) {
@@ -87,25 +103,19 @@ std::vector<double> slowness_of_stages(const std::vector<double>& seconds, const
   // Alternates between the times of kinds and the slowdown of stages, with the other one fixed.
   constexpr int rounds = 200;
   const auto stages = static_cast<std::size_t>(map.stages);
-  const auto stage_of = [&](std::size_t slice) {
-    return static_cast<std::size_t>(map.stage_of(static_cast<int>(slice)));
-  };
+  const std::vector<std::size_t> stage_of = stages_of_layers(slices, map);
   std::vector<double> slowness(stages, 1.0);
   for (int round = 0; round < rounds; ++round) {
     std::map<int, std::pair<double, double>> of_kind;  // seconds at slowdown 1, and number of layers
-    for (std::size_t k = 0; k < slices.size(); ++k) {
-      for (std::size_t l = slices[k].begin; l < slices[k].end; ++l) {
-        auto& [sum, count] = of_kind[kinds[l]];
-        sum += seconds[l] / slowness[stage_of(k)];
-        ++count;
-      }
+    for (std::size_t l = 0; l < stage_of.size(); ++l) {
+      auto& [sum, count] = of_kind[kinds[l]];
+      sum += seconds[l] / slowness[stage_of[l]];
+      ++count;
     }
     std::vector<double> took(stages, 0.0), usual(stages, 0.0);
-    for (std::size_t k = 0; k < slices.size(); ++k) {
-      for (std::size_t l = slices[k].begin; l < slices[k].end; ++l) {
-        took[stage_of(k)] += seconds[l];
-        usual[stage_of(k)] += of_kind[kinds[l]].first / of_kind[kinds[l]].second;
-      }
+    for (std::size_t l = 0; l < stage_of.size(); ++l) {
+      took[stage_of[l]] += seconds[l];
+      usual[stage_of[l]] += of_kind[kinds[l]].first / of_kind[kinds[l]].second;
     }
     double total = 0;
     for (std::size_t s = 0; s < stages; ++s)
@@ -115,48 +125,30 @@ std::vector<double> slowness_of_stages(const std::vector<double>& seconds, const
   return slowness;
 }
 
-std::vector<int> kinds_of_layers(const models::Architecture& architecture) {
-  using Key = std::tuple<std::type_index, double, std::size_t, std::size_t>;
-  std::map<Key, int> known;
-  std::vector<int> kinds;
-  for (std::size_t l = 0; l < architecture.layers.size(); ++l) {
-    const models::Layer& layer = *architecture.layers[l];
-    std::size_t parameters = 0;
-    for (const models::UnitSpec& unit : layer.units()) parameters += unit.elements();
-    const Key key{typeid(layer), architecture.flops_per_sample(l), layer.output_elements(architecture.positions),
-                  parameters};
-    kinds.push_back(known.try_emplace(key, static_cast<int>(known.size())).first->second);
-  }
-  return kinds;
-}
-
-SplitAdvice advise_split(const std::vector<LayerSeconds>& seconds, const std::vector<int>& kinds,
+SplitAdvice advise_split(const std::vector<LayerSeconds>& seconds, const models::Architecture& architecture,
                          const std::vector<models::LayerRange>& slices, const SliceMap& map, int microbatches) {
   const auto stages = static_cast<std::size_t>(map.stages);
-  const auto stage_of = [&](std::size_t slice) {
-    return static_cast<std::size_t>(map.stage_of(static_cast<int>(slice)));
-  };
+  const std::vector<std::size_t> stage_of = stages_of_layers(slices, map);
   SplitAdvice advice;
   advice.measured.resize(stages);
   std::vector<double> all, now(stages, 0.0);
   for (const LayerSeconds& each : seconds) all.push_back(each.all());
-  for (std::size_t k = 0; k < slices.size(); ++k) {
-    for (std::size_t l = slices[k].begin; l < slices[k].end; ++l) {
-      advice.measured[stage_of(k)] += seconds[l];
-      now[stage_of(k)] += all[l];
-    }
-    advice.layers_now.push_back(static_cast<int>(slices[k].end - slices[k].begin));
+  for (std::size_t l = 0; l < all.size(); ++l) {
+    advice.measured[stage_of[l]] += seconds[l];
+    now[stage_of[l]] += all[l];
   }
-  const std::vector<double> slowness = slowness_of_stages(all, kinds, slices, map);
-  for (std::size_t k = 0; k < slices.size(); ++k)
-    for (std::size_t l = slices[k].begin; l < slices[k].end; ++l) all[l] /= slowness[stage_of(k)];
+  for (const models::LayerRange& slice : slices)
+    advice.layers_now.push_back(static_cast<int>(slice.end - slice.begin));
+  const std::vector<double> slowness = slowness_of_stages(all, kinds_of_layers(architecture), slices, map);
+  for (std::size_t l = 0; l < all.size(); ++l) all[l] /= slowness[stage_of[l]];
   const auto split = map.chunks == 1 ? fastest_split(all, slowness) : balance_slices(all, map, slowness);
   advice.seconds_then.assign(stages, 0.0);
   for (std::size_t k = 0; k < split.size(); ++k) {
-    advice.layers_then.push_back(static_cast<int>(split[k].end - split[k].begin));
-    advice.seconds_then[stage_of(k)] +=
-        slowness[stage_of(k)] * std::accumulate(all.begin() + static_cast<std::ptrdiff_t>(split[k].begin),
-                                                all.begin() + static_cast<std::ptrdiff_t>(split[k].end), 0.0);
+    const auto stage = static_cast<std::size_t>(map.stage_of(static_cast<int>(k)));
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(split[k].begin),
+               end = all.begin() + static_cast<std::ptrdiff_t>(split[k].end);
+    advice.layers_then.push_back(static_cast<int>(end - begin));
+    advice.seconds_then[stage] += slowness[stage] * std::accumulate(begin, end, 0.0);
   }
   // A pass covers 1/chunks of the layers, so there are as many times more passes.
   advice.row_seconds_now = row_seconds(now, microbatches * map.chunks);

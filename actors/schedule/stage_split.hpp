@@ -24,14 +24,11 @@ namespace ranvier::actors {
 [[nodiscard]] std::vector<models::LayerRange> fastest_split(const std::vector<double>& seconds,
                                                             const std::vector<double>& slowness);
 
-/// Slowdown factor by stage, 1 on average, estimated from layers of the same kind.
+/// Slowdown factor by stage, 1 on average, estimated from layers of the same kind. `kinds`: number of the kind, by layer.
 [[nodiscard]] std::vector<double> slowness_of_stages(const std::vector<double>& seconds,
                                                      const std::vector<int>& kinds,
                                                      const std::vector<models::LayerRange>& slices,
                                                      const SliceMap& map);
-
-/// Kind of each layer: layers with the same computation and memory have the same number.
-[[nodiscard]] std::vector<int> kinds_of_layers(const models::Architecture& architecture);
 
 /// A measured split, and the one that is better.
 struct SplitAdvice {
@@ -48,7 +45,8 @@ struct SplitAdvice {
 
 /// `seconds`: measured time per step by layer, with these slices. The better split is fastest_split() for one slice per
 /// stage, and balance_slices(), a good but not optimal one, for several.
-[[nodiscard]] SplitAdvice advise_split(const std::vector<LayerSeconds>& seconds, const std::vector<int>& kinds,
+[[nodiscard]] SplitAdvice advise_split(const std::vector<LayerSeconds>& seconds,
+                                       const models::Architecture& architecture,
                                        const std::vector<models::LayerRange>& slices, const SliceMap& map,
                                        int microbatches);
 

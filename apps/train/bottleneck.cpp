@@ -94,19 +94,14 @@ bool another_split_helps(const Shares& shares, const actors::TrainerOptions& opt
   const auto slices = actors::slice_layers(architecture, map, options.layers_per_stage);
   std::vector<double> flops(shares.stages.size(), 0.0);
   std::vector<actors::LayerSeconds> layers(architecture.layers.size());
-  const auto each_layer = [&](const auto& visit) {
-    for (std::size_t k = 0; k < slices.size(); ++k)
-      for (std::size_t l = slices[k].begin; l < slices[k].end; ++l)
-        visit(l, static_cast<std::size_t>(map.stage_of(static_cast<int>(k))));
-  };
-  each_layer([&](std::size_t l, std::size_t stage) { flops[stage] += architecture.flops_per_sample(l); });
-  each_layer([&](std::size_t l, std::size_t stage) {
+  const std::vector<std::size_t> stage_of = actors::stages_of_layers(slices, map);
+  for (std::size_t l = 0; l < layers.size(); ++l) flops[stage_of[l]] += architecture.flops_per_sample(l);
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const std::size_t stage = stage_of[l];
     if (flops[stage] > 0)
       layers[l].forward = shares.stages[stage] * architecture.flops_per_sample(l) / flops[stage];
-  });
-  return actors::advise_split(layers, actors::kinds_of_layers(architecture), slices, map,
-                              actors::microbatches_of(options))
-      .helps();
+  }
+  return actors::advise_split(layers, architecture, slices, map, actors::microbatches_of(options)).helps();
 }
 
 std::string of_stage(std::size_t stage, const Shares& shares, bool split_helps) {
