@@ -20,11 +20,6 @@ using collectives::TeamKind;
 
 namespace {
 
-/// Fixed order that approximates a message-driven schedule.
-Policy in_a_fixed_order(const models::StageSlices& stage) {
-  return stage.defers() && stage.size() == 1 ? Policy::zb_h1 : Policy::one_f_one_b;
-}
-
 std::size_t index_of(TeamKind kind) { return static_cast<std::size_t>(kind); }
 
 PhaseVolume times(PhaseVolume volume, std::uint64_t count) {
@@ -47,10 +42,12 @@ std::vector<UnitTraffic> moves_of(std::span<const ShardedUnit> units, std::uint6
   return moves;
 }
 
-std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage, std::span<const ShardedUnit> units,
-                                        const BufferClasses& places, const BatchPasses& passes) {
+std::vector<UnitTraffic> replayed_moves(const RankPlan& plan, int stage_number, std::span<const ShardedUnit> units,
+                                        const BufferClasses& places) {
+  const models::StageSlices& stage = *plan.stage;
+  const int stages = plan.options.grid.g_inter, microbatches = microbatches_of(plan.options);
   expect(units.size() == stage.units().size(), "a stage of {} units got {}", stage.units().size(), units.size());
-  std::vector<UnitTraffic> moves = moves_of(units, static_cast<std::uint64_t>(passes.microbatches));
+  std::vector<UnitTraffic> moves = moves_of(units, static_cast<std::uint64_t>(microbatches));
   for (UnitTraffic& unit : moves) unit.forward_gathers = unit.backward_gathers = 0;
   BufferSchedule schedule(places);
   std::uint64_t need = 0;
@@ -60,7 +57,7 @@ std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage, std::s
       for (const std::size_t use : stage.uses_of(step)) {
         const std::size_t unit = stage.uses()[use].unit;
         if (places.places[places.of_unit[unit]] == 0) continue;  // not gathered
-        if (!schedule.next(unit, need, passes.reuse).fill) continue;
+        if (!schedule.next(unit, need, plan.options.reuse).fill) continue;
         ++(backward ? moves[unit].backward_gathers : moves[unit].forward_gathers);
       }
       ++need;
@@ -68,14 +65,14 @@ std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage, std::s
   };
   const models::StageLayout& front = stage.slice(0);
   const bool waits = front.defers() && stage.size() == 1;  // separate weight passes; several slices: 1F1B
-  PipelineProgress progress{.stage = passes.stage,
-                            .stages = passes.stages,
+  PipelineProgress progress{.stage = stage_number,
+                            .stages = stages,
                             .chunks = static_cast<int>(stage.size()),
-                            .microbatches = passes.microbatches,
+                            .microbatches = microbatches,
                             .limit = front.slots(),
                             .deferred_limit = waits ? front.deferred_slots() : 0};
-  const Policy policy = messages_decide(passes.policy) ? in_a_fixed_order(stage) : passes.policy;
-  const SliceOrder order{progress.chunks, passes.microbatches, chunk_group(policy, passes.stages, front.slots())};
+  const Policy policy = !messages_decide(plan.policy) ? plan.policy : waits ? Policy::zb_h1 : Policy::one_f_one_b;
+  const SliceOrder order{progress.chunks, microbatches, chunk_group(policy, stages, front.slots())};
   models::OrderedPass pass;
   // Microbatches whose weight gradients were finished when the previous pass started: the next one is announced then.
   int weights_before = 0, weights_now = 0;

@@ -3,11 +3,10 @@
 // with padding. Excludes messages between stages, agreements and validation.
 #pragma once
 
+#include "actors/rank/rank_plan.hpp"
 #include "actors/schedule/buffer_schedule.hpp"
-#include "actors/schedule/policy.hpp"
 #include "actors/states/algorithm_choice.hpp"
 #include "actors/states/sharded_unit.hpp"
-#include "models/core/stage_slices.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -33,21 +32,12 @@ struct UnitTraffic {
 /// Counts as in the papers: each layer gathers its units for every pass of every microbatch.
 [[nodiscard]] std::vector<UnitTraffic> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps);
 
-/// The passes of a batch on one stage, through all of its slices.
-struct BatchPasses {
-  Policy policy = Policy::one_f_one_b;
-  int stage = 0;
-  int stages = 1;
-  int microbatches = 1;
-  bool reuse = true;  ///< ParameterStore::Options
-};
-
-/// Counts as a run does: with buffer reuse, a unit that is still in one of the `places` is not gathered again. `units`:
-/// units of the stage. Exact for schedules with a fixed order. Message-driven ones count as 1F1B, or as ZB-H1 with
-/// deferred weight gradients and one slice.
-[[nodiscard]] std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage,
+/// Counts as a run does: with buffer reuse, a unit that is still in one of the `places` is not gathered again. `plan`:
+/// plan of `stage`, or of one with equal slices; `units`: its units. Exact for schedules with a fixed order.
+/// Message-driven ones count as 1F1B, or as ZB-H1 with deferred weight gradients and one slice.
+[[nodiscard]] std::vector<UnitTraffic> replayed_moves(const RankPlan& plan, int stage,
                                                       std::span<const ShardedUnit> units,
-                                                      const BufferClasses& places, const BatchPasses& passes);
+                                                      const BufferClasses& places);
 
 /// Traffic of one class of links.
 struct SentVolume {

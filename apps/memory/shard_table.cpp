@@ -65,7 +65,6 @@ class Column {
         units_(actors::sharded_units(architecture, plan.layers, trainer.grid.g_data)),
         paper_(actors::moves_of(units_, static_cast<std::uint64_t>(micro_steps))),
         plan_(&plan),
-        passes_{plan.policy, plan.position.stage, trainer.grid.g_inter, micro_steps, trainer.reuse},
         counter_(volume_options(trainer, plan, nodes_of_column(trainer, plan.position.stage), algorithms)) {}
 
   void add_to(Cost& cost, const UnitShardings& sharding) {
@@ -96,7 +95,7 @@ class Column {
     for (const actors::ShardedUnit& unit : units_)
       elements.push_back((unit.trained ? trained : frozen) ? 0 : unit.elements);
     const auto places = actors::ParameterStore::classes_of(*plan_->stage, elements, plan_->parameters.options);
-    known->second = actors::replayed_moves(*plan_->stage, units_, places, passes_);
+    known->second = actors::replayed_moves(*plan_, plan_->position.stage, units_, places);
     return known->second;
   }
 
@@ -105,7 +104,6 @@ class Column {
   std::vector<actors::ShardedUnit> units_;
   std::vector<actors::UnitTraffic> paper_;
   const actors::RankPlan* plan_;
-  actors::BatchPasses passes_;
   std::map<std::pair<bool, bool>, std::vector<actors::UnitTraffic>>
       moves_;  // key: frozen in place, trained in place
   actors::VolumeCounter counter_;

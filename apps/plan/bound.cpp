@@ -78,9 +78,7 @@ std::vector<actors::UnitTraffic> moves_of(const models::Architecture& architectu
     elements.push_back(in_place ? 0 : unit.elements);
   }
   const auto places = actors::ParameterStore::classes_of(*plan.stage, elements, plan.parameters.options);
-  return actors::replayed_moves(
-      *plan.stage, units, places,
-      {plan.policy, stage, trainer.grid.g_inter, cut_of(trainer).microbatches, trainer.reuse});
+  return actors::replayed_moves(plan, stage, units, places);
 }
 
 /// Smallest factor; absent factors are 1.

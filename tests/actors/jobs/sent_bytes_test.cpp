@@ -46,11 +46,9 @@ SentBytes worked_out(const models::Architecture& architecture, const TrainerOpti
   for (int stage = 0; stage < options.grid.g_inter; ++stage) {
     const RankPlan plan = plan_rank(architecture, {}, options, stage * rows);
     const auto units = sharded_units(architecture, plan.layers, rows);
-    const auto moves =
-        as_papers_count || plan.parameters.classes.places.empty()
-            ? moves_of(units, std::uint64_t(microbatches))
-            : replayed_moves(*plan.stage, units, plan.parameters.classes,
-                             {plan.policy, stage, options.grid.g_inter, microbatches, options.reuse});
+    const auto moves = as_papers_count || plan.parameters.classes.places.empty()
+                           ? moves_of(units, std::uint64_t(microbatches))
+                           : replayed_moves(plan, stage, units, plan.parameters.classes);
     const auto first = options.node_of.begin() + stage * rows;
     VolumeCounter counter({.node_of = {first, first + rows},
                            .node_of_row = shape.node_of_row,
