@@ -12,28 +12,19 @@ namespace ranvier::actors {
 Stragglers::Stragglers(const runtime::GridShape& grid, int passes)
     : grid_(grid, grid.ranks()), passes_(passes), recent_(static_cast<std::size_t>(grid.ranks())) {}
 
-std::vector<double> Stragglers::seconds_of_rows(const std::vector<double>& compute_seconds) const {
-  std::vector<double> rows;
-  for (int row = 0; row < grid_.shape().g_data; ++row) {
-    std::vector<double> stages;
-    for (const int rank : grid_.pipeline(row)) stages.push_back(compute_seconds[static_cast<std::size_t>(rank)]);
-    rows.push_back(row_seconds(stages, passes_));
-  }
-  return rows;
+double Stragglers::seconds_of_row(int row, const std::vector<double>& compute_seconds) const {
+  std::vector<double> stages;
+  for (const int rank : grid_.pipeline(row)) stages.push_back(compute_seconds[static_cast<std::size_t>(rank)]);
+  return row_seconds(stages, passes_);
 }
 
-double Stragglers::cost_of(int rank, double usual, const std::vector<double>& compute_seconds,
-                           const std::vector<double>& rows) const {
-  const int own = grid_.position(rank).row;
-  std::vector<double> stages;
-  for (const int each : grid_.pipeline(own))
-    stages.push_back(each == rank ? usual : compute_seconds[static_cast<std::size_t>(each)]);
-  double otherwise = row_seconds(stages, passes_), slowest = 0;
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    slowest = std::max(slowest, rows[row]);
-    if (static_cast<int>(row) != own) otherwise = std::max(otherwise, rows[row]);
-  }
-  return std::max(0.0, slowest - otherwise);
+double Stragglers::cost_of(int rank, double usual, std::vector<double> compute_seconds,
+                           std::vector<double> rows) const {
+  const double slowest = std::ranges::max(rows);
+  const int row = grid_.position(rank).row;
+  compute_seconds[static_cast<std::size_t>(rank)] = usual;
+  rows[static_cast<std::size_t>(row)] = seconds_of_row(row, compute_seconds);
+  return std::max(0.0, slowest - std::ranges::max(rows));
 }
 
 Stragglers::Change Stragglers::step(const std::vector<double>& compute_seconds) {
@@ -41,7 +32,8 @@ Stragglers::Change Stragglers::step(const std::vector<double>& compute_seconds) 
   if (grid_.shape().g_data == 1) return change;
   expect(compute_seconds.size() == recent_.size(), "compute times have the wrong number of ranks: {}, expected {}",
          compute_seconds.size(), recent_.size());
-  const std::vector<double> rows = seconds_of_rows(compute_seconds);
+  std::vector<double> rows;
+  for (int row = 0; row < grid_.shape().g_data; ++row) rows.push_back(seconds_of_row(row, compute_seconds));
   now_.clear();
   for (int stage = 0; stage < grid_.shape().g_inter; ++stage) {
     const std::vector<int> column = grid_.column(stage);

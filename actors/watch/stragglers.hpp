@@ -45,10 +45,10 @@ class Stragglers {
     double times = 0, cost = 0;  // means
     int counted = 0;             // steps in the means
   };
-  [[nodiscard]] std::vector<double> seconds_of_rows(const std::vector<double>& compute_seconds) const;
-  /// Time saved in the slowest row if `rank` took `usual` seconds. `rows`: seconds_of_rows().
-  [[nodiscard]] double cost_of(int rank, double usual, const std::vector<double>& compute_seconds,
-                               const std::vector<double>& rows) const;
+  [[nodiscard]] double seconds_of_row(int row, const std::vector<double>& compute_seconds) const;
+  /// Time saved in the slowest row if `rank` took `usual` seconds. `rows`: seconds_of_row() by row.
+  [[nodiscard]] double cost_of(int rank, double usual, std::vector<double> compute_seconds,
+                               std::vector<double> rows) const;
 
   runtime::Grid grid_;
   int passes_;
