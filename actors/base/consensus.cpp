@@ -9,17 +9,14 @@
 
 namespace ranvier::actors {
 
-Consensus::Consensus(runtime::EventLoop& loop, runtime::Transport& transport)
-    : Consensus(loop, transport, own_staging_) {}
-
-Consensus::Consensus(runtime::EventLoop& loop, runtime::Transport& transport, std::vector<double>& staging)
+Consensus::Consensus(runtime::EventLoop& loop, runtime::Transport& transport, Staging staging)
     : loop_(&loop),
       transport_(&transport),
       host_(runtime::make_inline_device()),
       stream_(host_->make_stream("consensus", runtime::StreamWidth::one)),
       executor_(loop, transport, *stream_),
       members_(static_cast<std::size_t>(transport.ranks())),
-      staging_(&staging) {
+      staging_(std::move(staging)) {
   std::iota(members_.begin(), members_.end(), 0);
 }
 

@@ -15,9 +15,10 @@ namespace ranvier::actors {
 
 class Consensus : public Actor {
  public:
-  Consensus(runtime::EventLoop& loop, runtime::Transport& transport);
-  /// `staging`: receive buffer that several objects may share if nothing reads the values; must outlive this object.
-  Consensus(runtime::EventLoop& loop, runtime::Transport& transport, std::vector<double>& staging);
+  using Staging = std::shared_ptr<std::vector<double>>;
+  /// `staging`: receive buffer; several objects may share it if nothing reads the values.
+  Consensus(runtime::EventLoop& loop, runtime::Transport& transport,
+            Staging staging = std::make_shared<std::vector<double>>());
 
   [[nodiscard]] const char* name() const noexcept override { return "agreement"; }
   [[nodiscard]] std::vector<Wait> waits() const override;
@@ -35,8 +36,7 @@ class Consensus : public Actor {
   std::unique_ptr<runtime::Stream> stream_;
   collectives::Executor executor_;
   std::vector<int> members_;
-  std::vector<double> own_staging_;
-  std::vector<double>* staging_;
+  Staging staging_;
   std::shared_ptr<const std::vector<collectives::RankSchedule>> schedules_;
   std::optional<runtime::Duration> since_;  // start of the current agreement
 };

@@ -163,7 +163,8 @@ class PredictedJob::EquivalentConsensus final : public Consensus {
   runtime::EventLoop* loop_;
   // Shared by all equivalents. Values that decide anything are zero in predictions; sums of compute times are
   // meaningless, because equivalents add to the same memory.
-  std::vector<double> staging_, values_;
+  Staging staging_ = std::make_shared<std::vector<double>>();
+  std::vector<double> values_;
   std::vector<Other> others_;
   std::size_t missing_ = 0;
   runtime::Handler done_;
