@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -209,7 +208,7 @@ void Trainer::conclude_step() {
   const bool ends = stopped_early_ || step_ == options_.steps;
   compared_ = false;
   if (parts_.replicas != nullptr && (ends || step_ % options_.check_every == 0 || checkpoint_series() > 0))
-    return check_or([this] { go_on(); });
+    return check_replicas();
   go_on();
 }
 
@@ -218,20 +217,17 @@ double Trainer::pass_seconds() const {
   return trace.seconds(SpanKind::forward) + trace.seconds(SpanKind::backward) + trace.seconds(SpanKind::weights);
 }
 
-/// Runs a replica check before `next`, so that only checked states are saved.
-void Trainer::check_or(const runtime::Handler& next) {
-  if (parts_.replicas == nullptr || compared_) return next();
-  when_stored([this] { check_replicas(); });
-}
-
 void Trainer::check_replicas() {
-  context_->trace.set_activity(SpanKind::check, step_);
-  began_ = context_->trace.now();
-  const auto check = [this] {
-    parts_.replicas->run(step_, [this](const ReplicaReport& report) { checked(report); });
-  };
-  if (const auto damaged = fault_.damage(step_)) return parts_.replicas->damage(*damaged, check);
-  check();
+  if (parts_.replicas == nullptr || compared_) return go_on();
+  when_stored([this] {
+    context_->trace.set_activity(SpanKind::check, step_);
+    began_ = context_->trace.now();
+    const auto check = [this] {
+      parts_.replicas->run(step_, [this](const ReplicaReport& report) { checked(report); });
+    };
+    if (const auto damaged = fault_.damage(step_)) return parts_.replicas->damage(*damaged, check);
+    check();
+  });
 }
 
 void Trainer::checked(const ReplicaReport& report) {
@@ -291,7 +287,7 @@ runtime::AdamWOptions Trainer::adamw_of_step(double factor) const {
 
 void Trainer::stop_early() {
   stopped_early_ = true;
-  check_or([this] { finish(); });
+  check_replicas();
 }
 
 void Trainer::evaluate() {

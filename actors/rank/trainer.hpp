@@ -25,7 +25,6 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace ranvier::actors {
@@ -106,8 +105,8 @@ class Trainer final : public Actor {
   [[nodiscard]] runtime::Handler stepped();
   void phase_done();
   void conclude_step();
+  /// Continues after a replica check, so that only checked states are saved.
   void check_replicas();
-  void check_or(const runtime::Handler& next);
   void checked(const ReplicaReport& report);
   /// Continues after a step that was agreed on and checked.
   void go_on();
