@@ -10,7 +10,6 @@
 #include "runtime/liveness/pending_work.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>

@@ -7,7 +7,6 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace ranvier::actors {

@@ -1,14 +1,11 @@
 #include "actors/rank/rank.hpp"
 
-#include "actors/rank/rank_plan.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace ranvier::actors {
 

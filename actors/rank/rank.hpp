@@ -17,7 +17,6 @@
 #include "models/core/unit.hpp"
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>

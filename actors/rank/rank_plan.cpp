@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 namespace ranvier::actors {

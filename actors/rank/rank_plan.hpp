@@ -18,7 +18,6 @@
 #include "runtime/transport/staged_transport.hpp"
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>

@@ -1,7 +1,6 @@
 // Measures the time of each layer on the stage's stream, by direction. Loop thread only; the stream may outlive it.
 #pragma once
 
-#include "actors/schedule/policy.hpp"
 #include "runtime/device/stream.hpp"
 #include "runtime/trace/trace.hpp"
 

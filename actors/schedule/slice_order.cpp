@@ -1,7 +1,5 @@
 #include "actors/schedule/slice_order.hpp"
 
-#include "runtime/base/error.hpp"
-
 #include <algorithm>
 
 namespace ranvier::actors {

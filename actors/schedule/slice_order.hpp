@@ -9,7 +9,6 @@
 
 #include "actors/schedule/policy.hpp"
 
-#include <cstddef>
 #include <optional>
 #include <span>
 #include <vector>

@@ -1,6 +1,5 @@
 #include "actors/schedule/stage_split.hpp"
 
-#include "actors/schedule/slice_balance.hpp"
 #include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>

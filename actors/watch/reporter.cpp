@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <iterator>
 #include <limits>
-#include <string_view>
 #include <utility>
 
 #include <unistd.h>

@@ -5,7 +5,6 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace ranvier::actors {
 

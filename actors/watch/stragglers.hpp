@@ -4,7 +4,6 @@
 
 #include "runtime/base/grid.hpp"
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
