@@ -172,14 +172,17 @@ class PredictedJob::EquivalentConsensus final : public Consensus {
 
 PredictedJob::PredictedJob(const models::Architecture& architecture, const models::SampleSource& samples,
                            const TrainerOptions& options, const runtime::MachineProfile& profile,
-                           const Costs& costs, const PredictionOptions& how)
+                           const runtime::PhantomDeviceOptions& device, const PredictionOptions& how)
     : architecture_(&architecture),
       options_((check(options, profile, how), options)),
       profile_(&profile),
       how_(how),
       cluster_(cluster_of(options, profile, how)),
       grid_(options.grid, options.grid.ranks()),
-      costs_(costs) {
+      device_(device) {
+  device_.apart = profile.gpu;
+  device_.threads = profile.threads;
+  device_.jitter = how.disturbances.jitter;
   plan_memory(samples);
   rows_ = rows_to_simulate();
   const int ranks = options.grid.ranks();
@@ -290,16 +293,9 @@ RankPlan PredictedJob::plan_as_before(int rank, const models::SampleBytes& sampl
 void PredictedJob::make_rank(int rank, const models::SampleSource& samples) {
   Ranks& made = ranks_[static_cast<std::size_t>(rank)];
   const Disturbances& disturbances = how_.disturbances;
-  runtime::PhantomDeviceOptions device{
-      .apart = profile_->gpu,
-      .threads = profile_->threads,
-      .costs = &costs_.device,
-      .host_costs = &costs_.host,
-      .narrow_costs = costs_.narrow,
-      .crowding = costs_.crowding,
-      .slowness = factor_of(disturbances.slow_ranks, rank),
-      .jitter = disturbances.jitter,
-      .seed = disturbances.seed * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(rank)};
+  runtime::PhantomDeviceOptions device = device_;
+  device.slowness = factor_of(disturbances.slow_ranks, rank);
+  device.seed = disturbances.seed * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(rank);
   made.device = make_phantom_device(cluster_.time(), cluster_.cores(rank), cluster_.space(), device);
   RankPlan plan = plan_as_before(rank, samples.sample_bytes());
   runtime::EventLoop& loop = cluster_.loop(rank);
@@ -454,12 +450,14 @@ Prediction predict(const models::Architecture& architecture, const models::Sampl
   const runtime::ProfileCosts device(profile);
   // With a GPU, all cores do host work. With a CPU device, host work has one thread.
   const runtime::ProfileCosts host(profile, runtime::ProfileCosts::Where::host);
-  if (profile.gpu) return PredictedJob(architecture, samples, usual, profile, {device, host}, how).run();
-  const PredictedJob::Costs costs{.device = device,
-                                  .host = device,
-                                  .narrow = profile.threads > 1 ? &host : nullptr,
-                                  .crowding = [&](const runtime::WorkCost& cost) { return device.crowding(cost); }};
-  return PredictedJob(architecture, samples, usual, profile, costs, how).run();
+  if (profile.gpu)
+    return PredictedJob(architecture, samples, usual, profile, {.costs = &device, .host_costs = &host}, how).run();
+  return PredictedJob(architecture, samples, usual, profile,
+                      {.costs = &device,
+                       .narrow_costs = profile.threads > 1 ? &host : nullptr,
+                       .crowding = [&](const runtime::WorkCost& cost) { return device.crowding(cost); }},
+                      how)
+      .run();
 }
 
 double peak_flops(const runtime::MachineProfile& profile, runtime::DType dtype) {

@@ -27,18 +27,11 @@ namespace ranvier::actors {
 
 class PredictedJob {
  public:
-  /// Cost models of devices, of host work, and of streams with one thread (null: as `device`).
-  struct Costs {
-    const runtime::CostModel& device;
-    const runtime::CostModel& host;
-    const runtime::CostModel* narrow = nullptr;
-    std::function<double(const runtime::WorkCost&)> crowding = {};  ///< see PhantomDeviceOptions
-  };
-
-  /// Plans all ranks; allocates address space only. Throws like predict(). All arguments must outlive this object.
+  /// Plans all ranks; allocates address space only. `device`: cost models of the devices; its other fields follow from
+  /// profile and disturbances. Throws like predict(). All arguments and the cost models must outlive this object.
   PredictedJob(const models::Architecture& architecture, const models::SampleSource& samples,
-               const TrainerOptions& options, const runtime::MachineProfile& profile, const Costs& costs,
-               const PredictionOptions& how);
+               const TrainerOptions& options, const runtime::MachineProfile& profile,
+               const runtime::PhantomDeviceOptions& device, const PredictionOptions& how);
   ~PredictedJob();
 
   /// Sets a callback for every step, on rank 0; call it before run().
@@ -97,7 +90,7 @@ class PredictedJob {
   runtime::Grid grid_;
   int rows_ = 1;        // number of simulated rows
   bool pulls_ = false;  // parameters are pulled from their owners
-  Costs costs_;
+  runtime::PhantomDeviceOptions device_;
   std::unique_ptr<collectives::PhantomNccl> nccl_;
   std::vector<std::optional<TrainerOptions>> chosen_;  // by stage: options with the choices of its first rank
   std::vector<Ranks> ranks_;

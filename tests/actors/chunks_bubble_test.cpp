@@ -27,7 +27,7 @@ double bubble(int stages, int chunks, int microbatches, Policy policy) {
   const runtime::MachineProfile profile = tests::instant_machine();
   const tests::CostsOf costs = tests::StatedLayer::costs();
   const tests::NoSamples samples;
-  actors::PredictedJob job(architecture, samples, options, profile, {costs, costs}, {});
+  actors::PredictedJob job(architecture, samples, options, profile, {.costs = &costs}, {});
   return job.run().step_seconds / (3.0 * layers_of_stage * microbatches) - 1;
 }
 

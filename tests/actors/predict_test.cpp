@@ -47,7 +47,7 @@ Prediction predicted(const models::GptOptions& gpt, const TrainerOptions& option
                      const runtime::MachineProfile& profile, const runtime::CostModel& costs,
                      const PredictionOptions& how = {}) {
   const RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
-  return PredictedJob(make_gpt(gpt), tokens, options, profile, {costs, costs}, how).run();
+  return PredictedJob(make_gpt(gpt), tokens, options, profile, {.costs = &costs}, how).run();
 }
 
 /// Checks the ratio of two durations of any length.

@@ -43,7 +43,7 @@ Prediction predicted(const TrainerOptions& options, const PredictionOptions& how
   // Some time by FLOPs and some by bytes, so that no two kinds of work end together by chance.
   const CostsOf rates(
       [](const runtime::WorkCost& cost) { return 1001 + std::floor(cost.flops + 0.37 * cost.bytes); });
-  return PredictedJob(make_gpt(gpt), tokens, options, machine(), {rates, rates}, how).run();
+  return PredictedJob(make_gpt(gpt), tokens, options, machine(), {.costs = &rates}, how).run();
 }
 
 /// Compares two predictions, which may differ by the time of an agreement: a few latencies between nodes.

@@ -38,7 +38,7 @@ Measured measured(const models::GptOptions& gpt, const TrainerOptions& options, 
   const tests::CostsOf rate([](const runtime::WorkCost& cost) { return 1e3 * cost.flops; });
   const runtime::MachineProfile profile = tests::instant_machine();
   const models::Architecture architecture = make_gpt(gpt);
-  PredictedJob job(architecture, tokens, options, profile, {rate, rate},
+  PredictedJob job(architecture, tokens, options, profile, {.costs = &rate},
                    {.steps = 1 + std::max(options.rebalance_steps, 1), .disturbances = disturbances});
   Measured measured;
   job.when_stepped([&](const StepResult& result) {

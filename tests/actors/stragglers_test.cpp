@@ -29,7 +29,7 @@ Watched watched(const runtime::GridShape& grid, int steps, const Disturbances& d
   const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
   const tests::CostsOf rate([](const runtime::WorkCost& cost) { return 1e3 * cost.flops; });
   const models::Architecture architecture = make_gpt(gpt);
-  PredictedJob job(architecture, tokens, options, profile, {rate, rate},
+  PredictedJob job(architecture, tokens, options, profile, {.costs = &rate},
                    {.steps = steps, .disturbances = disturbances});
   Stragglers stragglers(grid, 4);
   Watched result;

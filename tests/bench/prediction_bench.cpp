@@ -41,7 +41,7 @@ void run(const std::vector<std::string>& words) {
   const tests::NoSamples samples(gpt.sequence_length);
   const runtime::ProfileCosts device(profile), host(profile, runtime::ProfileCosts::Where::host);
   const models::Architecture architecture = make_gpt(gpt);
-  actors::PredictedJob job(architecture, samples, options, profile, {device, host}, {});
+  actors::PredictedJob job(architecture, samples, options, profile, {.costs = &device, .host_costs = &host}, {});
   const double planned = seconds_since(began);
   const actors::Prediction prediction = job.run();
   print_case(

@@ -91,7 +91,7 @@ Outcome outcome_of(Policy policy, const SliceMap& map, const Durations& duration
   const tests::CostsOf costs = tests::StatedLayer::costs();
   const runtime::MachineProfile profile = tests::instant_machine();
   const tests::NoSamples samples;
-  actors::PredictedJob job(architecture, samples, options, profile, {costs, costs}, {});
+  actors::PredictedJob job(architecture, samples, options, profile, {.costs = &costs}, {});
   Outcome outcome;
   for (int rank = 0; rank < map.stages; ++rank) {
     const std::vector<int>& slots = job.rank(rank).plan().slots;
