@@ -2,26 +2,13 @@
 
 #include "runtime/base/error.hpp"
 
+#include <boost/multiprecision/cpp_int.hpp>
+
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
 namespace ranvier::actors {
-
-namespace {
-
-constexpr std::uint64_t digit_mask = 0xffffffff;
-
-/// Carries bits beyond a digit to the next one; the last digit keeps them.
-void carry(std::span<std::uint64_t> digits, int bits) {
-  for (std::size_t d = 0; d + 1 < digits.size(); ++d) {
-    digits[d + 1] += digits[d] >> bits;
-    digits[d] &= digit_mask;
-  }
-}
-
-}  // namespace
 
 void ExactSum::add(double value) {
   if (std::isnan(value)) {
@@ -48,9 +35,13 @@ void ExactSum::add(double value) {
 }
 
 void ExactSum::write(std::span<double, words> message) const {
-  auto carried = digits_;
-  carry(carried, digit_bits);
-  for (std::size_t d = 0; d < digits; ++d) message[d] = static_cast<double>(carried[d]);
+  std::uint64_t carried = 0;
+  for (std::size_t d = 0; d < digits; ++d) {
+    carried += digits_[d];
+    // The last digit keeps bits beyond its size.
+    message[d] = static_cast<double>(d + 1 < digits ? carried & digit_mask : carried);
+    carried >>= digit_bits;
+  }
   message[digits] = static_cast<double>(infinite_);
   message[digits + 1] = static_cast<double>(no_numbers_);
 }
@@ -58,21 +49,15 @@ void ExactSum::write(std::span<double, words> message) const {
 double ExactSum::read(std::span<const double, words> message) {
   if (message[digits + 1] > 0) return std::numeric_limits<double>::quiet_NaN();
   if (message[digits] > 0) return std::numeric_limits<double>::infinity();
-  std::array<std::uint64_t, digits> all{};
-  for (std::size_t d = 0; d < digits; ++d) all[d] = static_cast<std::uint64_t>(message[d]);
-  carry(all, digit_bits);
-  if (all.back() > 0) return std::numeric_limits<double>::infinity();
-  std::size_t top = digits - 2;
-  while (top > 0 && all[top] == 0) --top;
-  if (top < 2) return std::ldexp(static_cast<double>(all[1] << digit_bits | all[0]), min_exponent);
+  boost::multiprecision::cpp_int sum;
+  for (std::size_t d = digits; d-- > 0;) sum = (sum << digit_bits) + static_cast<std::uint64_t>(message[d]);
+  if (sum == 0) return 0;
   // The highest 64 bits; the last one is also set if any lower bit is. A double has fewer bits, so rounding gives the
   // same result as for the complete sum.
-  const int room = std::countl_zero(all[top] << digit_bits);
-  std::uint64_t bits = (all[top] << digit_bits | all[top - 1]) << room | all[top - 2] >> (digit_bits - room);
-  bool more = (all[top - 2] & (digit_mask >> room)) != 0;
-  for (std::size_t d = 0; d + 2 < top; ++d) more = more || all[d] != 0;
-  if (more) bits |= 1;
-  return std::ldexp(static_cast<double>(bits), static_cast<int>(top - 1) * digit_bits - room + min_exponent);
+  const auto dropped = std::max<std::size_t>(msb(sum), 63) - 63;
+  auto bits = static_cast<std::uint64_t>(sum >> dropped);
+  if (lsb(sum) < dropped) bits |= 1;
+  return std::ldexp(static_cast<double>(bits), static_cast<int>(dropped) + min_exponent);
 }
 
 }  // namespace ranvier::actors

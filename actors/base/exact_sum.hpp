@@ -17,6 +17,7 @@ namespace ranvier::actors {
 
 class ExactSum {
   static constexpr int digit_bits = 32;
+  static constexpr std::uint64_t digit_mask = 0xffffffff;
   static constexpr int min_exponent = -1074;  // exponent of the smallest bit of any double
   static constexpr int max_exponent = 1024;   // above the exponent of any double
   // Carries into the last digit exceed all doubles.
