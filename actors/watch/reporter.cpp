@@ -120,7 +120,7 @@ Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory,
       metrics_(std::move(metrics)),
       terminal_(!options.quiet && on_a_terminal()),
       colours_(terminal_ && wants_colours()),
-      stragglers_(options.grid, options.passes) {
+      stragglers_(options.trainer.grid, microbatches_of(options.trainer) * options.trainer.chunks_per_rank) {
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<runtime::MemoryKind>(k);
     memory_json_ += fmt::format("{}\"{}\":{}", k > 0 ? "," : "", runtime::to_string(kind),
@@ -141,7 +141,7 @@ void Reporter::start(runtime::Duration now, const PeakRates& peak) {
 
 void Reporter::bad_step(const BadStep& bad) {
   write_held();
-  print(fmt::format("{}  bad step: {}: {}", step_text(bad.step), describe(bad, options_.bad_steps),
+  print(fmt::format("{}  bad step: {}: {}", step_text(bad.step), describe(bad, options_.trainer.bad_steps),
                     action_text(bad.action)),
         Colour::bad);
   if (records()) {
@@ -177,7 +177,7 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
         result.has_losses ? fmt::format("loss {:<8}", format_fitting(result.loss, 5, 8)) : "no losses    ";
     std::string line = fmt::format("{}  {}  norm {:<7}  lr {:.2e}", step_text(result.step), loss,
                                    format_fitting(result.gradient_norm, 4, 7), result.learning_rate);
-    if (options_.shows_loss_scale)
+    if (options_.trainer.loss_scale.dynamic)
       line += fmt::format("  scale {:<8}  skips {:<4}", format_fitting(result.loss_scale, 0, 8), result.skips);
     const std::string rate =
         tokens_per_second < 1 ? format_fitting(tokens_per_second, 5, 7) : format_count(tokens_per_second);
@@ -187,7 +187,7 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
         "  {:>8} ms  {:>7} {}/s  {} {:>6}  mem {}  ETA {}", format_fitting(elapsed * 1e3, 1, 8), rate,
         counts_tokens() ? "tok" : options_.item + "s", shows_measured ? "measured MFU" : "MFU",
         std::isfinite(shown) ? fmt::format("{:.1f}%", 100 * shown) : "-", runtime::format_bytes(memory_bytes_),
-        format_duration(median_step_seconds() * static_cast<double>(options_.steps - result.step)));
+        format_duration(median_step_seconds() * static_cast<double>(options_.trainer.steps - result.step)));
     if (result.skipped) line += result.bad ? "  (skipped)" : "  (skipped: gradients overflowed)";
     if (const auto& before = ceiling_.raised_from(); before && shown == measured_mfu) {
       line += fmt::format("  (measured peak raised to {}FLOP/s from {}FLOP/s)", format_count(ceiling_.value()),
@@ -229,7 +229,7 @@ std::string Reporter::worded(const std::string& text) const {
 std::string Reporter::straggling(const StepResult& result) {
   if (result.compute_seconds.empty()) return {};
   const Stragglers::Change change = stragglers_.step(result.compute_seconds);
-  const runtime::Grid grid(options_.grid, options_.grid.ranks());
+  const runtime::Grid grid(options_.trainer.grid, options_.trainer.grid.ranks());
   for (const Straggler& straggler : change.begin) warn(result.step, describe(straggler, grid));
   for (const int rank : change.end)
     warn(result.step, fmt::format("straggler: rank {} is no longer slower than its stage's other rows", rank));
@@ -304,7 +304,7 @@ void Reporter::checked(const ReplicaReport& report, std::optional<BadStepOptions
                           runtime::format_bytes(report.bytes), report.seconds));
   }
   for (const ReplicaMismatch& damage : report.damage)
-    lines.push_back("replica mismatch: " + describe(damage, options_.grid));
+    lines.push_back("replica mismatch: " + describe(damage, options_.trainer.grid));
   if (follows)
     lines.push_back(fmt::format("replica mismatch: {}", *follows == BadStepOptions::Action::rollback
                                                             ? "rolling back to the last checkpoint"
@@ -384,21 +384,22 @@ void Reporter::write_held(const std::string& more) {
 }
 
 std::string Reporter::step_text(std::int64_t step) const {
-  if (options_.steps == 0) return "evaluation";
-  return fmt::format("step {:>{}}/{}", step, std::to_string(options_.steps).size(), options_.steps);
+  if (options_.trainer.steps == 0) return "evaluation";
+  return fmt::format("step {:>{}}/{}", step, std::to_string(options_.trainer.steps).size(), options_.trainer.steps);
 }
 
 bool Reporter::has_line(const StepResult& result) const {
   if (options_.quiet || options_.lines_every == 0) return false;
-  return steps_ == 1 || result.step == options_.steps || result.step % options_.lines_every == 0 || result.bad;
+  return steps_ == 1 || result.step == options_.trainer.steps || result.step % options_.lines_every == 0 ||
+         result.bad;
 }
 
 void Reporter::draw_bar(std::int64_t step) {
-  if (!terminal_ || step == options_.steps) return;
+  if (!terminal_ || step == options_.trainer.steps) return;
   constexpr std::int64_t width = 40;
-  const auto filled = static_cast<std::size_t>(width * step / options_.steps);
+  const auto filled = static_cast<std::size_t>(width * step / options_.trainer.steps);
   fmt::print("[{}{}] {:.0f}%", std::string(filled, '#'), std::string(width - filled, '.'),
-             100.0 * static_cast<double>(step) / static_cast<double>(options_.steps));
+             100.0 * static_cast<double>(step) / static_cast<double>(options_.trainer.steps));
   bar_drawn_ = true;
 }
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "actors/checkpoint/checkpointer.hpp"
-#include "actors/rank/bad_steps.hpp"
 #include "actors/rank/recent_median.hpp"
 #include "actors/rank/trainer.hpp"
 #include "actors/replicas/replica_check.hpp"
@@ -55,16 +54,12 @@ class FlopsCeiling {
 class Reporter {
  public:
   struct Options {
-    std::int64_t steps = 1;      ///< 0: evaluation only
+    TrainerOptions trainer;
     std::string item = "token";  ///< unit of the counts
     double tokens_per_step = 0;
-    double flops_per_step = 0;  ///< model FLOP per step over all ranks
-    bool shows_loss_scale = false;
+    double flops_per_step = 0;   ///< model FLOP per step over all ranks
     double bytes_per_token = 0;  ///< bytes of validation text per token; 0: unknown or not text
-    BadStepOptions bad_steps;
-    runtime::GridShape grid;
-    int passes = 1;      ///< forward passes of a rank per step: microbatches times model chunks
-    bool quiet = false;  ///< metrics only
+    bool quiet = false;          ///< metrics only
     std::int64_t lines_every =
         1;  ///< a line every N steps, and for the first, last and bad steps; 0: no step lines
     /// JSON object added to the first step's record; empty: none.

@@ -121,15 +121,11 @@ void Training::prepare_checkpoints() {
 void Training::make_reporter() {
   const double batch = plan_.trainer.batch_size;
   reporter_.emplace(
-      actors::Reporter::Options{.steps = plan_.trainer.steps,
+      actors::Reporter::Options{.trainer = plan_.trainer,
                                 .item = run_.job.item,
                                 .tokens_per_step = batch * static_cast<double>(run_.job.tokens_of_sample()),
                                 .flops_per_step = batch * run_.job.architecture.flops_per_sample(),
-                                .shows_loss_scale = plan_.trainer.loss_scale.dynamic,
                                 .bytes_per_token = run_.job.bytes_per_token,
-                                .bad_steps = plan_.trainer.bad_steps,
-                                .grid = plan_.trainer.grid,
-                                .passes = actors::microbatches_of(plan_.trainer) * plan_.trainer.chunks_per_rank,
                                 .lines_every = run_.options.run.quiet ? 0 : run_.options.run.log_every,
                                 .configuration = boost::json::serialize(configuration()),
                                 .wording = with_flags,

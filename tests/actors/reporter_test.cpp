@@ -22,7 +22,10 @@ namespace {
 struct Run {
   explicit Run(double measured, std::optional<double> data_sheet = {})
       : reporter(
-            {.steps = 100, .tokens_per_step = 10, .flops_per_step = 1000, .grid = {1, 3}, .quiet = true},
+            {.trainer = {.grid = {1, 3}, .batch_size = 3, .steps = 100},
+             .tokens_per_step = 10,
+             .flops_per_step = 1000,
+             .quiet = true},
             ranvier::runtime::MemoryPlan(),
             std::make_unique<ranvier::runtime::RecordFile>("--metrics", (folder.path() / "metrics").string(),
                                                            ranvier::runtime::RecordFile::Start::from_scratch)) {
@@ -109,7 +112,7 @@ void ten_steps(const Reporter::Options& options) {
   reporter.finish();
 }
 
-const Reporter::Options ten{.steps = 10, .tokens_per_step = 10, .flops_per_step = 1000};
+const Reporter::Options ten{.trainer = {.steps = 10}, .tokens_per_step = 10, .flops_per_step = 1000};
 
 /// Environment of a program that was started without mpirun.
 struct OnItsOwn {
@@ -196,7 +199,7 @@ TEST_CASE("columns stay aligned for numbers of any size") {
   const OnItsOwn own;
   const std::string shown = output_of(false, [] {
     Reporter::Options options{
-        .steps = 1000000, .tokens_per_step = 1, .flops_per_step = 1, .shows_loss_scale = true};
+        .trainer = {.steps = 1000000, .loss_scale = {.dynamic = true}}, .tokens_per_step = 1, .flops_per_step = 1};
     Reporter reporter(options, ranvier::runtime::MemoryPlan(), nullptr);
     ranvier::runtime::Duration now = 0s;
     reporter.start(now, {});
@@ -302,7 +305,7 @@ TEST_CASE("a GPU's MFU is relative to its data sheet's rate, and a second fracti
 TEST_CASE("a step's line has MFU, or the measured fraction with its name if MFU is unknown") {
   const auto line = [](const PeakRates& peak) {
     return output_of(false, [&] {
-      Reporter reporter({.steps = 2, .tokens_per_step = 10, .flops_per_step = 1000, .grid = {1, 1}},
+      Reporter reporter({.trainer = {.steps = 2}, .tokens_per_step = 10, .flops_per_step = 1000},
                         ranvier::runtime::MemoryPlan(), nullptr);
       reporter.start(0s, peak);
       reporter.step({.step = 1}, 500ms);
