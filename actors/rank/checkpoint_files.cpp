@@ -73,8 +73,7 @@ void CheckpointFiles::prepare(std::int64_t step) {
 
 void CheckpointFiles::open(std::int64_t step, runtime::Handler opened) {
   failure_.clear();
-  opened_ = !pieces_.empty();
-  if (!opened_) return loop_->post(std::move(opened));
+  if (pieces_.empty()) return loop_->post(std::move(opened));
   writer_.open(folder_->part_of(step, options_.job) / file_name(rank_), bytes_, then(std::move(opened)));
 }
 
@@ -92,7 +91,7 @@ void CheckpointFiles::close(std::function<void(CheckpointShare)> done) {
     if (failure_.empty()) share.data.assign(data.begin(), data.end());
     done(std::move(share));
   };
-  if (!opened_) return closed();
+  if (pieces_.empty()) return closed();
   writer_.close(then(closed));
 }
 

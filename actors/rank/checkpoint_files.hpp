@@ -63,11 +63,10 @@ class CheckpointFiles final : public CheckpointTarget {
   runtime::AtomicFile::Retry retry_;
   std::size_t rank_;
   std::vector<offload::CheckpointArray> arrays_;    // arrays of all ranks for the manifest
-  std::vector<offload::CheckpointSegment> pieces_;  // manifest entries; rank 0 sets `file`
+  std::vector<offload::CheckpointSegment> pieces_;  // manifest entries; rank 0 sets `file`; empty: no file
   std::uint64_t bytes_ = 0;
   std::uint64_t whole_bytes_ = 0;  // sum over all ranks
   std::size_t removed_ = 0;        // older checkpoints removed to free space
-  bool opened_ = false;            // a file is open
   std::string failure_;            // first failure of this checkpoint
   boost::json::object about_;
 };

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <limits>
 #include <thread>
+#include <utility>
 
 namespace ranvier::actors {
 
@@ -51,9 +52,8 @@ double FaultInjection::loss_factor(std::int64_t step) const {
 }
 
 std::optional<StateKind> FaultInjection::damage(std::int64_t step) {
-  if (damaged_ || !fault_ || fault_->kind != Kind::damage || step < fault_->step) return std::nullopt;
-  damaged_ = true;
-  return fault_->array;
+  if (!fault_ || fault_->kind != Kind::damage || step < fault_->step) return std::nullopt;
+  return std::exchange(fault_, std::nullopt)->array;
 }
 
 }  // namespace ranvier::actors

@@ -29,8 +29,7 @@ class FaultInjection {
   const RankContext* context_;
   StageActor* stage_;
   GradientSync* gradients_;
-  std::optional<TrainerOptions::Fault> fault_;  // none: no fault on this rank
-  bool damaged_ = false;
+  std::optional<TrainerOptions::Fault> fault_;  // none: no fault on this rank, or damage done
 };
 
 }  // namespace ranvier::actors

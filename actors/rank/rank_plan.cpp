@@ -393,12 +393,9 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   std::vector<std::optional<int>> partners;
   const auto stages_of = stages_of_units(architecture, slices, map);
   for (const UnitState& unit : plan.states->all()) {
-    std::optional<int> partner;
+    std::optional<int>& partner = partners.emplace_back();
+    if (!unit.trained()) continue;
     std::size_t uses = unit.gradients.size();
-    if (!unit.trained()) {
-      partners.push_back(std::nullopt);
-      continue;
-    }
     for (const int s : stages_of.at(unit.spec->name)) {
       if (s == plan.position.stage) continue;
       ++uses;
@@ -407,7 +404,6 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     if (uses > 2) {
       fail(ErrorCode::usage, "unit '{}' is shared by more than two layers; share it between two", unit.spec->name);
     }
-    partners.push_back(partner);
   }
   plan.chunks = chunk_schedule(chunk_units(*plan.stage, *plan.states, partners),
                                {options.tiers.chunk_buckets, options.tiers.bundle_bytes});

@@ -201,7 +201,7 @@ void Watchdog::tick() {
   const Duration now = loop_->now();
   if (now - std::exchange(last_tick_, now) > stopped_ticks * period_ + std::chrono::seconds(1)) {
     began_waiting_ = now;
-    for (auto& [peer, state] : peers_) state->asked = false;
+    for (auto& [peer, state] : peers_) state->asked_at.reset();
   }
   time_ += period_;
   const auto late = overdue();
@@ -209,8 +209,8 @@ void Watchdog::tick() {
   for (auto& [peer, state] : peers_) {
     const auto found = late.find(peer);
     if (found == late.end()) {
-      state->asked = false;
-    } else if (!state->asked) {
+      state->asked_at.reset();
+    } else if (!state->asked_at) {
       state->news_at = time_;
       state->idle_at.reset();
       ask(peer);
@@ -226,7 +226,6 @@ void Watchdog::tick() {
 
 void Watchdog::ask(int peer) {
   const auto state = peers_.at(peer);
-  state->asked = true;
   state->asked_at = time_;
   if (state->answer_pending) return;  // the previous request is unanswered
   state->answer_pending = true;
@@ -259,7 +258,7 @@ void Watchdog::judge(int peer, const Transport::Pending& oldest) {
   const std::string what = fmt::format("{} {}", options_.describe(transport_->rank()), wait_of(oldest, "it"));
   const double timeout = seconds(options_.timeout);
   if (state.answer_pending) {
-    if (time_ - state.asked_at < grace) return;
+    if (time_ - *state.asked_at < grace) return;
     fail(ErrorCode::transport, "{} does not answer: {} (`timeout` {:g})", options_.describe(peer), what, timeout);
   }
   const Answer& answer = state.answer;

@@ -67,12 +67,11 @@ class Watchdog {
     std::byte question{};  // receive buffer of the peer's request
     Answer answer_to_send;
     Answer answer;
-    bool asked = false;  // since its message became overdue
     bool answer_pending = false;
-    runtime::Duration asked_at{};
-    std::map<int, std::uint64_t> news;         // progress that it reported, by rank
-    runtime::Duration news_at{};               // time of the last progress or of the first request
-    std::optional<runtime::Duration> idle_at;  // start of the current sequence of idle replies
+    std::optional<runtime::Duration> asked_at;  // none: not since its message became overdue
+    std::map<int, std::uint64_t> news;          // progress that it reported, by rank
+    runtime::Duration news_at{};                // time of the last progress or of the first request
+    std::optional<runtime::Duration> idle_at;   // start of the current sequence of idle replies
   };
 
   void tick();
