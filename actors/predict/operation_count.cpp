@@ -25,43 +25,39 @@ class CollectiveCount {
   /// Adds one operation per hop and bundle.
   void add(std::span<const Hop> hops, const std::vector<Buckets>& bundles, runtime::DType dtype,
            OperationCount& count) {
+    const ColumnOptions& column = *share_->column;
     for (const Hop& hop : hops) {
-      for (const Buckets& buckets : bundles) add(hop, buckets, dtype, count);
+      const collectives::PlanChoice& choice = column.choices[static_cast<std::size_t>(hop.team)];
+      const int ranks = column.layout.team(hop.team).topology.ranks();
+      for (const Buckets& buckets : bundles) {
+        std::vector<std::size_t> elements;
+        std::vector<runtime::StridedLayout> runs;
+        for (const auto& [u, index] : buckets) {
+          const UnitState& unit = share_->states->all()[u];
+          const BucketPartition::Spread part =
+              unit.cut.spread(column.layout.range(hop.whole, unit.elements), index);
+          elements.push_back(part.count);
+          runs.push_back(part.runs);
+        }
+        const int chunks = choice.chunks(ranks, elements, dtype);
+        ++count.collectives;
+        for (std::size_t i = 0; i < buckets.size(); ++i) {
+          const OperationCount& part = of_part(hop, choice, elements[i], runs[i], chunks);
+          count.copies += part.copies;
+          count.additions += part.additions;
+          count.messages += part.messages;
+        }
+      }
     }
   }
 
  private:
-  struct OfPart {
-    std::size_t copies = 0, additions = 0, messages = 0;
-  };
   using Key = std::tuple<Collective, TeamKind, std::size_t, std::size_t, int>;
 
-  void add(const Hop& hop, const Buckets& buckets, runtime::DType dtype, OperationCount& count) {
-    const ColumnOptions& column = *share_->column;
-    const collectives::PlanChoice& choice = column.choices[static_cast<std::size_t>(hop.team)];
-    const int ranks = column.layout.team(hop.team).topology.ranks();
-    std::vector<std::size_t> elements;
-    for (const auto& [u, index] : buckets) {
-      const UnitState& unit = share_->states->all()[u];
-      elements.push_back(unit.cut.elements(column.layout.range(hop.whole, unit.elements), index));
-    }
-    const int chunks = choice.chunks(ranks, elements, dtype);
-    ++count.collectives;
-    for (std::size_t i = 0; i < buckets.size(); ++i) {
-      const UnitState& unit = share_->states->all()[buckets[i].unit];
-      const runtime::StridedLayout runs =
-          unit.cut.spread(column.layout.range(hop.whole, unit.elements), buckets[i].index).runs;
-      const OfPart& part = of_part(hop, choice, elements[i], runs, chunks);
-      count.copies += part.copies;
-      count.additions += part.additions;
-      count.messages += part.messages;
-    }
-  }
-
-  const OfPart& of_part(const Hop& hop, const collectives::PlanChoice& choice, std::size_t elements,
-                        const runtime::StridedLayout& runs, int chunks) {
+  const OperationCount& of_part(const Hop& hop, const collectives::PlanChoice& choice, std::size_t elements,
+                                const runtime::StridedLayout& runs, int chunks) {
     const auto [found, is_new] = known_.try_emplace(Key{hop.collective, hop.team, elements, runs.run, chunks});
-    OfPart& part = found->second;
+    OperationCount& part = found->second;
     if (!is_new) return part;
     const collectives::Team& team = share_->column->layout.team(hop.team);
     const int me = team.index_of(share_->column->layout.rank());
@@ -81,7 +77,7 @@ class CollectiveCount {
   }
 
   const ModelShare* share_;
-  std::map<Key, OfPart> known_;
+  std::map<Key, OperationCount> known_;
 };
 
 }  // namespace
