@@ -174,27 +174,26 @@ Volume VolumeCounter::count(std::span<const UnitTraffic> units, const UnitShardi
 }
 
 PhaseVolume VolumeCounter::of(std::span<const Hop> hops, std::size_t unit_elements, runtime::DType dtype) {
-  PhaseVolume volume;
-  for (const Hop& hop : hops) volume += of(hop, unit_elements, dtype);
-  return volume;
-}
-
-PhaseVolume VolumeCounter::of(const Hop& hop, std::size_t unit_elements, runtime::DType dtype) {
-  const std::size_t elements = layout_.range(hop.whole, unit_elements).count;
-  const auto [place, is_new] = known_.try_emplace({hop.collective, hop.team, elements, dtype});
-  PhaseVolume& volume = place->second;
-  if (!is_new) return volume;
-  const collectives::PlanChoice& choice = options_.algorithms[index_of(hop.team)];
-  const auto& teams = teams_[index_of(hop.team)];
-  for (const Team& team : teams) {
-    const collectives::Traffic traffic =
-        collectives::traffic_of(team, choice, {.collective = hop.collective, .parts = {elements}, .dtype = dtype});
-    volume.intra_node += {traffic.intra_node, traffic.intra_node * size_of(dtype)};
-    volume.inter_node += {traffic.inter_node, traffic.inter_node * size_of(dtype)};
+  PhaseVolume sum;
+  for (const Hop& hop : hops) {
+    const std::size_t elements = layout_.range(hop.whole, unit_elements).count;
+    const auto [place, is_new] = known_.try_emplace({hop.collective, hop.team, elements, dtype});
+    PhaseVolume& volume = place->second;
+    if (is_new) {
+      const collectives::PlanChoice& choice = options_.algorithms[index_of(hop.team)];
+      const auto& teams = teams_[index_of(hop.team)];
+      for (const Team& team : teams) {
+        const collectives::Traffic traffic = collectives::traffic_of(
+            team, choice, {.collective = hop.collective, .parts = {elements}, .dtype = dtype});
+        volume.intra_node += {traffic.intra_node, traffic.intra_node * size_of(dtype)};
+        volume.inter_node += {traffic.inter_node, traffic.inter_node * size_of(dtype)};
+      }
+      volume.seconds = seconds_together(teams, options_.node_of, choice.algorithm_of(hop.collective), choice,
+                                        elements, dtype, options_.links);
+    }
+    sum += volume;
   }
-  volume.seconds = seconds_together(teams, options_.node_of, choice.algorithm_of(hop.collective), choice, elements,
-                                    dtype, options_.links);
-  return volume;
+  return sum;
 }
 
 PhaseVolume VolumeCounter::pulled(std::span<const Hop> hops, std::size_t unit_elements, runtime::DType dtype) {

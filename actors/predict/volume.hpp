@@ -92,7 +92,6 @@ class VolumeCounter {
 
   [[nodiscard]] PhaseVolume of(std::span<const collectives::Hop> hops, std::size_t unit_elements,
                                runtime::DType dtype);
-  [[nodiscard]] PhaseVolume of(const collectives::Hop& hop, std::size_t unit_elements, runtime::DType dtype);
   [[nodiscard]] PhaseVolume pulled(std::span<const collectives::Hop> hops, std::size_t unit_elements,
                                    runtime::DType dtype);
 
