@@ -63,17 +63,6 @@ void check_chunks(const TrainerOptions& options) {
          flag, microbatches, max_messages);
 }
 
-/// Microbatches in flight, by slice.
-std::vector<int> slots_of(const TrainerOptions& options, Policy policy, int stage) {
-  const int microbatches = microbatches_of(options), stages = options.grid.g_inter;
-  if (options.chunks_per_rank > 1)
-    return slice_slots(policy, stage, stages, options.chunks_per_rank, microbatches, options.pipeline_limit);
-  const int wanted = options.pipeline_limit > 0        ? options.pipeline_limit
-                     : options.policy == Policy::gpipe ? microbatches
-                                                       : stages;
-  return {std::min(wanted, microbatches)};
-}
-
 /// The stage's units with bucket sizes for reductions. Sizes refer to complete units, so that all rows of a column plan
 /// the same.
 std::vector<ChunkUnit> chunk_units(const models::StageSlices& stage, const UnitStates& states,
@@ -314,12 +303,13 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.position = grid.position(rank);
   for (int chunk = 0; chunk < map.chunks; ++chunk)
     plan.layers.push_back(slices[static_cast<std::size_t>(map.slice_of(plan.position.stage, chunk))]);
-  plan.pipeline = grid.pipeline(plan.position.row);
+  const std::vector<int> pipeline = grid.pipeline(plan.position.row);  // ranks of this row, by stage
 
   const int row_samples = options.batch_size / options.grid.g_data;
   const int microbatch = std::min(options.microbatch_size, row_samples);
   plan.policy = policy_of(options);
-  plan.slots = slots_of(options, plan.policy, plan.position.stage);
+  plan.slots = slice_slots(plan.policy, plan.position.stage, map.stages, map.chunks, microbatches_of(options),
+                           options.pipeline_limit);
 
   const bool checkpoints_leave = options.tiers.activations != TierKind::device;
   if (checkpoints_leave && options.recompute == 0 && !options.recompute_auto) {
@@ -399,7 +389,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     for (const int s : stages_of.at(unit.spec->name)) {
       if (s == plan.position.stage) continue;
       ++uses;
-      partner = plan.pipeline[static_cast<std::size_t>(s)];
+      partner = pipeline[static_cast<std::size_t>(s)];
     }
     if (uses > 2) {
       fail(ErrorCode::usage, "unit '{}' is shared by more than two layers; share it between two", unit.spec->name);
@@ -433,7 +423,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   }
   for (std::size_t s = 0; s < plan.stage->size(); ++s)
     plan.checkpoints.push_back(ActivationCheckpoints::plan(planner, plan.stage->slice(s)));
-  plan.passes = StageActor::plan(planner, plan.pipeline, map, plan.position.stage, plan.policy);
+  plan.passes = StageActor::plan(planner, pipeline, map, plan.position.stage, plan.policy);
   plan_squares(plan);
   plan_details(architecture, options, row_samples, plan);
   if (reads_through_staging(*plan.states))

@@ -45,7 +45,6 @@ struct RankPlan : ModelShare {
   std::vector<int> slots;                  ///< microbatches in flight, by slice
   int recompute = 0;
   Policy policy = Policy::message_driven;  ///< effective schedule; a single stage has a fixed order
-  std::vector<int> pipeline;               ///< MPI ranks of this row, by stage
   runtime::MemoryPlan memory;
   offload::TierPlan tiers;
   ParameterStore::Plan parameters;

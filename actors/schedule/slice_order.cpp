@@ -39,9 +39,9 @@ std::optional<int> next_chunk(const SliceOrder& order, bool forward, std::span<c
 
 std::vector<int> slice_slots(Policy policy, int stage, int stages, int chunks, int microbatches, int limit) {
   const bool free = messages_decide(policy);
-  if (policy == Policy::gpipe || (free && limit > 0)) {
-    const int most = limit > 0 ? std::min(limit, microbatches) : microbatches;
-    return std::vector<int>(static_cast<std::size_t>(chunks), most);
+  if (chunks == 1 || policy == Policy::gpipe || (free && limit > 0)) {
+    const int wanted = limit > 0 ? limit : policy == Policy::gpipe ? microbatches : stages;
+    return std::vector<int>(static_cast<std::size_t>(chunks), std::min(wanted, microbatches));
   }
   PipelineProgress progress{.stage = defers_weights(policy) ? 0 : stage,
                             .stages = stages,

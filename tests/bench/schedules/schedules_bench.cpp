@@ -121,9 +121,7 @@ bench::KnownPipeline known(const SliceMap& map, const Durations& durations) {
   options.policy = Policy::zero_bubble;
   options.chunks_per_rank = map.chunks;
   for (int stage = 0; stage < map.stages; ++stage) {
-    pipeline.slots.push_back(
-        map.chunks == 1 ? std::vector{std::min(map.stages, microbatches)}
-                        : actors::slice_slots(options.policy, stage, map.stages, map.chunks, microbatches, 0));
+    pipeline.slots.push_back(actors::slice_slots(options.policy, stage, map.stages, map.chunks, microbatches, 0));
     auto& deferred = pipeline.deferred.emplace_back();
     for (const int slots : pipeline.slots.back())
       deferred.push_back(std::min(actors::deferred_slots(options, stage), slots));
