@@ -144,12 +144,9 @@ void Reporter::bad_step(const BadStep& bad) {
   print(fmt::format("{}  bad step: {}: {}", step_text(bad.step), describe(bad, options_.trainer.bad_steps),
                     action_text(bad.action)),
         Colour::bad);
-  if (records()) {
-    write(fmt::format(
-        "{{\"bad_step\":{},\"reason\":\"{}\",\"action\":\"{}\",\"loss\":{},\"grad_norm\":{},\"in_a_row\":{}}}\n",
-        bad.step, to_string(bad.reason), to_string(bad.action), number(bad.loss), number(bad.gradient_norm),
-        bad.in_a_row));
-  }
+  record(fmt::format(R"({{"bad_step":{},"reason":"{}","action":"{}","loss":{},"grad_norm":{},"in_a_row":{}}})",
+                     bad.step, to_string(bad.reason), to_string(bad.action), number(bad.loss),
+                     number(bad.gradient_norm), bad.in_a_row));
 }
 
 void Reporter::step(const StepResult& result, runtime::Duration now) {
@@ -246,15 +243,13 @@ void Reporter::rebalance(const StepResult& result) {
   const double step_now = median_step_seconds();
   const double step_then = std::max(0.0, step_now - split.row_seconds_now + split.row_seconds_then);
   warn(result.step, describe(split, step_now, step_then));
-  if (!records()) return;
   std::vector<std::string> measured;
   for (const LayerSeconds& stage : split.measured)
     measured.push_back(fmt::format(R"({{"forward":{},"backward":{},"weights":{}}})", number(stage.forward),
                                    number(stage.backward), number(stage.weights)));
-  write(fmt::format(
+  record(fmt::format(
       R"({{"rebalance":{},"layers_per_stage":[{}],"stage_seconds":[{}],"better_layers_per_stage":[{}],)"
-      R"("better_stage_seconds":[{}],"step_seconds":{},"better_step_seconds":{}}})"
-      "\n",
+      R"("better_stage_seconds":[{}],"step_seconds":{},"better_step_seconds":{}}})",
       result.step, fmt::join(split.layers_now, ","), fmt::join(measured, ","), fmt::join(split.layers_then, ","),
       fmt::join(split.seconds_then, ","), number(step_now), number(step_then)));
 }
@@ -311,12 +306,11 @@ void Reporter::checked(const ReplicaReport& report, std::optional<BadStepOptions
                                                             : action_text(*follows)));
   for (const std::string& line : lines)
     print(fmt::format("{}  {}", step_text(report.step), line), follows ? Colour::bad : Colour::plain);
-  if (!records() || !follows) return;
+  if (!follows) return;
   write_held();
   for (const ReplicaMismatch& damage : report.damage) {
-    write(fmt::format(
-        R"({{"damage":{},"unit":"{}","state":"{}","begin":{},"end":{},"ranks":[{}],"others":[{}],"action":"{}"}})"
-        "\n",
+    record(fmt::format(
+        R"({{"damage":{},"unit":"{}","state":"{}","begin":{},"end":{},"ranks":[{}],"others":[{}],"action":"{}"}})",
         report.step, damage.unit, to_string(damage.array), damage.range.begin,
         damage.range.begin + damage.range.count, fmt::join(damage.ranks, ","), fmt::join(damage.others, ","),
         to_string(*follows)));
@@ -348,29 +342,25 @@ void Reporter::checkpoint(const CheckpointResult& result) {
   }
   if (!result.warning.empty())
     print(fmt::format("{}  warning: {}", step_text(result.step), worded(result.warning)), Colour::warning);
-  if (!records()) return;
   const auto text = [this](const std::string& words) {
     return boost::json::serialize(boost::json::string_view(printable(worded(words))));
   };
-  std::string record = fmt::format(R"({{"checkpoint":{},"bytes":{},"seconds":{},"waited_seconds":{})", result.step,
+  std::string object = fmt::format(R"({{"checkpoint":{},"bytes":{},"seconds":{},"waited_seconds":{})", result.step,
                                    result.bytes, number(result.seconds), number(result.waited_seconds));
-  if (!result.failure.empty()) record += ",\"failure\":" + text(result.failure);
-  if (!result.warning.empty()) record += ",\"warning\":" + text(result.warning);
-  write(record + "}\n");
+  if (!result.failure.empty()) object += ",\"failure\":" + text(result.failure);
+  if (!result.warning.empty()) object += ",\"warning\":" + text(result.warning);
+  record(object + "}");
 }
 
 void Reporter::record(const std::string& object) {
-  if (records()) write(object + '\n');
+  const std::string line = object + '\n';
+  if (metrics_) metrics_->append(line);
+  if (options_.records) options_.records(line);
 }
 
 void Reporter::finish() {
   write_held();
   clear_bar();
-}
-
-void Reporter::write(const std::string& line) {
-  if (metrics_) metrics_->append(line);
-  if (options_.records) options_.records(line);
 }
 
 void Reporter::hold(std::int64_t step) {
@@ -379,7 +369,7 @@ void Reporter::hold(std::int64_t step) {
 
 void Reporter::write_held(const std::string& more) {
   if (held_.empty()) return;
-  write(held_ + more + "}\n");
+  record(held_ + more + "}");
   held_.clear();
 }
 

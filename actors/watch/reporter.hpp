@@ -82,7 +82,7 @@ class Reporter {
   void sample(std::int64_t step, const std::string& text, runtime::Duration now);
   void checked(const ReplicaReport& report, std::optional<BadStepOptions::Action> follows, runtime::Duration now);
   void checkpoint(const CheckpointResult& result);
-  /// Adds a JSON object to the metrics; call it after finish().
+  /// Adds a JSON object to the metrics; callers use it after finish().
   void record(const std::string& object);
   void finish();
 
@@ -106,7 +106,6 @@ class Reporter {
   [[nodiscard]] std::string worded(const std::string& text) const;
   /// Returns whether JSON objects have a destination.
   [[nodiscard]] bool records() const { return metrics_ != nullptr || options_.records; }
-  void write(const std::string& line);
   void hold(std::int64_t step);
   void write_held(const std::string& more = "");
   [[nodiscard]] bool counts_tokens() const { return options_.item == "token"; }
