@@ -141,8 +141,8 @@ void Reporter::start(runtime::Duration now, const PeakRates& peak) {
 
 void Reporter::bad_step(const BadStep& bad) {
   write_held();
-  print(fmt::format("{}  bad step: {}: {}", step_text(bad.step), describe(bad, options_.trainer.bad_steps),
-                    action_text(bad.action)),
+  print(bad.step,
+        fmt::format("bad step: {}: {}", describe(bad, options_.trainer.bad_steps), action_text(bad.action)),
         Colour::bad);
   record(fmt::format(R"({{"bad_step":{},"reason":"{}","action":"{}","loss":{},"grad_norm":{},"in_a_row":{}}})",
                      bad.step, to_string(bad.reason), to_string(bad.action), number(bad.loss),
@@ -215,9 +215,7 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
   }
 }
 
-void Reporter::warn(std::int64_t step, const std::string& line) {
-  print(fmt::format("{}  {}", step_text(step), worded(line)), Colour::warning);
-}
+void Reporter::warn(std::int64_t step, const std::string& line) { print(step, worded(line), Colour::warning); }
 
 std::string Reporter::worded(const std::string& text) const {
   return options_.wording ? options_.wording(text) : text;
@@ -258,7 +256,7 @@ void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now)
   std::string line, more;
   if (result.loss) {
     const double loss = *result.loss;
-    line += fmt::format("  validation loss {:.5f}", loss);
+    line += fmt::format("validation loss {:.5f}", loss);
     if (counts_tokens()) line += fmt::format("  perplexity {:.5g} per token", std::exp(loss));
     more += fmt::format(",\"validation_loss\":{},\"validation_perplexity\":{},\"validation_samples\":{}",
                         number(loss), number(std::exp(loss)), result.samples);
@@ -275,10 +273,10 @@ void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now)
                         format_count(static_cast<double>(result.losses)), options_.item);
   }
   if (result.accuracy) {
-    line += fmt::format("  HellaSwag {:.2f}%", 100 * *result.accuracy);
+    line += fmt::format("{}HellaSwag {:.2f}%", line.empty() ? "" : "  ", 100 * *result.accuracy);
     more += fmt::format(",\"hellaswag_accuracy\":{}", number(*result.accuracy));
   }
-  print(step_text(result.step) + line, Colour::good);
+  print(result.step, line, Colour::good);
   hold(result.step);
   if (!held_.empty()) held_ += more;
   if (!sample_follows_) write_held();
@@ -304,8 +302,7 @@ void Reporter::checked(const ReplicaReport& report, std::optional<BadStepOptions
     lines.push_back(fmt::format("replica mismatch: {}", *follows == BadStepOptions::Action::rollback
                                                             ? "rolling back to the last checkpoint"
                                                             : action_text(*follows)));
-  for (const std::string& line : lines)
-    print(fmt::format("{}  {}", step_text(report.step), line), follows ? Colour::bad : Colour::plain);
+  for (const std::string& line : lines) print(report.step, line, follows ? Colour::bad : Colour::plain);
   if (!follows) return;
   write_held();
   for (const ReplicaMismatch& damage : report.damage) {
@@ -325,7 +322,7 @@ std::string Reporter::checks() const {
 
 void Reporter::sample(std::int64_t step, const std::string& text, runtime::Duration now) {
   const std::string shown = printable(text);
-  print(fmt::format("{}  sample:\n{}", step_text(step), shown));
+  print(step, "sample:\n" + shown);
   hold(step);
   write_held(",\"sample\":" + boost::json::serialize(boost::json::string_view(shown)));
   last_ = now;
@@ -333,15 +330,13 @@ void Reporter::sample(std::int64_t step, const std::string& text, runtime::Durat
 
 void Reporter::checkpoint(const CheckpointResult& result) {
   if (result.failure.empty()) {
-    print(fmt::format("{}  checkpoint: {} in {:.2f} s (optimizer stalled {:.3f} s)", step_text(result.step),
-                      runtime::format_bytes(result.bytes), result.seconds, result.waited_seconds));
+    print(result.step, fmt::format("checkpoint: {} in {:.2f} s (optimizer stalled {:.3f} s)",
+                                   runtime::format_bytes(result.bytes), result.seconds, result.waited_seconds));
   } else {
-    print(fmt::format("{}  warning: checkpoint failed: {}; earlier checkpoints remain{}", step_text(result.step),
-                      worded(result.failure), result.last ? "" : ", training continues"),
-          Colour::warning);
+    warn(result.step, fmt::format("warning: checkpoint failed: {}; earlier checkpoints remain{}", result.failure,
+                                  result.last ? "" : ", training continues"));
   }
-  if (!result.warning.empty())
-    print(fmt::format("{}  warning: {}", step_text(result.step), worded(result.warning)), Colour::warning);
+  if (!result.warning.empty()) warn(result.step, "warning: " + result.warning);
   const auto text = [this](const std::string& words) {
     return boost::json::serialize(boost::json::string_view(printable(worded(words))));
   };
@@ -393,12 +388,13 @@ void Reporter::draw_bar(std::int64_t step) {
   bar_drawn_ = true;
 }
 
-void Reporter::print(const std::string& line, Colour colour) {
+void Reporter::print(std::int64_t step, const std::string& text, Colour colour) {
   if (options_.quiet) return;
   clear_bar();
   static constexpr const char* codes[] = {"", "\033[32m", "\033[33m", "\033[31m"};
   const bool coloured = colours_ && colour != Colour::plain;
-  fmt::print("{}{}{}\n", coloured ? codes[static_cast<int>(colour)] : "", line, coloured ? "\033[0m" : "");
+  fmt::print("{}{}  {}{}\n", coloured ? codes[static_cast<int>(colour)] : "", step_text(step), text,
+             coloured ? "\033[0m" : "");
   std::fflush(stdout);
 }
 

@@ -113,8 +113,8 @@ class Reporter {
   [[nodiscard]] bool has_line(const StepResult& result) const;
   void draw_bar(std::int64_t step);
   enum class Colour { plain, good, warning, bad };
-  /// Prints a line unless quiet, in `colour` if the terminal shows colours.
-  void print(const std::string& line, Colour colour = Colour::plain);
+  /// Prints step and text unless quiet, in `colour` if the terminal shows colours.
+  void print(std::int64_t step, const std::string& text, Colour colour = Colour::plain);
   void clear_bar();
 
   Options options_;
