@@ -241,11 +241,8 @@ void PredictedJob::plan_memory(const models::SampleSource& samples) {
     std::size_t device = 0, host = 0, files = 0;
   };
   std::vector<RankPlan> stages;
-  for (int rank = 0; rank < options_.grid.ranks(); ++rank) {
-    if (grid_.position(rank).row == 0)
-      stages.push_back(plan_rank(*architecture_, samples.sample_bytes(), options_, rank));
-  }
-  std::ranges::sort(stages, {}, [](const RankPlan& plan) { return plan.position.stage; });
+  for (int stage = 0; stage < options_.grid.g_inter; ++stage)
+    stages.push_back(plan_rank(*architecture_, samples.sample_bytes(), options_, grid_.rank({.stage = stage})));
   std::vector<Needs> needs;
   for (const RankPlan& plan : stages) {
     pulls_ = pulls_ || plan.parameters.options.pulls;
