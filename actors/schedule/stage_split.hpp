@@ -24,7 +24,7 @@ namespace ranvier::actors {
 [[nodiscard]] std::vector<models::LayerRange> fastest_split(const std::vector<double>& seconds,
                                                             const std::vector<double>& slowness);
 
-/// Slowdown factor by stage, 1 on average, estimated from layers of the same kind. `kinds`: number of the kind, by layer.
+/// Slowdown factor by stage, 1 on average, estimated from layers of the same kind. `kinds`: kind by layer.
 [[nodiscard]] std::vector<double> slowness_of_stages(const std::vector<double>& seconds,
                                                      const std::vector<int>& kinds,
                                                      const std::vector<models::LayerRange>& slices,
