@@ -24,56 +24,6 @@ std::vector<StateRange> parameters_to_read(const UnitStates& units, bool on_devi
 // Elements per call of a source.
 constexpr std::size_t max_values = std::size_t{1} << 20, max_in_place = std::size_t{1} << 24;
 
-/// State arrays that are filled from a source.
-struct Filling {
-  runtime::EventLoop& loop;
-  Optimizer& optimizer;
-  const UnitStates& units;
-  std::vector<StateArray> arrays;
-  models::UnitSource source;
-  runtime::Handler done;
-  std::vector<float> values = {};
-  std::vector<runtime::Bf16> rounded = {};
-  std::size_t at = 0;      // array
-  std::size_t filled = 0;  // elements of array `at`
-};
-
-/// Fills a bounded range at a time, so that the complete model is never in memory (ZeRO-Infinity §7.2). Padding after a
-/// unit's last parameter stays. Values are read directly into host-accessible memory if possible.
-void fill_next(const std::shared_ptr<Filling>& filling) {
-  Filling& f = *filling;
-  while (f.at < f.arrays.size()) {
-    const StateArray& array = f.arrays[f.at];
-    const models::UnitSpec& unit = *f.units.all()[array.unit].spec;
-    const std::size_t end = std::min(array.range.begin + array.range.count, unit.elements());
-    const std::size_t begin = array.range.begin + f.filled;
-    if (begin >= end) {
-      ++f.at;
-      f.filled = 0;
-      continue;
-    }
-    const auto go_on = [filling] { fill_next(filling); };
-    if (const std::span<float> memory = f.optimizer.records().memory(array, begin); !memory.empty()) {
-      const std::size_t count = std::min({memory.size(), max_in_place, end - begin});
-      f.source(unit, begin, memory.first(count));
-      f.filled += count;
-      return f.loop.post(go_on);
-    }
-    f.values.resize(std::min(max_values, end - begin));
-    f.source(unit, begin, f.values);
-    f.filled += f.values.size();
-    const auto write = [&](std::span<std::byte> values) {
-      f.optimizer.access_state({offload::IoKind::write, array.unit, array.kind, begin, values, go_on});
-    };
-    if (f.units.all()[array.unit].view(array.kind).dtype == runtime::DType::f32)
-      return write(std::as_writable_bytes(std::span(f.values)));
-    f.rounded.resize(f.values.size());
-    std::ranges::transform(f.values, f.rounded.begin(), runtime::from_float<runtime::Bf16>);
-    return write(std::as_writable_bytes(std::span(f.rounded)));
-  }
-  f.done();
-}
-
 }  // namespace
 
 Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device, const Samples& samples,
@@ -211,6 +161,53 @@ void Rank::load(runtime::Handler done) {
   parameter_records_->load(weights_, load_states);
 }
 
+/// State arrays that are filled from a source.
+struct Rank::Filling {
+  std::vector<StateArray> arrays;
+  models::UnitSource source;
+  runtime::Handler done;
+  std::vector<float> values = {};
+  std::vector<runtime::Bf16> rounded = {};
+  std::size_t at = 0;      // array
+  std::size_t filled = 0;  // elements of array `at`
+};
+
+/// Fills a bounded range at a time, so that the complete model is never in memory (ZeRO-Infinity §7.2). Padding after a
+/// unit's last parameter stays. Values are read directly into host-accessible memory if possible.
+void Rank::fill_next(const std::shared_ptr<Filling>& filling) {
+  Filling& f = *filling;
+  while (f.at < f.arrays.size()) {
+    const StateArray& array = f.arrays[f.at];
+    const models::UnitSpec& unit = *plan_.states->all()[array.unit].spec;
+    const std::size_t end = std::min(array.range.begin + array.range.count, unit.elements());
+    const std::size_t begin = array.range.begin + f.filled;
+    if (begin >= end) {
+      ++f.at;
+      f.filled = 0;
+      continue;
+    }
+    const auto go_on = [this, filling] { fill_next(filling); };
+    if (const std::span<float> memory = optimizer_->records().memory(array, begin); !memory.empty()) {
+      const std::size_t count = std::min({memory.size(), max_in_place, end - begin});
+      f.source(unit, begin, memory.first(count));
+      f.filled += count;
+      return context().loop.post(go_on);
+    }
+    f.values.resize(std::min(max_values, end - begin));
+    f.source(unit, begin, f.values);
+    f.filled += f.values.size();
+    const auto write = [&](std::span<std::byte> values) {
+      optimizer_->access_state({offload::IoKind::write, array.unit, array.kind, begin, values, go_on});
+    };
+    if (plan_.states->all()[array.unit].view(array.kind).dtype == runtime::DType::f32)
+      return write(std::as_writable_bytes(std::span(f.values)));
+    f.rounded.resize(f.values.size());
+    std::ranges::transform(f.values, f.rounded.begin(), runtime::from_float<runtime::Bf16>);
+    return write(std::as_writable_bytes(std::span(f.rounded)));
+  }
+  f.done();
+}
+
 void Rank::fill_states(std::size_t which, runtime::Handler done) {
   if (which == optimizer_states.size()) return context().loop.post(std::move(done));
   const StateKind kind = optimizer_states[which];
@@ -232,13 +229,10 @@ void Rank::fill_states(std::size_t which, runtime::Handler done) {
     source->read(unit, to_string(kind), begin, out);
   };
   const auto filling = std::make_shared<Filling>(
-      Filling{.loop = context().loop,
-              .optimizer = *optimizer_,
-              .units = *plan_.states,
-              .arrays = std::move(arrays),
+      Filling{.arrays = std::move(arrays),
               .source = is_weights ? weights_ : moments,
               .done = [this, which, done = std::move(done)] { fill_states(which + 1, done); }});
-  context().loop.post([filling] { fill_next(filling); });
+  context().loop.post([this, filling] { fill_next(filling); });
 }
 
 std::vector<StateScalar> Rank::scalars() const {

@@ -96,6 +96,8 @@ class Rank {
   void fill_parameters(models::UnitSource weights);
   /// Initializes the optimizer's states: optimizer_states starting at `which`.
   void fill_states(std::size_t which, runtime::Handler done);
+  struct Filling;
+  void fill_next(const std::shared_ptr<Filling>& filling);
   /// Scalars of all actors.
   [[nodiscard]] std::vector<StateScalar> scalars() const;
 
