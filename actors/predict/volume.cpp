@@ -21,15 +21,6 @@ namespace {
 
 std::size_t index_of(TeamKind kind) { return static_cast<std::size_t>(kind); }
 
-PhaseVolume times(PhaseVolume volume, std::uint64_t count) {
-  for (SentVolume* sent : {&volume.intra_node, &volume.inter_node}) {
-    sent->elements *= count;
-    sent->bytes *= count;
-  }
-  volume.seconds *= static_cast<double>(count);
-  return volume;
-}
-
 }  // namespace
 
 std::vector<UnitTraffic> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps) {
@@ -118,17 +109,16 @@ SentVolume& SentVolume::operator+=(const SentVolume& other) noexcept {
   return *this;
 }
 
-PhaseVolume& PhaseVolume::operator+=(const PhaseVolume& other) noexcept {
-  intra_node += other.intra_node;
-  inter_node += other.inter_node;
-  seconds += other.seconds;
-  return *this;
+void PhaseVolume::add(const PhaseVolume& other, std::uint64_t times) noexcept {
+  for (SentVolume PhaseVolume::* const sent : {&PhaseVolume::intra_node, &PhaseVolume::inter_node})
+    this->*sent += {times * (other.*sent).elements, times * (other.*sent).bytes};
+  seconds += static_cast<double>(times) * other.seconds;
 }
 
 PhaseVolume Volume::total() const noexcept {
   PhaseVolume sum = forward;
-  sum += backward;
-  sum += update;
+  sum.add(backward);
+  sum.add(update);
   return sum;
 }
 
@@ -162,13 +152,13 @@ Volume VolumeCounter::count(std::span<const UnitTraffic> units, const UnitShardi
         return {};
       return options_.pulls ? pulled(hops, unit.elements, compute) : of(hops, unit.elements, compute);
     };
-    volume.forward += times(gathered(flow.gather_forward), unit.forward_gathers);
-    volume.backward += times(gathered(flow.gather_backward), unit.backward_gathers);
+    volume.forward.add(gathered(flow.gather_forward), unit.forward_gathers);
+    volume.backward.add(gathered(flow.gather_backward), unit.backward_gathers);
     if (!unit.trained) continue;
-    volume.backward += times(of(flow.reduce_microbatch, unit.elements, gradient), unit.reductions);
-    volume.update += of(flow.reduce_batch, unit.elements, gradient);
-    volume.update += of(flow.gather_gradient, unit.elements, gradient);
-    volume.update += of(flow.refresh, unit.elements, compute);
+    volume.backward.add(of(flow.reduce_microbatch, unit.elements, gradient), unit.reductions);
+    volume.update.add(of(flow.reduce_batch, unit.elements, gradient));
+    volume.update.add(of(flow.gather_gradient, unit.elements, gradient));
+    volume.update.add(of(flow.refresh, unit.elements, compute));
   }
   return volume;
 }
@@ -191,7 +181,7 @@ PhaseVolume VolumeCounter::of(std::span<const Hop> hops, std::size_t unit_elemen
       volume.seconds = seconds_together(teams, options_.node_of, choice.algorithm_of(hop.collective), choice,
                                         elements, dtype, options_.links);
     }
-    sum += volume;
+    sum.add(volume);
   }
   return sum;
 }

@@ -53,7 +53,8 @@ struct PhaseVolume {
   SentVolume inter_node;
   double seconds = 0;  ///< time if operations run one after the other, without other traffic
 
-  PhaseVolume& operator+=(const PhaseVolume& other) noexcept;
+  /// Adds the traffic of `other`, `times` times.
+  void add(const PhaseVolume& other, std::uint64_t times = 1) noexcept;
 };
 
 /// Traffic of a batch.

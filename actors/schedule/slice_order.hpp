@@ -49,9 +49,9 @@ struct NextPass {
                                             bool fixed);
 
 /// Maximum number of microbatches in flight, by chunk. `limit`: upper bound per chunk, for schedules that work with
-/// any; 0: none. One chunk has this limit, or else the number of stages, under GPipe all microbatches. Several chunks: 1F1B
-/// has as many as its order needs; message-driven schedules have at least one group; with deferred weight gradients all
-/// stages have as many as the first one.
+/// any; 0: none. One chunk has this limit, or else the number of stages, under GPipe all microbatches. Several chunks:
+/// 1F1B has as many as its order needs; message-driven schedules have at least one group; with deferred weight
+/// gradients all stages have as many as the first one.
 [[nodiscard]] std::vector<int> slice_slots(Policy policy, int stage, int stages, int chunks, int microbatches,
                                            int limit);
 

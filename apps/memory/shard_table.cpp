@@ -74,7 +74,7 @@ class Column {
     const Volume column = counter_.count(moves_of(sharding), sharding);
     for (auto phase : {&Volume::forward, &Volume::backward, &Volume::update}) {
       const double slowest = std::max((cost.volume.*phase).seconds, (column.*phase).seconds);
-      cost.volume.*phase += column.*phase;
+      (cost.volume.*phase).add(column.*phase);
       (cost.volume.*phase).seconds = slowest;
     }
     cost.paper_inter_node_bytes += counter_.count(paper_, sharding).total().inter_node.bytes;
