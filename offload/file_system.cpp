@@ -165,6 +165,8 @@ OpenedFile try_to_open(const FileSystem& system, const std::filesystem::path& fi
   if (attempt("open", opened.file) && attempt("allocate space for", system.allocate(opened.file, bytes)) &&
       bytes > 0)
     static_cast<void>(attempt("write", system.write_all(opened.file, 0, zeros)));
+  // Free the space for the next attempt, whose check would count it as used.
+  if (opened.file >= 0 && opened.error != 0) system.truncate(opened.file, 0);
   if (opened.file < 0) opened.file = -1;
   if (opened.full()) opened.free = free_beside(system, file, 0);
   return opened;
@@ -174,7 +176,6 @@ OpenedFile try_to_open(const FileSystem& system, const std::filesystem::path& fi
 
 OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& file, std::uint64_t bytes,
                        bool direct) {
-  // Once: a refused first write leaves the space allocated until the next open() truncates the file.
   if (const std::uint64_t free = free_beside(system, file, bytes); free < bytes) {
     OpenedFile full;
     full.error = ENOSPC;

@@ -33,7 +33,8 @@ CheckpointFiles::CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan,
   for (const models::UnitSpec& unit : plan.architecture->units()) {
     first_array.push_back(arrays_.size());
     for (std::size_t array = 0; array < arrays_of(unit.trained); ++array) {
-      const runtime::DType dtype = plan.states->all().front().view(kind_of(unit.trained, array)).dtype;
+      const runtime::DType dtype =
+          dtype_of(kind_of(unit.trained, array), plan.architecture->precision, plan.options.tiers);
       arrays_.push_back({unit.name, to_string(optimizer_states[array]), dtype, unit.elements()});
       whole_bytes_ += unit.elements() * size_of(dtype);
     }

@@ -90,7 +90,7 @@ void Rank::load_weights(const models::UnitSource& weights) {
 
 void Rank::fill_parameters(models::UnitSource weights) {
   // Layers get the values that master weights store, like in later steps.
-  if (plan_.options.tiers.master != runtime::DType::f32)
+  if (plan_.options.tiers.master != runtime::DType::f32 && plan_.options.steps > 0)
     weights = [values = std::move(weights)](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       values(unit, begin, out);
       if (!unit.trained) return;

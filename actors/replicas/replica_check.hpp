@@ -69,7 +69,6 @@ class ReplicaCheck final : public Actor {
   };
 
   [[nodiscard]] const ReplicaSet& set_of(std::size_t copy) const { return plan_.sets[plan_.copies[copy].set]; }
-  [[nodiscard]] runtime::DType dtype_of(const ReplicaSet& set) const;
   [[nodiscard]] std::size_t pieces_of(const ReplicaSet& set) const;
   [[nodiscard]] collectives::Range piece_of(const ReplicaSet& set, std::size_t number) const;
   void read_next();

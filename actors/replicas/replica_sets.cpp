@@ -23,7 +23,7 @@ std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,
          state_shapes(units[u].trained, options.sharding, options.precision, options.tiers)) {
       if (held.kind == StateKind::secondary || held.kind == StateKind::gradients) continue;  // short-lived
       std::vector<ReplicaSet> pieces(static_cast<std::size_t>(layout.pieces(held.scope)),
-                                     ReplicaSet{.unit = units[u].name, .array = held.kind});
+                                     ReplicaSet{.unit = units[u].name, .array = held.kind, .dtype = held.dtype});
       for (const int stage : stages[u]) {
         for (int row = 0; row < layout.ranks(); ++row) {
           ReplicaSet& set = pieces[static_cast<std::size_t>(layout.piece(held.scope, row))];

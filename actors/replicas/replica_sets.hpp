@@ -25,6 +25,7 @@ namespace ranvier::actors {
 struct ReplicaSet {
   std::string unit;
   StateKind array = StateKind::parameters;
+  runtime::DType dtype = runtime::DType::f32;
   collectives::Range range;  ///< elements of the unit without padding; not empty
   std::vector<int> ranks;    ///< ranks with a replica: two or more, ascending
 };

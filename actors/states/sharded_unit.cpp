@@ -61,18 +61,37 @@ bool separate_master(const models::Precision& precision, const TierOptions& tier
   return precision.compute != tiers.master || tiers.parameters_of(true) != TierKind::device;
 }
 
+runtime::DType dtype_of(StateKind kind, const models::Precision& precision, const TierOptions& tiers) {
+  switch (kind) {
+    case StateKind::gradients:
+      return precision.gradient;
+    case StateKind::weights:
+      return tiers.master;
+    case StateKind::m:
+    case StateKind::v:
+      return tiers.moments;
+    case StateKind::parameters:
+    case StateKind::secondary:
+      break;
+  }
+  return precision.compute;
+}
+
 std::vector<StateShape> state_shapes(bool trained, const UnitShardings& shardings,
                                      const models::Precision& precision, const TierOptions& tiers) {
   const collectives::Sharding& sharding = shardings.of(trained);
   const bool separate = separate_master(precision, tiers);
-  const Scope held = separate || !trained ? sharding.parameters : std::min(sharding.parameters, sharding.optimizer);
-  std::vector<StateShape> shapes = {{StateKind::parameters, held, precision.compute}};
-  if (sharding.secondary_parameters) shapes.push_back({StateKind::secondary, Scope::group, precision.compute});
+  std::vector<StateShape> shapes;
+  const auto add = [&](StateKind kind, Scope scope) {
+    shapes.push_back({kind, scope, dtype_of(kind, precision, tiers)});
+  };
+  add(StateKind::parameters,
+      separate || !trained ? sharding.parameters : std::min(sharding.parameters, sharding.optimizer));
+  if (sharding.secondary_parameters) add(StateKind::secondary, Scope::group);
   if (!trained) return shapes;
-  shapes.push_back({StateKind::gradients, sharding.gradients, precision.gradient});
-  if (separate) shapes.push_back({StateKind::weights, sharding.optimizer, tiers.master});
-  for (const StateKind moment : {StateKind::m, StateKind::v})
-    shapes.push_back({moment, sharding.optimizer, tiers.moments});
+  add(StateKind::gradients, sharding.gradients);
+  if (separate) add(StateKind::weights, sharding.optimizer);
+  for (const StateKind moment : {StateKind::m, StateKind::v}) add(moment, sharding.optimizer);
   return shapes;
 }
 

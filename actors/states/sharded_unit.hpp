@@ -45,6 +45,9 @@ struct LargestUnits {
 
 /// Returns whether master weights are separate from the layers' parameters, for trained units.
 [[nodiscard]] bool separate_master(const models::Precision& precision, const TierOptions& tiers);
+/// Element type of a kind of state.
+[[nodiscard]] runtime::DType dtype_of(StateKind kind, const models::Precision& precision, const TierOptions& tiers);
+
 /// An array of a unit's states: on a rank, its shard at this scope.
 struct StateShape {
   StateKind kind = StateKind::parameters;

@@ -152,8 +152,10 @@ void resolve_tiers(TrainOptions& options) {
   const bool checkpoints = options.trainer.recompute > 0 || options.trainer.recompute_auto;
   if (!checkpoints && !options.is_given("activation-tier")) tiers.activations = TierKind::device;
   if (options.trainer.precision.compute == runtime::DType::f32 && tiers.master != runtime::DType::f32 &&
-      tiers.parameters_of(true) == TierKind::device)
-    reject("--master-dtype bf16 adds a second copy of the weights in fp32; use --precision bf16 or remove it");
+      tiers.parameters_of(true) == TierKind::device && !options.data.eval_only)
+    reject(
+        "--master-dtype bf16 adds a second copy of the weights in fp32; use --precision bf16, remove it, or add "
+        "--parameter-tier host");
   bool files = false;
   const TierKind trained = tiers.trained_parameters.value_or(TierKind::device);
   for (const auto& [flag, kind] : {std::pair{"parameter-tier", tiers.parameters},

@@ -15,9 +15,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <utility>
 
