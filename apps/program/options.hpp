@@ -120,8 +120,8 @@ class OptionTable {
   void add(Option option, OptionTraits traits = {});
   /// Appends arguments without a flag to `field`, in order. Without this call they are errors.
   void rest(std::vector<std::string>& field) { rest_ = &field; }
-  /// Accepts the flags of another table of `program` as well, if this one lacks them; parse() then also reads that
-  /// table, with its config file, unless `alone` is true after this one was read. `other` outlives this table.
+  /// Accepts the flags of another table, of `program`, if this one lacks them. parse() then also reads that table, with
+  /// its config file, unless `alone` is true after this one was read. `other` outlives this table.
   void also_reads(OptionTable& other, std::string program, std::function<bool()> alone) {
     more_ = &other;
     program_ = std::move(program);

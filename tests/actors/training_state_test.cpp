@@ -42,7 +42,7 @@ class WrittenAndRead {
   }
   [[nodiscard]] std::size_t arrays() const { return records_->arrays().size(); }
   [[nodiscard]] bool same() const { return written_ == read_; }
-  /// Error of reading an array that is no model state between steps.
+  /// Error of reading an array that does not exist between steps.
   [[nodiscard]] Error error_of_gradients() {
     const auto value = std::as_writable_bytes(std::span(read_.front()).first(1));
     return tests::error_of(
