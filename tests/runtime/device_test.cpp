@@ -44,7 +44,8 @@ TEST_CASE("device memory is zeroed, aligned to pages and counted against the bud
         const std::size_t alignment = bytes >= huge_page_bytes && !device->apart() ? huge_page_bytes : 4096;
         CHECK(reinterpret_cast<std::uintptr_t>(buffer.data()) % alignment == 0);
         CHECK(read(*stream, buffer) == std::vector<std::uint8_t>(bytes));
-        copy(*stream, buffer.data(), std::vector<std::uint8_t>(bytes, 7).data(), bytes);
+        const std::vector<std::uint8_t> written(bytes, 7);
+        copy(*stream, buffer.data(), written.data(), bytes);
         stream->synchronize();
         const Buffer moved = std::move(buffer);
         CHECK(buffer.data() == nullptr);
