@@ -126,7 +126,7 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i)
     if (const std::string_view word(argv[i]); word.starts_with("--")) named.push_back(without_dashes(word));
   std::ranges::sort(named);
-  named.erase(std::ranges::unique(named).begin(), named.end());
+  named.erase(std::unique(named.begin(), named.end()), named.end());
   po::options_description description;
   for (const std::string_view name : named) {
     const OptionTable* const table = owner(name);
