@@ -72,8 +72,9 @@ void OptionTable::add(Option option, OptionTraits traits) {
 }
 
 void OptionTable::rebind(std::string_view name, OptionBinding binding) {
-  for (auto& declared : options_)
-    if (declared.option.name == name) declared.option.binding = std::move(binding);
+  const auto found = std::ranges::find(options_, name, [](const Declared& each) { return each.option.name; });
+  expect(found != options_.end(), "no option is called {}", name);
+  found->option.binding = std::move(binding);
 }
 
 OptionTable* OptionTable::owner(std::string_view name) {
