@@ -346,6 +346,6 @@ TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, regard
       adamw(*bench.stream, one_by_one.arrays(begin, r * run), of_run, options);
     }
     CHECK(at_once.state() == one_by_one.state());
-    CHECK(std::memcmp(at_once.working.read().data(), one_by_one.working.read().data(), n * sizeof(T)) == 0);
+    CHECK((std::memcmp(at_once.working.read().data(), one_by_one.working.read().data(), n * sizeof(T)) == 0));
   }
 }

@@ -48,7 +48,7 @@ TEST_CASE("device memory is zeroed, aligned to pages and counted against the bud
         copy(*stream, buffer.data(), written.data(), bytes);
         stream->synchronize();
         const Buffer moved = std::move(buffer);
-        CHECK(buffer.data() == nullptr);
+        CHECK(buffer.data() == nullptr);  // NOLINT(bugprone-use-after-move): that it is empty
         CHECK(device->used_bytes() == bytes);
       }
     }
