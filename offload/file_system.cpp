@@ -166,7 +166,7 @@ OpenedFile try_to_open(const FileSystem& system, const std::filesystem::path& fi
       bytes > 0)
     static_cast<void>(attempt("write", system.write_all(opened.file, 0, zeros)));
   // Free the space for the next attempt, whose check would count it as used.
-  if (opened.file >= 0 && opened.error != 0) system.truncate(opened.file, 0);
+  if (opened.file >= 0 && opened.error != 0) static_cast<void>(system.truncate(opened.file, 0));
   if (opened.file < 0) opened.file = -1;
   if (opened.full()) opened.free = free_beside(system, file, 0);
   return opened;

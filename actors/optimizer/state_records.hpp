@@ -82,9 +82,9 @@ class StateRecords {
     std::size_t offset = 0;  ///< offset among the bucket's elements in the optimizer's range
     std::size_t count = 0;
     runtime::StridedLayout in_unit;  ///< layout relative to `begin`
-    std::byte* weights = nullptr;
+    std::byte* weights = nullptr;    ///< in the type of UnitState::master
     runtime::StridedLayout weight_runs;
-    std::byte* m = nullptr;
+    std::byte* m = nullptr;  ///< moments in the type of UnitState::m
     std::byte* v = nullptr;
     runtime::StridedLayout moment_runs;
     bool layers_have = false;  ///< completely inside this rank's layers' copies; false: completely outside

@@ -90,8 +90,8 @@ inline F16 from_float<F16>(float value) {
   return {static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13))};
 }
 
-/// Rounds stochastically to a value of bf16: away from zero with a probability of the distance, for 16 uniform random
-/// bits. Infinity and NaN stay.
+/// Rounds stochastically to a value of bf16: away from zero with probability distance / gap, for uniform `random`.
+/// Infinity and NaN stay.
 [[nodiscard]] constexpr float round_to_bf16(float value, std::uint16_t random) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const bool finite = (bits & 0x7f800000u) != 0x7f800000u;

@@ -61,11 +61,13 @@ struct Rounding {
 template <int N>
 __device__ void round_states(float (&weights)[N], float (&m)[N], float (&v)[N], const AdamWArrays& arrays,
                              const Rounding& rounding, std::size_t position) {
+  uint4 words{};  // shared by two elements
   for (int i = 0; i < N; ++i) {
     const std::uint64_t element = rounding.origin.element + position + i, pair = element / 2;
-    const uint4 words = cuda::philox(rounding.origin.key.low, rounding.origin.key.high,
-                                     {static_cast<std::uint32_t>(pair), static_cast<std::uint32_t>(pair >> 32),
-                                      rounding.origin.unit, rounding.step});
+    if (i == 0 || element % 2 == 0)
+      words = cuda::philox(rounding.origin.key.low, rounding.origin.key.high,
+                           {static_cast<std::uint32_t>(pair), static_cast<std::uint32_t>(pair >> 32),
+                            rounding.origin.unit, rounding.step});
     const std::uint32_t first = element % 2 == 0 ? words.x : words.z, second = element % 2 == 0 ? words.y : words.w;
     if (arrays.weights_dtype != DType::f32)
       weights[i] = round_to_bf16(weights[i], static_cast<std::uint16_t>(first));

@@ -4,6 +4,7 @@
 //   read(chunk, [=, this] { sends_.run(chunk, [=, this] { send(chunk); }); });
 #pragma once
 
+#include "runtime/base/error.hpp"
 #include "runtime/loop/event_loop.hpp"
 
 #include <cstdint>
@@ -21,7 +22,7 @@ class InOrder {
   /// Runs `handler` during this call, or in the call with the last lower number. Each number once per period.
   void run(std::uint64_t number, Handler handler) {
     expect(number < period_ && waiting_.emplace(number, std::move(handler)).second,
-           "phase {} is over twice, and phase {} is next", number, next_);
+           "handler {} is out of order: {} is next, period {}", number, next_, period_);
     for (auto next = waiting_.find(next_); next != waiting_.end(); next = waiting_.find(next_)) {
       const Handler due = std::move(waiting_.extract(next).mapped());
       if (++next_ == period_) next_ = 0;
