@@ -37,7 +37,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
   plan_.stage->bind(context.arena);
   plan_.states->bind(context.arena);
   if (reads_through_staging(*plan_.states))
-    frozen_ = device.allocate(FrozenValues::bytes, runtime::MemorySpace::pinned);
+    weight_staging_ = device.allocate(WeightStaging::bytes, runtime::MemorySpace::pinned);
 
   if (options.tiers.parameters_leave())
     parameter_records_ = &add<ParameterRecords>(context, plan_, plan_.parameter_records);
@@ -254,18 +254,18 @@ void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> ou
   if (state.trained() && dtype == runtime::DType::f32)
     return optimizer_->access_state(
         {IoKind::read, unit, kind, begin, std::as_writable_bytes(out), std::move(done)});
-  const std::span<float> now = out.first(std::min(out.size(), FrozenValues::value_bytes / size_of(dtype)));
+  const std::span<float> now = out.first(std::min(out.size(), WeightStaging::value_bytes / size_of(dtype)));
   const auto widen = [=, this, done = std::move(done)] {
     runtime::with_float_type(dtype, [&](auto type) {
-      const auto* const elements = reinterpret_cast<const decltype(type)*>(frozen_.data());
+      const auto* const elements = reinterpret_cast<const decltype(type)*>(weight_staging_.data());
       for (std::size_t i = 0; i < now.size(); ++i) now[i] = runtime::to_float(elements[i]);
     });
     if (now.size() == out.size()) return done();
     read_weights(unit, begin + now.size(), out.subspan(now.size()), done);
   };
   optimizer_->access_state(
-      {IoKind::read, unit, kind, begin, {frozen_.data(), now.size() * runtime::size_of(dtype)}, widen},
-      {frozen_.data() + FrozenValues::value_bytes, FrozenValues::block_bytes});
+      {IoKind::read, unit, kind, begin, {weight_staging_.data(), now.size() * runtime::size_of(dtype)}, widen},
+      {weight_staging_.data() + WeightStaging::value_bytes, WeightStaging::block_bytes});
 }
 
 std::vector<Wait> Rank::waits() const {

@@ -112,7 +112,7 @@ class Rank {
   Snapshot* snapshot_ = nullptr;          // null: no checkpoints
   Checkpointer* checkpointer_ = nullptr;  // null: no checkpoints
   Trainer* trainer_ = nullptr;
-  runtime::Buffer frozen_;            // pinned staging of read_weights()
+  runtime::Buffer weight_staging_;    // pinned staging of read_weights()
   models::UnitSource weights_;        // until load() is done
   StateSource* source_ = nullptr;     // until load() is done; null: new run
   bool was_resumed_ = false;          // resume() was called, perhaps before another source

@@ -430,7 +430,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     plan.memory.add({.kind = runtime::MemoryKind::workspace,
                      .space = runtime::MemorySpace::pinned,
                      .name = "weights on their way to files",
-                     .slot_bytes = FrozenValues::bytes,
+                     .slot_bytes = WeightStaging::bytes,
                      .slots = 1,
                      .elsewhere = true});
   plan.tiers.finish(options.tiers.files, plan.memory);

@@ -26,7 +26,7 @@ namespace ranvier::actors {
 
 /// Pinned staging of weights in another type than fp32, and of frozen ones, for weights files, which need fp32. It is
 /// allocated before the first step, because nothing may be pinned later.
-struct FrozenValues {
+struct WeightStaging {
   static constexpr std::size_t value_bytes = std::size_t{256} << 10;  ///< bytes per read
   /// Ranges in files may start and end within a file block.
   static constexpr std::size_t block_bytes = value_bytes + 2 * offload::Tier::block_bytes;

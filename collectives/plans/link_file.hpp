@@ -1,9 +1,5 @@
-// Measured rates of a cluster's links, and their file, a JSON object:
-//
-//   {"intra_node": {"latency_seconds": 2e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 12e9},
-//    "inter_node": {"latency_seconds": 4e-5, "bytes_per_second": 2.5e7, "node_bytes_per_second": 2.5e7}}
-//
-// A class without links is missing, for instance if all ranks share a node.
+// Check of measured links against the nodes of a run's ranks. runtime/machine/machine_profile.hpp reads their file.
+// Pure; any thread.
 #pragma once
 
 #include "runtime/machine/machine_profile.hpp"

@@ -8,7 +8,8 @@
 // values in m and v.
 //
 // States in bf16 are computed in floats and rounded stochastically: to either neighbour, with a probability by its
-// distance, so that small updates take effect on average. The random numbers depend on step and position in the unit only.
+// distance, so that small updates take effect on average. The random numbers depend on step and position in the unit
+// only.
 #pragma once
 
 #include "runtime/base/dtype.hpp"
