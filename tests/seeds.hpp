@@ -1,4 +1,4 @@
-// Seeds of random tests, and the number of cases if each takes ten times as long.
+// Seeds of random tests, whether a sanitizer is active, and the largest number of ranks.
 #pragma once
 
 #include <cstdint>
