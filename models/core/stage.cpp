@@ -80,13 +80,12 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   checkpoints_ = add(MemoryKind::activations, MemorySpace::device, "checkpoints in use", sizes().checkpoint,
                      static_cast<std::size_t>(checkpoint_places()));
   add_scratch(&Stage::recompute_, MemoryKind::activations, "recomputed segment", sizes().area, least.area, 1);
-  if (defers()) {
-    deferred_ = add(MemoryKind::activations, MemorySpace::device, "deferred weight gradients", sizes().deferred,
-                    static_cast<std::size_t>(deferred_slots()));
-  } else {
-    add_scratch(&Stage::deferred_, MemoryKind::activations, "kept for weight gradients", sizes().deferred,
-                least.deferred, 1);
-  }
+  // Planned even if this slice does not use it: its rank's other slices may have no deferred slots.
+  add_scratch(&Stage::shared_deferred_, MemoryKind::activations, "kept for weight gradients", scratch().deferred,
+              least.deferred, 1);
+  deferred_ = defers() ? add(MemoryKind::activations, MemorySpace::device, "deferred weight gradients",
+                             sizes().deferred, static_cast<std::size_t>(deferred_slots()))
+                       : shared_deferred_;
   add_scratch(&Stage::between_, MemoryKind::activations, "gradients between layers", sizes().between, least.between,
               2);
   add_scratch(&Stage::workspace_, MemoryKind::workspace, "layer scratch", sizes().workspace, least.workspace, 1);

@@ -94,8 +94,8 @@ class Stage : public StageLayout {
                                              int gradient_buffer) const;
 
   const std::uint64_t number_;  // number of this stage in this process
-  runtime::MemoryId inputs_, slot_memory_, checkpoints_, recompute_, deferred_, workspace_, between_, to_left_,
-      targets_, documents_, losses_;
+  runtime::MemoryId inputs_, slot_memory_, checkpoints_, recompute_, shared_deferred_, deferred_, workspace_,
+      between_, to_left_, targets_, documents_, losses_;
   bool counts_correct_;  // losses_ includes them
   const runtime::Arena* arena_ = nullptr;
 };

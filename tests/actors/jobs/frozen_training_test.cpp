@@ -70,6 +70,27 @@ TEST_CASE("a partly trained model gives the same bits in any placement, with any
   check_any_placement(draw_model, 120, 1000, 15, 900);  // the first 15 draw every kind of model
 }
 
+TEST_CASE("a chunk that trains nothing keeps the deferred weight gradients of its rank's other chunk") {
+  const RandomTokens tokens(8, 37);
+  // The trained block is in the first chunk of rank 0, of rank 1, or in the second chunk of rank 0.
+  for (const char* const train : {"^h.0", "^h.2", "^h.4"}) {
+    const auto gpt = models::make_gpt(small_gpt(6), models::make_tuning(train, ""));
+    auto options = small_run();
+    const auto reference = run_simulated(gpt, tokens, options, 1);
+    options.grid.g_inter = options.chunks_per_rank = 2;
+    options.layers_per_stage = {2, 2, 2, 2};
+    options.policy = actors::Policy::zero_bubble;
+    for (const int recompute : {0, 1}) {
+      for (const int deferred_limit : {1, 4}) {
+        INFO("trained ", std::string(train), ", recompute ", recompute, ", deferred_limit ", deferred_limit);
+        options.recompute = recompute;
+        options.deferred_limit = deferred_limit;
+        check_same_bits(reference, run_simulated(gpt, tokens, options, 2));
+      }
+    }
+  }
+}
+
 TEST_CASE("training changes every trained unit") {
   for (const std::uint64_t seed : test::seeds(60)) {
     CAPTURE(seed);
