@@ -28,6 +28,17 @@ struct Tile {
   bool operator==(const Tile&) const = default;
 };
 
+/// Block of rows and columns of a parameter, seen as a matrix [shape[0], all other dimensions]: a convolution is
+/// [out, in · k · k].
+struct MatrixPart {
+  std::size_t first_row = 0;
+  std::size_t rows = 0;
+  std::size_t first_column = 0;
+  std::size_t columns = 0;
+
+  bool operator==(const MatrixPart&) const = default;
+};
+
 struct ParameterSpec {
   std::string name;                ///< name of the tensor in weights files: "h.0.attn.c_attn.weight"
   std::vector<std::size_t> shape;  ///< shape of the tensor, or of its tile
@@ -37,6 +48,9 @@ struct ParameterSpec {
       0;                          ///< allocated elements, at least the shape's; the rest stays zero. 0: the shape's
   std::optional<Tile> tile;       ///< none: the complete tensor. Tiles of a tensor share its name
   std::size_t undecayed_end = 0;  ///< elements at the end without weight decay
+  /// Matrices that Muon orthogonalizes separately, such as queries, keys and values of a fused weight. Together they
+  /// are the parameter. Empty: AdamW. Matrices of a tile are incomplete, so Muon refuses tiles with matrices.
+  std::vector<MatrixPart> matrices = {};
 
   [[nodiscard]] std::size_t elements() const;  ///< product of the shape
   [[nodiscard]] const std::vector<std::size_t>& tensor_shape() const { return tile ? tile->tensor_shape : shape; }

@@ -7,6 +7,25 @@
 #include <algorithm>
 
 namespace ranvier::models {
+namespace {
+
+/// Blocks of the options' matrices in a weight of outputs begin … end-1 and `inputs` inputs.
+std::vector<MatrixPart> matrices_of(const LinearOptions& options, std::size_t begin, std::size_t end,
+                                    std::size_t inputs) {
+  std::vector<MatrixPart> parts;
+  std::size_t first = 0;
+  for (const std::size_t channels : options.matrices) {
+    const std::size_t from = std::max(begin, first), to = std::min(end, first + channels);
+    first += channels;
+    if (from >= to) continue;
+    const bool out_in = options.layout == LinearOptions::Layout::out_in;
+    parts.push_back(out_in ? MatrixPart{from - begin, to - from, 0, inputs}
+                           : MatrixPart{0, inputs, from - begin, to - from});
+  }
+  return parts;
+}
+
+}  // namespace
 
 Linear::Linear(UnitBuilder& builder, std::size_t unit, const LinearOptions& options)
     : in_(options.in),
@@ -41,6 +60,7 @@ void Linear::add_weights(UnitBuilder& builder, std::size_t unit, const LinearOpt
           std::swap(tile.first_row, tile.first_column);
         }
         if (tiles > 1) weight.tile = std::move(tile);
+        weight.matrices = matrices_of(options, first + begin, first + end, tile_in_);
         tiles_[t].trained = tiles_[t].trained || builder.tuning().trains(weight.name);
         const ParameterRef place = builder.add(tiles > 1 ? options.cut.groups[t] : unit, std::move(weight));
         append(weights_, {first + begin, end - begin, place, t, row_ < out_ ? column : first + begin}, tile_in_);

@@ -51,6 +51,8 @@ struct LinearOptions {
   bool adapts = true;       ///< has adapters if the run trains them and targets this tensor
   Initializer initializer;  ///< initial values of weights; biases are initialized to zero
   Cut cut;
+  /// Output channels of each matrix that Muon orthogonalizes, O together, regardless of tensors. Empty: none.
+  std::vector<std::size_t> matrices;
 };
 
 /// Offsets of a call's arrays.

@@ -20,13 +20,21 @@ void Linear::add_adapters(UnitBuilder& builder, std::size_t unit, const LinearOp
   dropout_ = lora->dropout;
   // PEFT's initialization of A: uniform, with the variance of Kaiming's rule for a slope of √5.
   const Initializer uniform{Initializer::Kind::uniform, 1 / std::sqrt(static_cast<float>(in_))};
+  const auto matrix = [](const std::string& name, std::size_t rows, std::size_t columns,
+                         const Initializer& values) {
+    return ParameterSpec{.name = name,
+                         .shape = {rows, columns},
+                         .initializer = values,
+                         .decays = true,
+                         .matrices = {{.rows = rows, .columns = columns}}};
+  };
   std::size_t first = 0;
   for (const auto& [name, channels, parts] : options.tensors) {
     if (lora->adapts(name)) {
       const auto site = static_cast<std::uint32_t>(runtime::xxh3(std::as_bytes(std::span(name))));
       adapters_.push_back({first, channels, outputs_apart() ? parts : 1,
-                           builder.add(unit, {lora_a(name), {rank_, in_}, uniform, true}),
-                           builder.add(unit, {lora_b(name), {channels, rank_}, {Initializer::Kind::zeros}, true}),
+                           builder.add(unit, matrix(lora_a(name), rank_, in_, uniform)),
+                           builder.add(unit, matrix(lora_b(name), channels, rank_, {Initializer::Kind::zeros})),
                            site});
     }
     first += channels;

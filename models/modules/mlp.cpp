@@ -16,7 +16,8 @@ LinearOptions up_options(const MlpOptions& options) {
                    .layout = options.layout,
                    .bias = options.bias,
                    .initializer = options.up.initializer,
-                   .cut = {options.tiles, LinearOptions::Cut::Along::outputs_apart}};
+                   .cut = {options.tiles, LinearOptions::Cut::Along::outputs_apart},
+                   .matrices = std::vector<std::size_t>(options.gate ? 2 : 1, options.inner)};
   if (options.gate && options.gate->name == options.up.name) {
     up.tensors.push_back({options.up.name, 2 * options.inner, 2});
   } else {
@@ -40,7 +41,8 @@ Mlp::Mlp(UnitBuilder& builder, std::size_t unit, const MlpOptions& options)
              .layout = options.layout,
              .bias = options.bias,
              .initializer = options.down.initializer,
-             .cut = {options.tiles, LinearOptions::Cut::Along::inputs}}),
+             .cut = {options.tiles, LinearOptions::Cut::Along::inputs},
+             .matrices = {options.channels}}),
       tiles_(joined(up_.tiles(), down_.tiles())) {}
 
 Mlp::Arrays Mlp::plan(CallMemory& memory, const MicrobatchShape& shape, std::size_t scratch) const {

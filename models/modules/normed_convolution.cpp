@@ -22,7 +22,8 @@ ParameterSpec kernels_of(const ConvolutionOptions& options) {
   return {.name = options.name + ".weight",
           .shape = {options.out, options.in, options.kernel, options.kernel},
           .initializer = {Initializer::Kind::normal, deviation},
-          .decays = true};
+          .decays = true,
+          .matrices = {{.rows = options.out, .columns = options.in * options.kernel * options.kernel}}};
 }
 
 }  // namespace

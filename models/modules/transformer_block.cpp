@@ -20,6 +20,18 @@ std::optional<Norm> norm_if(bool is_there, UnitBuilder& builder, std::size_t uni
   return Norm(builder, unit, name, norm);
 }
 
+LinearOptions with_matrices(LinearOptions options, std::vector<std::size_t> matrices) {
+  options.matrices = std::move(matrices);
+  return options;
+}
+
+/// Output channels of queries, keys and values.
+std::vector<std::size_t> qkv_channels(const AttentionShape& shape) {
+  const auto D = static_cast<std::size_t>(shape.channels);
+  const std::size_t keys = static_cast<std::size_t>(shape.stored_key_heads()) * D;
+  return {static_cast<std::size_t>(shape.heads) * D, keys, keys};
+}
+
 /// With norms before branches, the residual stream x runs past them: sum = x + branch(first_norm(x)), and the output is
 /// sum + mlp(middle_norm(sum)). With norms after branches, it runs through them: sum = x + branch(x), middle =
 /// middle_norm(sum), and the output is last_norm(middle + mlp(middle)).
@@ -33,9 +45,9 @@ class TransformerBlock final : public DecodingLayer {
         index_(options.index),
         unit_(builder.add_unit(name())),
         first_norm_(norm_if(!options.post_norm, builder, unit_, options.norm_1, options.norm)),
-        qkv_(builder, unit_, options.qkv),
+        qkv_(builder, unit_, with_matrices(options.qkv, qkv_channels(options.attention.shape))),
         attention_(builder, unit_, options.attention_name, options.attention),
-        out_(builder, unit_, options.out),
+        out_(builder, unit_, with_matrices(options.out, {options.norm.channels})),
         middle_norm_(builder, unit_, options.post_norm ? options.norm_1 : options.norm_2, options.norm),
         mlp_(builder, unit_, options.mlp),
         last_norm_(norm_if(options.post_norm, builder, unit_, options.norm_2, options.norm)) {
