@@ -10,10 +10,10 @@
 
 namespace ranvier::offload {
 
-BucketLayout::BucketLayout(std::size_t elements, std::size_t bucket_elements, std::vector<std::size_t> widths)
+BucketLayout::BucketLayout(std::size_t elements, std::size_t bucket_elements, std::vector<runtime::DType> dtypes)
     : elements_(elements),
       bucket_elements_(std::max<std::size_t>(1, std::min(elements, bucket_elements))),
-      widths_(std::move(widths)) {
+      dtypes_(std::move(dtypes)) {
   expect(bucket_elements > 0, "buckets have no elements");
 }
 
@@ -27,12 +27,12 @@ std::size_t BucketLayout::array_offset(std::size_t bucket, std::size_t array) co
   constexpr std::size_t alignment = runtime::MemoryPlan::alignment;
   std::size_t offset = 0;
   for (std::size_t i = 0; i < array; ++i)
-    offset += runtime::round_up((end(bucket) - begin(bucket)) * widths_[i], alignment);
+    offset += runtime::round_up(runtime::bytes_of(dtypes_[i], end(bucket) - begin(bucket)), alignment);
   return offset;
 }
 
 std::size_t BucketLayout::record_bytes(std::size_t bucket) const noexcept {
-  return Tier::whole_blocks(array_offset(bucket, widths_.size()));
+  return Tier::whole_blocks(array_offset(bucket, dtypes_.size()));
 }
 
 std::size_t BucketLayout::record_offset(std::size_t bucket) const noexcept {

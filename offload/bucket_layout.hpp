@@ -1,9 +1,11 @@
 // Partitions the optimizer's states into buckets (Myelin §V-B). All states of a bucket are stored as one record in a
 // tier, so one transfer moves it. Pure data.
 //
-//   E elements in buckets of B, the last one shorter; A arrays (master weights, m, v) of 4 bytes per element each
+//   E elements in buckets of B, the last one shorter; A arrays (master weights, m, v) of different types
 //   record of bucket b: array 0, array 1, … each at a multiple of 64 bytes, the record in whole blocks
 #pragma once
+
+#include "runtime/base/dtype.hpp"
 
 #include <cstddef>
 #include <vector>
@@ -12,8 +14,8 @@ namespace ranvier::offload {
 
 class BucketLayout {
  public:
-  /// A bucket has at most E elements. `widths`: bytes per element of each array.
-  BucketLayout(std::size_t elements, std::size_t bucket_elements, std::vector<std::size_t> widths);
+  /// A bucket has at most E elements. `dtypes`: type of each array. Buckets do not split blocks of int8.
+  BucketLayout(std::size_t elements, std::size_t bucket_elements, std::vector<runtime::DType> dtypes);
 
   [[nodiscard]] std::size_t elements() const noexcept { return elements_; }
   [[nodiscard]] std::size_t buckets() const noexcept;
@@ -34,7 +36,7 @@ class BucketLayout {
  private:
   std::size_t elements_;
   std::size_t bucket_elements_;
-  std::vector<std::size_t> widths_;
+  std::vector<runtime::DType> dtypes_;
 };
 
 }  // namespace ranvier::offload

@@ -12,16 +12,22 @@ BucketPipeline::BucketPipeline(runtime::EventLoop& loop, const BucketPipelineOpt
   for (std::size_t slot = options.depth; slot-- > 0;) free_slots_.push_back(slot);
 }
 
+void BucketPipeline::fetch(std::size_t bucket) {
+  ++begun_;
+  stages_.fetch(pass_of(bucket), [this, bucket] {
+    if (is_skipped()) return drop(bucket);
+    buckets_[bucket].fetched = true;
+    compute_if_due(bucket);
+  });
+}
+
 void BucketPipeline::fetch_ahead() {
   while (!is_skipped() && !free_slots_.empty() && next_ < buckets_.size()) {
     const std::size_t bucket = next_++;
+    if (!needs_slot(bucket)) continue;
     buckets_[bucket].slot = free_slots_.back();
     free_slots_.pop_back();
-    stages_.fetch(pass_of(bucket), [this, bucket] {
-      if (is_skipped()) return drop(bucket);
-      buckets_[bucket].fetched = true;
-      compute_if_due(bucket);
-    });
+    fetch(bucket);
   }
 }
 
@@ -38,14 +44,14 @@ void BucketPipeline::compute_if_due(std::size_t bucket) {
 }
 
 void BucketPipeline::drop(std::size_t bucket) {
-  free_slots_.push_back(buckets_[bucket].slot);
+  if (needs_slot(bucket)) free_slots_.push_back(buckets_[bucket].slot);
   ++gone_;
   fetch_ahead();
   finish_if_done();
 }
 
 void BucketPipeline::finish_if_done() {
-  if (!done_ || !counts_ || gone_ != (*counts_ ? buckets_.size() : next_)) return;
+  if (!done_ || !counts_ || gone_ != (*counts_ ? buckets_.size() : begun_)) return;
   loop_.post([this, counted = *counts_, handler = std::exchange(done_, nullptr)] {
     buckets_.clear();
     handler(counted);
@@ -57,7 +63,9 @@ void BucketPipeline::begin(std::function<void(bool counted)> done) {
   done_ = std::move(done);
   buckets_.assign(options_.buckets, {});
   counts_ = options_.commit_mode == CommitMode::always ? std::optional(true) : std::nullopt;
-  next_ = gone_ = 0;
+  next_ = begun_ = gone_ = 0;
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
+    if (!needs_slot(bucket)) fetch(bucket);
   fetch_ahead();
   finish_if_done();
 }

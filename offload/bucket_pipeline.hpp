@@ -4,7 +4,8 @@
 //   pipeline.ready(bucket);                      // once per bucket, when its gradient is reduced
 //   pipeline.resolve(true);                      // if a step needs a global decision
 // Buckets are fetched in the order of their numbers, ahead of their gradients, while slots are free: number them in the
-// order in which they become ready. Readiness must not depend on this pipeline, or it deadlocks. Loop thread only.
+// order in which they become ready. Readiness must not depend on this pipeline, or it deadlocks. Buckets without a slot
+// never wait for one: they are fetched when the step begins. Loop thread only.
 #pragma once
 
 #include "runtime/loop/event_loop.hpp"
@@ -30,7 +31,7 @@ enum class CommitMode {
 /// A bucket's pass through a step.
 struct BucketPass {
   std::size_t bucket = 0;
-  std::size_t slot = 0;  ///< slot index, below `depth`
+  std::size_t slot = 0;  ///< slot index, below `depth`; 0 without a slot
 };
 
 struct BucketStages {
@@ -47,6 +48,7 @@ struct BucketPipelineOptions {
   std::size_t buckets = 0;
   std::size_t depth = 3;  ///< slots: one bucket each in fetch, compute and store
   CommitMode commit_mode = CommitMode::always;
+  std::vector<bool> without_slot = {};  ///< by bucket: it needs no slot; empty: all need one
 };
 
 class BucketPipeline {
@@ -76,6 +78,11 @@ class BucketPipeline {
   [[nodiscard]] BucketPass pass_of(std::size_t bucket) const { return {bucket, buckets_[bucket].slot}; }
   [[nodiscard]] bool is_skipped() const { return counts_ == false; }
 
+  [[nodiscard]] bool needs_slot(std::size_t bucket) const {
+    return options_.without_slot.empty() || !options_.without_slot[bucket];
+  }
+
+  void fetch(std::size_t bucket);
   void fetch_ahead();
   void compute_if_due(std::size_t bucket);
   void drop(std::size_t bucket);
@@ -90,7 +97,8 @@ class BucketPipeline {
   std::function<void(bool)> done_;  ///< empty between steps
   std::vector<Bucket> buckets_;
   std::optional<bool> counts_;
-  std::size_t next_ = 0;  ///< next bucket to fetch
+  std::size_t next_ = 0;   ///< next bucket to fetch to a slot
+  std::size_t begun_ = 0;  ///< number of fetches that were started
   std::size_t gone_ = 0;
 };
 

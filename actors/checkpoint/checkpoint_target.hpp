@@ -15,14 +15,15 @@
 
 namespace ranvier::actors {
 
-/// A segment: elements [begin, begin + count) of a unit's array, written by this rank only.
+/// A segment: elements [begin, begin + count) of a unit's array, written by this rank only. Segments do not
+/// split blocks of int8.
 struct StatePiece {
   std::size_t unit = 0;   ///< index in the stage
   std::size_t array = 0;  ///< index in optimizer_states
   std::size_t begin = 0, count = 0;
   runtime::DType dtype = runtime::DType::f32;  ///< type of the array
 
-  [[nodiscard]] std::size_t bytes() const noexcept { return count * runtime::size_of(dtype); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return runtime::bytes_of(dtype, count); }
   friend bool operator==(const StatePiece&, const StatePiece&) = default;
 };
 

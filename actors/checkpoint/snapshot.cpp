@@ -65,9 +65,9 @@ Snapshot::Plan Snapshot::plan(PlanContext& planner, const Options& options, cons
     const UnitState& unit = states.all()[bucket.unit];
     const Range range = finest(unit, planner.share.column->layout, bucket.index);
     plan.buckets.push_back({bucket, plan.pieces.size(), plan.pieces.size()});
-    for (std::size_t array = 0; array < arrays_of(unit.trained()); ++array) {
+    for (std::size_t array = 0; array < planner.tiers.arrays_of(unit.trained()); ++array) {
       const runtime::DType dtype = unit.view(kind_of(unit.trained(), array)).dtype;
-      const std::size_t most = checkpoint_segment_bytes / runtime::size_of(dtype);
+      const std::size_t most = runtime::elements_in(checkpoint_segment_bytes, dtype);
       for (std::size_t at = 0; at < range.count; at += most) {
         plan.pieces.push_back({bucket.unit, array, range.begin + at, std::min(most, range.count - at), dtype});
         max_bytes = std::max(max_bytes, plan.pieces.back().bytes());

@@ -31,7 +31,7 @@ GradientRecords::Plan GradientRecords::plan(PlanContext& planner) {
   const std::size_t most = Tier::whole_blocks(options.bucket_elements * width);
   std::size_t stretches = 0, max_bytes = 0;
   for (const UnitState& unit : states.all()) {
-    const ShardRecords records(unit.cut, unit.gradients.front().range, {width});
+    const ShardRecords records(unit.cut, unit.gradients.front().range, {states.precision().gradient});
     const std::size_t record_bytes = records.layout().slot_bytes(), slot_bytes = std::min(most, record_bytes);
     max_bytes = std::max(max_bytes, slot_bytes);
     if (slot_bytes > 0) stretches += records.layout().buckets() * runtime::ceil_divide(record_bytes, slot_bytes);

@@ -31,7 +31,8 @@ class GradientRecords final : public Actor {
     bool stepped_in_place = false;
   };
   [[nodiscard]] static Plan plan(PlanContext& planner);
-  /// Returns whether updates on the host read reduced gradients in place, as stored by store_reduced().
+  /// Returns whether updates of offloaded states on the host read reduced gradients in place, as stored by
+  /// store_reduced().
   [[nodiscard]] static bool stepped_in_place(const PlanContext& planner);
 
   GradientRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
@@ -69,7 +70,11 @@ class GradientRecords final : public Actor {
   void lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from, runtime::Handler returned);
   void fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done);
   [[nodiscard]] bool stepped_in_place() const noexcept { return plan_.stepped_in_place; }
-  /// Reduced gradients of the bucket in host memory, if stepped_in_place().
+  /// The same for a unit: states on the device are updated there.
+  [[nodiscard]] bool stepped_in_place(std::size_t unit) const {
+    return plan_.stepped_in_place && !states_->all()[unit].optimizer_on_device();
+  }
+  /// Reduced gradients of the bucket in host memory, if stepped_in_place(unit).
   [[nodiscard]] const std::byte* reduced(std::size_t unit, std::size_t bucket) const;
 
  private:

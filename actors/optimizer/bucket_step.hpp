@@ -1,4 +1,4 @@
-// AdamW on a bucket, on the device or the host, and rounding of its weights for layers. One launch per kernel for any
+// Update of a bucket, on the device or the host, and rounding of its weights for layers. One launch per kernel for any
 // number of ranks. Loop thread only.
 //
 // On the host (alternative in ZeRO-Infinity §5.2.1): states stay in host memory or pinned file buffers, gradients are
@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace ranvier::actors {
@@ -28,6 +29,7 @@ class BucketStep {
   BucketStep(const RankContext& context, const ModelShare& share, const Plan& plan, const StateRecords& states);
   ~BucketStep();
 
+  /// Returns whether offloaded states are updated on the host.
   [[nodiscard]] bool on_host() const noexcept { return plan_.has_value(); }
 
   /// Arrays of an update; for records see bundle_sweep.hpp.
@@ -38,11 +40,15 @@ class BucketStep {
     const std::byte* gradients = nullptr;                  ///< record; null: in place in the unit
     bool gradients_on_host = false;                        ///< update on the host; the record is in host memory
     std::byte* parameters = nullptr;  ///< record of layers' parameters; null: in place in the unit
+    float* update = nullptr;          ///< updates of the unit's matrices (MatrixExchange::updates()); null: none
+    bool rounds = true;               ///< whether the update writes layers' parameters
   };
   /// `done` runs on the loop when states are updated and layers' parameters are on the device.
   void step(const Operands& operands, const runtime::AdamWOptions& adamw, runtime::Handler done);
   /// Rounds master weights to layers' parameters without an update.
   void round(const Operands& operands, runtime::Handler done);
+  /// Subtracts the orthogonal updates of matrices, which Muon's step() left in `update`, and rounds as round().
+  void subtract(const Operands& operands, const runtime::AdamWOptions& adamw, runtime::Handler done);
 
  private:
   /// Arrays of a stretch of a bucket: states on the host or the device, the rest on the device.
@@ -53,12 +59,22 @@ class BucketStep {
     bool gradient_on_host = false;     // the gradient is in host memory
     std::byte* layers_copy = nullptr;  // see AdamWArrays::working
     runtime::StridedLayout layers_runs;
-    std::vector<runtime::DecaySegment> segments;  // relative to the stretch's start in the unit
+    std::vector<runtime::DecaySegment> segments, matrix_segments;  // relative to the stretch's start in the unit
+    float* update = nullptr;
   };
 
+  [[nodiscard]] bool is_on_host(const ChunkSchedule::Bucket& bucket) const {
+    return on_host() && !records_->on_device(bucket);
+  }
   [[nodiscard]] std::vector<Stretch> stretches(const Operands& operands) const;
+  /// Options of an update of the unit.
+  [[nodiscard]] static runtime::AdamWOptions options_for(const UnitState& unit, runtime::AdamWOptions adamw);
+  [[nodiscard]] std::pair<runtime::AdamWArrays, runtime::AdamWRuns> kernel_arguments(const UnitState& unit,
+                                                                                     const Stretch& stretch) const;
+  void round_stretches(const Operands& operands, const UnitState& unit, const std::vector<Stretch>& stretches,
+                       runtime::Handler done);
   void clear_record(const Operands& operands);
-  /// Queues AdamW on a stretch.
+  /// Queues the update of a stretch; with Muon, its first part.
   void step_stretch(runtime::StreamView stream, const UnitState& unit, const Stretch& stretch,
                     runtime::AdamWOptions adamw) const;
 

@@ -27,8 +27,16 @@ struct BundleGatherPlan {
                                            const HopPipeline::Options& gather);
 
 struct BundleSweep {
+  /// Bundles with matrices for Muon pass twice, since the update of a matrix needs its complete momentum.
+  enum class Pass {
+    whole,     ///< the complete update
+    momentum,  ///< AdamW, and the momentum of matrices
+    matrices,  ///< the orthogonal updates of matrices
+  };
   struct Bundle {
     std::vector<ChunkSchedule::Bucket> buckets;
+    Pass pass = Pass::whole;
+    std::size_t number = 0;              ///< number in `order`
     std::size_t first = 0;               ///< first bucket; the others follow
     std::size_t buckets_missing = 0;     ///< buckets without an update
     runtime::SlotPool::Slot gradients;   ///< buffer, if they are gathered or fetched
@@ -41,11 +49,17 @@ struct BundleSweep {
   };
 
   BundleSweep() = default;
-  /// Bundles of `share` in the order of their numbers in `order`.
+  /// Bundles of `share` in the order of their numbers in `order`. In a column of several ranks, a unit's second pass
+  /// follows the next unit's first one, so that one is exchanged while the other one is computed.
   BundleSweep(const ModelShare& share, std::span<const std::size_t> order);
 
-  std::vector<Bundle> bundles;
+  std::vector<Bundle> bundles;  ///< bundles that pass twice are listed twice
   std::vector<Bucket> buckets;
+  std::vector<std::size_t> matrix_units;  ///< units with matrices, in the order in which their first pass ends
+  std::size_t updated_units = 0;          ///< maximum number of units between the start and the end of their passes
+
+ private:
+  void add(const ModelShare& share, std::size_t bundle, std::size_t number, Pass pass);
 };
 
 }  // namespace ranvier::actors

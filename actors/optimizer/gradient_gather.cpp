@@ -2,6 +2,7 @@
 
 #include "runtime/kernels/elementwise.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace ranvier::actors {
@@ -14,8 +15,9 @@ constexpr std::size_t bundles_at_a_time = 2;  // one is gathered while the other
 
 GradientGather::Plan GradientGather::plan(PlanContext& planner) {
   const auto& hops = planner.share.flow.gather_gradient;
-  const bool needed =
-      !hops.empty() || (planner.tiers.gradients != TierKind::device && !GradientRecords::stepped_in_place(planner));
+  const bool in_place =
+      GradientRecords::stepped_in_place(planner) && planner.share.states->optimizers_on_device() == 0;
+  const bool needed = !hops.empty() || (planner.tiers.gradients != TierKind::device && !in_place);
   return plan_gather(planner, gradient_bytes, "gradients for the optimizer", needed ? bundles_at_a_time : 0,
                      {.hops = hops,
                       .dtype = planner.share.states->precision().gradient,
@@ -35,8 +37,10 @@ GradientGather::GradientGather(const RankContext& context, const ModelShare& sha
 void GradientGather::bring(BundleSweep& round, std::size_t number, runtime::Handler there) {
   BundleSweep::Bundle& bundle = round.bundles[number];
   bundle.gradients = places_.take();
+  const auto fetches =
+      std::ranges::count_if(bundle.buckets, [this](const ChunkSchedule::Bucket& bucket) { return needed(bucket); });
   const auto copied =
-      runtime::last_of(records_ != nullptr ? bundle.buckets.size() : 1,
+      runtime::last_of(records_ != nullptr ? static_cast<std::size_t>(fetches) : 1,
                        [this, me = brought_++, &round, &bundle, there = std::move(there)] {
                          gathers_.run(me, [this, &round, &bundle, there] { gather(round, bundle, there); });
                        });
@@ -44,6 +48,7 @@ void GradientGather::bring(BundleSweep& round, std::size_t number, runtime::Hand
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
     const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
     const auto& [u, index] = bucket.bucket;
+    if (!needed(bucket.bucket)) continue;
     const UnitState& unit = states_->all()[u];
     // This rank's part of the gathered range.
     const std::size_t before =

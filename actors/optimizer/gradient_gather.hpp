@@ -21,14 +21,19 @@ class GradientGather {
   /// `records` is null if accumulated gradients are on the device.
   GradientGather(const RankContext& context, const ModelShare& share, const Plan& plan, GradientRecords* records);
 
-  /// Returns whether gradients pass through buffers; otherwise updates read them in place.
+  /// Returns whether gradients for offloaded states pass through buffers; otherwise updates read them in place.
   [[nodiscard]] bool needed() const noexcept { return needed_; }
+  /// The same for a bucket. States on the device never read gradients in host memory.
+  [[nodiscard]] bool needed(const ChunkSchedule::Bucket& bucket) const {
+    return needed_ || (records_ != nullptr && !records_->stepped_in_place(bucket.unit));
+  }
   /// A bucket's gradients in host memory; null: they are on the device.
   [[nodiscard]] const std::byte* on_host(const ChunkSchedule::Bucket& bucket) const {
-    return records_ != nullptr && !needed_ ? records_->reduced(bucket.unit, bucket.index) : nullptr;
+    return records_ != nullptr && !needed(bucket) ? records_->reduced(bucket.unit, bucket.index) : nullptr;
   }
   [[nodiscard]] bool has_place() const noexcept { return places_.has_free(); }
-  /// Assigns a buffer to the sweep's next bundle and calls `there` when it contains the gradients. Bundles in order.
+  /// Assigns a buffer to a bundle of the sweep and calls `there` when it contains the gradients of its buckets that are
+  /// needed(): one or more. Bundles in order.
   void bring(BundleSweep& round, std::size_t bundle, runtime::Handler there);
   [[nodiscard]] std::vector<Wait> waits() const { return gather_.waits(); }
   [[nodiscard]] std::vector<int> peers() const { return gather_.peers(); }

@@ -15,14 +15,22 @@ Optimizer::Plan Optimizer::plan(PlanContext& planner, const Options& options) {
   plan.every_step_counts = options.every_step_counts;
   plan.flips = tiers.commit == Commit::flip && !options.every_step_counts;
   std::size_t buckets = 0;
-  for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) buckets += bundle.buckets.size();
-  const bool on_device = tiers.optimizer == TierKind::device;
-  plan.depth = std::max<std::size_t>(1, on_device ? buckets : std::min(tiers.depth, buckets));
+  for (const UnitState& unit : planner.share.states->all())
+    if (unit.trained() && !unit.optimizer_on_device()) buckets += unit.cut.buckets();
+  plan.depth = std::max<std::size_t>(1, std::min(tiers.depth, buckets));
   plan.gradients = GradientGather::plan(planner);
   plan.states = StateRecords::plan(planner, plan.flips);
   plan.step = BucketStep::plan(planner, plan.depth);
   plan.refresh = ParameterRefresh::plan(planner);
+  plan.matrices = MatrixExchange::plan(
+      planner, BundleSweep(planner.share, order_of_updates(plan, planner.share)).updated_units);
+  expect(plan.matrices.updates.slots == 0 || (!plan.flips && tiers.step == StepLocation::device),
+         "Muon's matrices are updated into spare copies, or on the host");
   return plan;
+}
+
+std::vector<std::size_t> Optimizer::order_of_updates(const Plan& plan, const ModelShare& share) {
+  return plan.every_step_counts ? share.chunks.as_reduced() : share.chunks.from_the_front();
 }
 
 Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const Plan& plan,
@@ -33,12 +41,13 @@ Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const 
       states_(context, share, plan.states),
       step_(context, share, plan.step, states_),
       refresh_(context, share, plan.refresh, parameters, parameter_records),
+      matrices_(context, share, plan.matrices),
       parameter_records_(parameter_records),
-      shared_{context.loop, share, plan.depth, gradients_, states_, step_, refresh_},
+      shared_{context.loop, share, plan.depth, gradients_, states_, step_, refresh_, matrices_},
       ahead_(plan.flips ? std::make_unique<UpdateSweep>(shared_, share.chunks.as_reduced(),
                                                         UpdateSweep::Options{.commit_mode = CommitMode::by_flip})
                         : nullptr),
-      steps_(shared_, plan.every_step_counts ? share.chunks.as_reduced() : share.chunks.from_the_front(),
+      steps_(shared_, order_of_updates(plan, share),
              {.commit_mode = plan.every_step_counts || plan.flips ? CommitMode::always : CommitMode::on_resolve,
               .refreshed = [this] { bundle_refreshed(); },
               .ahead = ahead_.get()}) {
@@ -187,6 +196,7 @@ void Optimizer::part_over(BatchStep& step) {
 std::vector<Wait> Optimizer::waits() const {
   std::vector<Wait> all = gradients_.waits();
   append(all, refresh_.waits());
+  append(all, matrices_.waits());
   oldest_first(all);
   return all;
 }
@@ -194,6 +204,7 @@ std::vector<Wait> Optimizer::waits() const {
 std::vector<int> Optimizer::peers() const {
   std::vector<int> all = gradients_.peers();
   append(all, refresh_.peers());
+  append(all, matrices_.peers());
   return all;
 }
 

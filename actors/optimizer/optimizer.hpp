@@ -1,4 +1,4 @@
-// Optimizer step, bucket by bucket as gradient chunks are reduced (Myelin §V-C, chunk_schedule.hpp): AdamW on this
+// Optimizer step, bucket by bucket as gradient chunks are reduced (Myelin §V-C, chunk_schedule.hpp): update of this
 // rank's optimizer shards, then refreshed parameters to the ranks that need them (PaRO §3.4). Loop thread only.
 //
 // Ranks must agree that a step is neither skipped nor clipped before it takes effect. The next batch may start while
@@ -7,7 +7,8 @@
 //   at once   every step takes effect: update each gradient chunk as soon as it is reduced
 //   wait      prefetch states, wait for the agreement, then update the first layers first: the next batch needs them
 //   flip      update chunks into spare copies as they are reduced, as if nothing were clipped; the agreement commits
-//             or drops them, and buckets that were not updated ahead, or are clipped, are updated now
+//             or drops them, and buckets that were not updated ahead, or are clipped, are updated now; so are states
+//             on the device, which have no spare copies
 #pragma once
 
 #include "actors/base/actor.hpp"
@@ -33,11 +34,12 @@ class Optimizer final : public Actor {
   struct Plan {
     bool every_step_counts = false;
     bool flips = false;     ///< Commit::flip, and steps need an agreement
-    std::size_t depth = 1;  ///< maximum number of buckets with states on the device
+    std::size_t depth = 1;  ///< maximum number of buckets with fetched states
     GradientGather::Plan gradients;
     StateRecords::Plan states;
     BucketStep::Plan step;
     ParameterRefresh::Plan refresh;
+    MatrixExchange::Plan matrices;
   };
   [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options);
 
@@ -88,6 +90,9 @@ class Optimizer final : public Actor {
   [[nodiscard]] StatePlace place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const;
 
  private:
+  /// Bundles in the order of committed updates.
+  [[nodiscard]] static std::vector<std::size_t> order_of_updates(const Plan& plan, const ModelShare& share);
+
   /// A step from its start until all its work has finished.
   struct BatchStep {
     runtime::AdamWOptions adamw;
@@ -125,6 +130,7 @@ class Optimizer final : public Actor {
   StateRecords states_;
   BucketStep step_;
   ParameterRefresh refresh_;
+  MatrixExchange matrices_;
   ParameterRecords* parameter_records_;
   UpdateSweep::Shared shared_;
   std::unique_ptr<UpdateSweep> ahead_;  // updates before the decision; null: no flips

@@ -40,7 +40,7 @@ ParameterRefresh::ParameterRefresh(const RankContext& context, const ModelShare&
 
 void ParameterRefresh::stepped(const BundleSweep& round, std::size_t bundle, bool units_refreshed,
                                runtime::Handler done) {
-  gathers_.run(bundle, [this, &round, bundle, units_refreshed, done = std::move(done)] {
+  gathers_.run(round.bundles[bundle].number, [this, &round, bundle, units_refreshed, done = std::move(done)] {
     gather(round, bundle, [this, &round, bundle, units_refreshed, done] {
       for (const ChunkSchedule::Bucket& bucket : round.bundles[bundle].buckets)
         if (!units_refreshed) refreshed(bucket);

@@ -16,21 +16,25 @@ using runtime::MemorySpace;
 StateRecords::Plan StateRecords::plan(PlanContext& planner, bool has_spare) {
   const TierOptions& options = planner.tiers;
   const UnitStates& states = *planner.share.states;
-  Plan plan{.tier = options.optimizer, .step = options.step};
+  const bool has_own = states.separate_master() || options.arrays_of(true) > 1;
+  Plan plan{.tier = has_own ? options.optimizer : TierKind::device, .step = options.step};
   expect(options.step == StepLocation::device || options.optimizer != TierKind::device,
          "states on the device are stepped on the host");
   expect(!has_spare || (options.optimizer != TierKind::device && states.separate_master()),
          "spare copies of states without master weights of their own");
-  if (options.optimizer == TierKind::device) return plan;
+  if (plan.tier == TierKind::device) return plan;
   std::size_t buckets = 0;
   for (const UnitState& unit : states.all()) {
-    std::vector<std::size_t> widths(2, runtime::size_of(options.moments));
-    if (states.separate_master()) widths.insert(widths.begin(), runtime::size_of(options.master));
-    const ShardRecords records(unit.cut, unit.optimizer, std::move(widths));
+    std::vector<runtime::DType> dtypes;
+    for (const StateKind kind : std::span(optimizer_states).first(options.arrays_of(true)))
+      if (kind != StateKind::weights || states.separate_master()) dtypes.push_back(unit.view(kind).dtype);
+    const Range offloaded = unit.optimizer_on_device() ? Range{} : unit.optimizer;
+    const ShardRecords records(unit.cut, offloaded, std::move(dtypes));
     plan.slot_bytes = std::max(plan.slot_bytes, records.layout().slot_bytes());
     buckets += records.layout().buckets();
     const auto reserve = [&](ShardRecords& copy, const std::string& name) {
-      if (unit.trained()) copy.reserve(planner, options.optimizer, MemoryKind::optimizer, unit.spec->name + name);
+      if (unit.trained() && !unit.optimizer_on_device())
+        copy.reserve(planner, options.optimizer, MemoryKind::optimizer, unit.spec->name + name);
     };
     reserve(plan.states.emplace_back(records), " optimizer states");
     if (has_spare) reserve(plan.spare.emplace_back(records), " optimizer states, spare");
@@ -56,10 +60,11 @@ std::size_t StateRecords::number_of(const Bucket& bucket, Copy copy) const {
   return flipped_[bucket.unit][bucket.index] == (copy == Copy::spare) ? 0 : 1;
 }
 
-offload::BucketStages::Stage offload::BucketStages::* StateRecords::changes_in(Copy to) const {
+offload::BucketStages::Stage offload::BucketStages::* StateRecords::changes_in(const Bucket& bucket,
+                                                                               Copy to) const {
   using Stages = offload::BucketStages;
-  if (stays() && to == Copy::spare) return &Stages::fetch;  // the spare copy is updated in place
-  return stays() || !states_->separate_master() ? &Stages::compute : &Stages::store;
+  if (stays(bucket) && to == Copy::spare) return &Stages::fetch;  // the spare copy is updated in place
+  return stays(bucket) || !states_->separate_master() ? &Stages::compute : &Stages::store;
 }
 
 const ShardRecords& StateRecords::records(const Bucket& bucket, Copy copy) const {
@@ -79,27 +84,29 @@ StatePlace StateRecords::place(std::size_t unit, std::size_t copy, StateKind kin
 }
 
 std::byte* StateRecords::record(const Bucket& bucket, std::size_t slot_index, Copy to) const {
-  if (!stays()) return slot(slot_index).data();
+  if (!stays(bucket)) return slot(slot_index).data();
   const ShardRecords& states = records(bucket, to);
   return states.memory(*context_, states.layout().record_offset(bucket.index));
 }
 
 void StateRecords::fetch(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
-  if (stays() && to == Copy::counts) return done();
+  if (on_device(bucket) || (stays(bucket) && to == Copy::counts)) return done();
   const std::size_t bytes = plan_.states[bucket.unit].layout().record_bytes(bucket.index);
-  move(IoKind::read, bucket, Copy::counts, 0, {record(bucket, slot_index, to), bytes}, done);
+  move(IoKind::read, bucket, Copy::counts, {record(bucket, slot_index, to), bytes}, done);
 }
 
-void StateRecords::fetch_weights(const Bucket& bucket, std::size_t slot_index, const runtime::Handler& done) {
-  if (stays()) return done();
+/// The last block may contain the start of the next array.
+void StateRecords::move_weights(IoKind kind, const Bucket& bucket, std::size_t slot_index,
+                                const runtime::Handler& done) {
+  if (stays(bucket) || !states_->separate_master()) return done();
   const std::size_t bytes = plan_.states[bucket.unit].layout().array_offset(bucket.index, 1);
-  move(IoKind::read, bucket, Copy::counts, 0, slot(slot_index).first(offload::Tier::whole_blocks(bytes)), done);
+  move(kind, bucket, Copy::counts, slot(slot_index).first(offload::Tier::whole_blocks(bytes)), done);
 }
 
 void StateRecords::store(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
-  if (stays()) return done();
+  if (stays(bucket)) return done();
   const std::size_t bytes = plan_.states[bucket.unit].layout().record_bytes(bucket.index);
-  move(IoKind::write, bucket, to, 0, slot(slot_index).first(bytes), done);
+  move(IoKind::write, bucket, to, slot(slot_index).first(bytes), done);
 }
 
 void StateRecords::commit(const Bucket& bucket) { flipped_[bucket.unit][bucket.index].flip(); }
@@ -119,12 +126,13 @@ std::vector<StateRecords::Stretch> StateRecords::stretches(const Bucket& bucket,
     stretch.layers_have = unit.parameters.range.contains(range);
     const auto find = [&](StateKind kind, std::byte*& state, runtime::StridedLayout& layout) {
       const UnitView& view = unit.view(kind);
+      if (view.range.count == 0) return;  // the optimizer lacks this moment
       state = view.at(begin);
       if (state != nullptr) {
         layout = runs;
       } else {
         const std::size_t array = plan_.states[bucket.unit].layout().array_offset(bucket.index, array_of(kind));
-        state = record(bucket, slot_index, to) + array + stretch.offset * runtime::size_of(view.dtype);
+        state = record(bucket, slot_index, to) + array + runtime::bytes_of(view.dtype, stretch.offset);
       }
     };
     find(StateKind::weights, stretch.weights, stretch.weight_runs);
@@ -141,7 +149,9 @@ std::vector<StateArray> StateRecords::arrays() const {
     if (!unit.trained()) continue;
     // If nothing is trained, states on the device do not exist.
     for (const StateKind kind : optimizer_states) {
-      if (!on_device() || unit.view(kind).data != nullptr) all.push_back({u, kind, unit.optimizer});
+      const UnitView& view = unit.view(kind);
+      if (view.range.count > 0 && (!unit.optimizer_on_device() || view.data != nullptr))
+        all.push_back({u, kind, unit.optimizer});
     }
   }
   return all;
@@ -166,70 +176,32 @@ void StateRecords::access(Access access) {
   if (access.values.empty()) return context_->loop.post(std::move(access.done));
   const UnitState& unit = states_->all().at(access.unit);
   const UnitView& view = unit.view(access.array);
-  const std::size_t count = access.values.size() / runtime::size_of(view.dtype);
+  const std::size_t count = runtime::elements_in(access.values.size(), view.dtype);
   expect(view.range.contains({access.begin, count}), "elements {} to {} of {} are not this rank's", access.begin,
          access.begin + count, unit.spec->name);
-  if (std::byte* state = view.at(access.begin)) return copy(access, state, access.values.size(), access.done);
-  access_record(std::move(access));
-}
-
-void StateRecords::copy(const Access& access, std::byte* state, std::size_t bytes, runtime::Handler next) {
-  if (access.kind == IoKind::write) {
-    runtime::copy(context_->compute, state, access.values.data(), bytes);
-  } else {
-    runtime::copy(context_->compute, access.values.data(), state, bytes);
+  const runtime::WorkName work{"optimizer", "a copy of the states of", unit.spec->name};
+  if (std::byte* state = view.at(access.begin)) {
+    const bool writes = access.kind == IoKind::write;
+    runtime::copy(context_->compute, writes ? state : access.values.data(), writes ? access.values.data() : state,
+                  access.values.size());
+    return context_->loop.after_work(context_->compute, work, std::move(access.done));
   }
-  context_->loop.after_work(context_->compute,
-                            {"optimizer", "a copy of the states of", states_->all()[access.unit].spec->name},
-                            std::move(next));
-}
-
-void StateRecords::move(IoKind kind, const Bucket& bucket, Copy copy, std::size_t offset,
-                        std::span<std::byte> memory, const runtime::Handler& done) {
-  const ShardRecords& states = records(bucket, copy);
-  if (plan_.step == StepLocation::device)
-    return states.move_record(*context_, kind, bucket.index, offset, memory, done);
-  context_->tiers.move_on_host(kind, states.region(), states.layout().record_offset(bucket.index) + offset, memory,
-                               done);
-}
-
-/// Moves the elements in the record of the first one, up to the end of its finest shard; then the rest.
-void StateRecords::access_record(Access access) {
-  constexpr std::size_t block = offload::Tier::block_bytes;
-  const ShardRecords& states = plan_.states[access.unit];
-  const ShardRecords::Run run = states.run_from(access.begin, array_of(access.array));
-  const Bucket bucket{access.unit, run.bucket};
-  const std::size_t width = runtime::size_of(states_->all()[access.unit].view(access.array).dtype);
-  const std::size_t bytes = std::min(access.values.size(), run.count * width);
-  const std::size_t first = run.offset - states.layout().record_offset(run.bucket), end = first + bytes;
+  const ShardRecords::Run run = plan_.states[access.unit].run_from(access.begin, array_of(access.array));
+  const std::size_t bytes = std::min(access.values.size(), runtime::bytes_of(view.dtype, run.count));
   Access rest = access;
-  rest.begin += bytes / width;
+  rest.begin += runtime::elements_in(bytes, view.dtype);
   rest.values = rest.values.subspan(bytes);
-  const auto go_on = [this, rest = std::move(rest)] {
-    if (rest.values.empty()) return rest.done();
-    this->access(rest);
-  };
-  if (stays()) return copy(access, record(bucket, 0, Copy::counts) + first, bytes, go_on);
-  const std::size_t first_block = first / block * block, end_block = offload::Tier::whole_blocks(end);
-  const std::span<std::byte> blocks = slot(0).first(end_block - first_block);
-  const auto copy_and_go_on = [=, this] {
-    std::byte* const state = blocks.data() + (first - first_block);
-    if (access.kind == IoKind::read) return copy(access, state, bytes, go_on);
-    copy(access, state, bytes,
-         [=, this] { move(IoKind::write, bucket, Copy::counts, first_block, blocks, go_on); });
-  };
-  if (access.kind == IoKind::read)
-    return move(IoKind::read, bucket, Copy::counts, first_block, blocks, copy_and_go_on);
-  // Blocks that are written completely need no fetch.
-  std::vector<std::size_t> partial;
-  if (first != first_block) partial.push_back(first_block);
-  if (end != end_block && (partial.empty() || end_block - block != first_block))
-    partial.push_back(end_block - block);
-  if (partial.empty()) return copy_and_go_on();
-  const auto one_there = runtime::last_of(partial.size(), copy_and_go_on);
-  for (const std::size_t at : partial) {
-    move(IoKind::read, bucket, Copy::counts, at, blocks.subspan(at - first_block, block), one_there);
-  }
+  const auto staging = plan_.slots ? slot(0) : std::span<std::byte>();
+  records({access.unit, run.bucket}, Copy::counts)
+      .access(*context_, access.kind, run.offset, access.values.first(bytes), staging, work,
+              [this, rest = std::move(rest)] { rest.values.empty() ? rest.done() : this->access(rest); });
+}
+
+void StateRecords::move(IoKind kind, const Bucket& bucket, Copy copy, std::span<std::byte> memory,
+                        const runtime::Handler& done) {
+  const ShardRecords& states = records(bucket, copy);
+  if (plan_.step == StepLocation::device) return states.move_record(*context_, kind, bucket.index, 0, memory, done);
+  context_->tiers.move_on_host(kind, states.region(), states.layout().record_offset(bucket.index), memory, done);
 }
 
 }  // namespace ranvier::actors

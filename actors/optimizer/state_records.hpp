@@ -1,7 +1,7 @@
 // Optimizer states and their transfer for updates. On the device they stay with their unit. Offloaded, a bucket is one
 // record (offload/bucket_layout.hpp) that passes through a few buffers (Myelin §V-B, ZeRO-Infinity §5.1.1). A record
-// has master weights (if separate) and both moments. With spare copies (flip) an update writes to the other copy, and
-// commit() makes it valid. Loop thread only.
+// has master weights (if separate) and the optimizer's moments. With spare copies (flip) an update writes to the other
+// copy, and commit() makes it valid; states on the device have no spare copies. Loop thread only.
 #pragma once
 
 #include "actors/base/actor.hpp"
@@ -29,25 +29,26 @@ class StateRecords {
   using Bucket = ChunkSchedule::Bucket;
 
   struct Plan {
-    TierKind tier = TierKind::device;
+    TierKind tier = TierKind::device;  ///< device also if layers' parameters are the only states (SGD)
     StepLocation step = StepLocation::device;
     std::optional<runtime::MemoryId> slots;
     std::size_t slot_bytes = 0;
-    std::vector<ShardRecords> states, spare;  ///< by unit; empty on the device, and `spare` without spare copies
+    /// By unit, without elements if its states are on the device. Empty if all are; `spare` without spare copies.
+    std::vector<ShardRecords> states, spare;
   };
   [[nodiscard]] static Plan plan(PlanContext& planner, bool has_spare);
 
   StateRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
 
-  /// The valid master weights and both moments in the optimizer's range, per unit.
+  /// The valid master weights and moments in the optimizer's range, per unit.
   [[nodiscard]] std::vector<StateArray> arrays() const;
   /// A copy of elements of an array to host memory (read) or from it (write).
   struct Access {
     offload::IoKind kind = offload::IoKind::read;
     std::size_t unit = 0;
     StateKind array = StateKind::weights;  ///< or parameters on the device
-    std::size_t begin = 0;                 ///< first element, within the unit
-    std::span<std::byte> values;           ///< complete elements
+    std::size_t begin = 0;                 ///< first element, within the unit; a block's first for int8
+    std::span<std::byte> values;           ///< complete elements or blocks
     runtime::Handler done;
   };
   /// Calls `done` on the loop after this returned.
@@ -56,13 +57,19 @@ class StateRecords {
   /// Contiguous host-accessible memory of an array in fp32, starting at element `begin` of the unit; may be empty.
   [[nodiscard]] std::span<float> memory(const StateArray& array, std::size_t begin) const;
 
+  /// Returns whether the bucket's states are on the device: updated in place there, without a slot or a spare copy.
+  [[nodiscard]] bool on_device(const Bucket& bucket) const {
+    return states_->all()[bucket.unit].optimizer_on_device();
+  }
+
   /// Copy that an update writes to.
   enum class Copy { counts, spare };
 
   /// Number of a copy, which stays the same if the other copy becomes valid: 0, or 1 with a spare copy.
   [[nodiscard]] std::size_t number_of(const Bucket& bucket, Copy copy) const;
   /// First stage of a bucket's pass that changes the destination copy.
-  [[nodiscard]] offload::BucketStages::Stage offload::BucketStages::* changes_in(Copy to) const;
+  [[nodiscard]] offload::BucketStages::Stage offload::BucketStages::* changes_in(const Bucket& bucket,
+                                                                                 Copy to) const;
 
   /// Location of elements starting at `begin` (an element of the unit), up to the end of their bucket and finest shard.
   /// `copy`: number of the copy.
@@ -73,8 +80,13 @@ class StateRecords {
   void fetch(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
   void store(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
   void commit(const Bucket& bucket);
-  /// Fetches the valid master weights only; requires separate ones.
-  void fetch_weights(const Bucket& bucket, std::size_t slot, const runtime::Handler& done);
+  /// Fetches the valid master weights only, or stores them. Calls `done` at once if they are not separate.
+  void fetch_weights(const Bucket& bucket, std::size_t slot, const runtime::Handler& done) {
+    move_weights(offload::IoKind::read, bucket, slot, done);
+  }
+  void store_weights(const Bucket& bucket, std::size_t slot, const runtime::Handler& done) {
+    move_weights(offload::IoKind::write, bucket, slot, done);
+  }
 
   /// Elements of a bucket in consecutive finest shards, with their states.
   struct Stretch {
@@ -84,7 +96,7 @@ class StateRecords {
     runtime::StridedLayout in_unit;  ///< layout relative to `begin`
     std::byte* weights = nullptr;    ///< in the type of UnitState::master
     runtime::StridedLayout weight_runs;
-    std::byte* m = nullptr;  ///< moments in the type of UnitState::m
+    std::byte* m = nullptr;  ///< moments in the type of UnitState::m; null if the optimizer lacks one
     std::byte* v = nullptr;
     runtime::StridedLayout moment_runs;
     bool layers_have = false;  ///< completely inside this rank's layers' copies; false: completely outside
@@ -93,21 +105,19 @@ class StateRecords {
   [[nodiscard]] std::vector<Stretch> stretches(const Bucket& bucket, std::size_t slot, Copy to) const;
 
  private:
-  [[nodiscard]] bool on_device() const noexcept { return plan_.tier == TierKind::device; }
-  [[nodiscard]] bool stays() const noexcept { return !plan_.slots; }
+  /// Returns whether updates need no slot: states are on the device, or in host memory and updated there.
+  [[nodiscard]] bool stays(const Bucket& bucket) const { return !plan_.slots || on_device(bucket); }
   [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
   [[nodiscard]] const ShardRecords& records(const Bucket& bucket, Copy copy) const;
   /// Index of an array in records.
   [[nodiscard]] std::size_t array_of(StateKind kind) const;
   /// Memory of the bucket's record for the update.
   [[nodiscard]] std::byte* record(const Bucket& bucket, std::size_t slot, Copy to) const;
-  /// Moves blocks of the bucket's record, starting at byte `offset` of the record.
-  void move(offload::IoKind kind, const Bucket& bucket, Copy copy, std::size_t offset, std::span<std::byte> memory,
+  /// Moves the first blocks of the bucket's record.
+  void move(offload::IoKind kind, const Bucket& bucket, Copy copy, std::span<std::byte> memory,
             const runtime::Handler& done);
 
-  void access_record(Access access);
-  /// Copies between `state` and the first `bytes` of the values, then calls `next`.
-  void copy(const Access& access, std::byte* state, std::size_t bytes, runtime::Handler next);
+  void move_weights(offload::IoKind kind, const Bucket& bucket, std::size_t slot, const runtime::Handler& done);
 
   const RankContext* context_;
   const UnitStates* states_;

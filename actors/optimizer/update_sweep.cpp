@@ -14,9 +14,21 @@ UpdateSweep::UpdateSweep(Shared& shared, std::span<const std::size_t> order, Opt
       bundles_(shared.share, order),
       in_stream_order_(shared.refresh.is_local() && !shared.step.on_host()),
       pipeline_(shared.loop,
-                {.buckets = bundles_.buckets.size(), .depth = shared.depth, .commit_mode = options_.commit_mode},
-                stages()) {
+                {.buckets = bundles_.buckets.size(),
+                 .depth = shared.depth,
+                 .commit_mode = options_.commit_mode,
+                 .without_slot = without_slot()},
+                stages()),
+      matrix_units_(shared.share.states->all().size()),
+      exchanges_(bundles_.matrix_units.size()) {
   for (const UnitState& unit : shared.share.states->all()) stored_.emplace_back(unit.cut.buckets());
+}
+
+std::vector<bool> UpdateSweep::without_slot() const {
+  std::vector<bool> without;
+  for (const BundleSweep::Bucket& each : bundles_.buckets)
+    without.push_back(shared_->states.on_device(each.bucket));
+  return without;
 }
 
 offload::BucketStages UpdateSweep::stages() {
@@ -24,39 +36,61 @@ offload::BucketStages UpdateSweep::stages() {
   offload::BucketStages stages = {
       .fetch =
           [this, &states](const BucketPass& pass, const auto& done) {
-            if (was_ahead(pass)) return states.fetch_weights(bucket_of(pass), pass.slot, done);
-            states.fetch(bucket_of(pass), pass.slot, copy(), done);
+            const ChunkSchedule::Bucket& bucket = bucket_of(pass);
+            if (pass_of(pass) == Pass::matrices && !has_stored(bucket)) {
+              fetches_[{bucket.unit, bucket.index}] = [this, &states, pass, done] {
+                states.fetch_weights(bucket_of(pass), pass.slot, done);
+              };
+              return;
+            }
+            if (was_ahead(pass) || pass_of(pass) == Pass::matrices)
+              return states.fetch_weights(bucket, pass.slot, done);
+            states.fetch(bucket, pass.slot, copy(), done);
           },
       .compute = [this](const BucketPass& pass, auto done) { update(pass, std::move(done)); },
       .store =
           [this, &states](const BucketPass& pass, auto done) {
-            if (was_ahead(pass)) return done();
+            if (was_ahead(pass) || !updates(bucket_of(pass))) return done();
+            if (pass_of(pass) == Pass::matrices) return states.store_weights(bucket_of(pass), pass.slot, done);
             states.store(bucket_of(pass), pass.slot, copy(), [this, pass, done] {
-              if (copy() == Copy::spare) stored_[bucket_of(pass).unit][bucket_of(pass).index] = true;
+              if (copy() == Copy::spare || pass_of(pass) == Pass::momentum) stored(bucket_of(pass));
               done();
             });
           },
       .refresh =
           [this](const BucketPass& pass, const auto& done) {
+            passed(bucket_of(pass), pass_of(pass));
             updated(bundles_.buckets[pass.bucket].bundle);
             done();  // the update wrote the layers' parameters
           }};
-  Stage& changing = stages.*states.changes_in(copy());
-  changing = guarded(std::move(changing));
+  using Stages = offload::BucketStages;
+  for (Stage Stages::* const which : {&Stages::fetch, &Stages::compute, &Stages::store})
+    stages.*which = guarded(which, std::move(stages.*which));
   return stages;
 }
 
-UpdateSweep::Stage UpdateSweep::guarded(Stage stage) {
-  return [this, stage = std::move(stage)](const BucketPass& pass, runtime::Handler done) {
-    if (shared_->guard == nullptr) return stage(pass, std::move(done));
-    shared_->guard->before_change(bucket_of(pass), shared_->states.number_of(bucket_of(pass), copy()),
+UpdateSweep::Stage UpdateSweep::guarded(Stage offload::BucketStages::* which, Stage stage) {
+  return [this, which, stage = std::move(stage)](const BucketPass& pass, runtime::Handler done) {
+    const ChunkSchedule::Bucket& bucket = bucket_of(pass);
+    if (shared_->guard == nullptr || shared_->states.changes_in(bucket, copy()) != which)
+      return stage(pass, std::move(done));
+    shared_->guard->before_change(bucket, shared_->states.number_of(bucket, copy()),
                                   [&stage, pass, done = std::move(done)] { stage(pass, done); });
   };
+}
+
+bool UpdateSweep::gathers(const BundleSweep::Bundle& bundle) const {
+  if (bundle.pass == Pass::matrices) return false;
+  return std::ranges::any_of(bundle.buckets, [this](const ChunkSchedule::Bucket& bucket) {
+    const bool updates_now = needs_gradients_ ? updates(bucket) : shared_->states.on_device(bucket);
+    return updates_now && shared_->gradients.needed(bucket);
+  });
 }
 
 void UpdateSweep::begin(const runtime::AdamWOptions& adamw, runtime::Handler over) {
   adamw_ = &adamw;
   ++begun_;
+  if (!bundles_.matrix_units.empty()) forget_stored();
   pipeline_.begin([over = std::move(over)](bool) { over(); });
   for (const std::size_t bucket : std::exchange(early_, {})) pipeline_.ready(bucket);
 }
@@ -64,6 +98,13 @@ void UpdateSweep::begin(const runtime::AdamWOptions& adamw, runtime::Handler ove
 void UpdateSweep::resolve(bool commits) {
   if (!commits) --begun_;
   pipeline_.resolve(commits);
+  if (commits) return;
+  for (const auto& [bucket, fetch] : std::exchange(fetches_, {})) fetch();  // no first pass will be stored
+}
+
+void UpdateSweep::stored(const ChunkSchedule::Bucket& bucket) {
+  stored_[bucket.unit][bucket.index] = true;
+  if (const auto waiting = fetches_.extract({bucket.unit, bucket.index})) waiting.mapped()();
 }
 
 void UpdateSweep::allow(std::size_t bundles) {
@@ -72,18 +113,52 @@ void UpdateSweep::allow(std::size_t bundles) {
   start_bundles();
 }
 
+bool UpdateSweep::refreshes(const BundleSweep::Bundle& bundle) const {
+  return copy() == Copy::counts && shared_->refresh.uses_places() && bundle.pass != Pass::momentum;
+}
+
+bool UpdateSweep::may_start(const BundleSweep::Bundle& bundle) {
+  if (bundle.number >= allowed_ || (gathers(bundle) && !shared_->gradients.has_place()) ||
+      (refreshes(bundle) && !shared_->refresh.has_place()))
+    return false;
+  for (const ChunkSchedule::Bucket& bucket : bundle.buckets) {
+    const UnitState& unit = shared_->share.states->all()[bucket.unit];
+    MatrixUnit& matrices = matrix_units_[bucket.unit];
+    if (unit.matrices.empty()) continue;
+    if (bundle.pass == Pass::matrices && !matrices.orthogonal) return false;
+    if (matrices.update.data() != nullptr) continue;
+    if (!shared_->matrices.updates().has_free()) return false;
+    matrices = {.update = shared_->matrices.updates().take(), .buckets_missing = unit.cut.buckets()};
+  }
+  return true;
+}
+
+void UpdateSweep::passed(const ChunkSchedule::Bucket& bucket, Pass pass) {
+  const UnitState& unit = shared_->share.states->all()[bucket.unit];
+  MatrixUnit& matrices = matrix_units_[bucket.unit];
+  if (unit.matrices.empty() || --matrices.buckets_missing > 0) return;
+  if (pass == Pass::matrices) {
+    matrices = {};
+    return;
+  }
+  const auto number = std::ranges::find(bundles_.matrix_units, bucket.unit) - bundles_.matrix_units.begin();
+  exchanges_.run(static_cast<std::uint64_t>(number), [this, &unit, &matrices, u = bucket.unit] {
+    auto* const update = reinterpret_cast<float*>(matrices.update.data());
+    shared_->matrices.orthogonalize(u, update, [this, &unit, &matrices] {
+      matrices.buckets_missing = unit.cut.buckets();
+      matrices.orthogonal = true;
+      shared_->active->start_bundles();
+    });
+  });
+}
+
 void UpdateSweep::start_bundles() {
-  const bool gathers = needs_gradients_ && shared_->gradients.needed();
-  const bool refreshes = copy() == Copy::counts && shared_->refresh.uses_places();
-  const auto has_place = [&] {
-    return (!gathers || shared_->gradients.has_place()) && (!refreshes || shared_->refresh.has_place());
-  };
-  while (shared_->active == this && next_ < allowed_ && has_place()) {
+  while (shared_->active == this && next_ < bundles_.bundles.size() && may_start(bundles_.bundles[next_])) {
     const std::size_t b = next_++;
     BundleSweep::Bundle& bundle = bundles_.bundles[b];
     bundle.buckets_missing = bundle.buckets.size();
-    if (refreshes) shared_->refresh.take_place(bundle);
-    if (gathers) {
+    if (refreshes(bundle)) shared_->refresh.take_place(bundle);
+    if (gathers(bundle)) {
       shared_->gradients.bring(bundles_, b, [this, b] { bundle_here(b); });
     } else {
       bundle_here(b);
@@ -104,6 +179,7 @@ void UpdateSweep::bundle_here(std::size_t b) {
 
 void UpdateSweep::update(const BucketPass& pass, runtime::Handler done) {
   const BundleSweep::Bucket& bucket = bundles_.buckets[pass.bucket];
+  if (!updates(bucket.bucket)) return done();
   const BundleSweep::Bundle& bundle = bundles_.bundles[bucket.bundle];
   const std::byte* const on_host = shared_->gradients.on_host(bucket.bucket);
   const BucketStep::Operands operands{
@@ -112,20 +188,26 @@ void UpdateSweep::update(const BucketPass& pass, runtime::Handler done) {
       .copy = copy(),
       .gradients = on_host != nullptr ? on_host : bundle.gradients.data(bucket.gradient_offset),
       .gradients_on_host = on_host != nullptr,
-      .parameters = bundle.parameters.data(bucket.parameter_offset)};
+      .parameters = bundle.parameters.data(bucket.parameter_offset),
+      .update = reinterpret_cast<float*>(matrix_units_[bucket.bucket.unit].update.data()),
+      .rounds = bundle.pass != Pass::momentum};
   if (was_ahead(pass)) {
     shared_->step.round(operands, std::move(done));
+  } else if (bundle.pass == Pass::matrices) {
+    shared_->step.subtract(operands, *adamw_, std::move(done));
   } else {
     shared_->step.step(operands, *adamw_, std::move(done));
   }
-  if (copy() == Copy::counts && in_stream_order_) shared_->refresh.refreshed(bucket.bucket);
+  if (copy() == Copy::counts && in_stream_order_ && bundle.pass != Pass::momentum)
+    shared_->refresh.refreshed(bucket.bucket);
 }
 
 void UpdateSweep::updated(std::size_t b) {
   BundleSweep::Bundle& bundle = bundles_.bundles[b];
   if (--bundle.buckets_missing > 0) return;
   bundle.gradients.release();
-  if (options_.refreshed) shared_->refresh.stepped(bundles_, b, in_stream_order_, options_.refreshed);
+  if (options_.refreshed && bundle.pass != Pass::momentum)
+    shared_->refresh.stepped(bundles_, b, in_stream_order_, options_.refreshed);
   shared_->active->start_bundles();
 }
 

@@ -1,5 +1,7 @@
 #include "actors/predict/operation_count.hpp"
 
+#include "actors/optimizer/matrix_exchange.hpp"
+#include "models/ops/orthogonalize.hpp"
 #include "runtime/base/dtype.hpp"
 
 #include <map>
@@ -90,12 +92,21 @@ OperationCount count_operations(const ModelShare& share) {
   for (const Buckets& buckets : bundles) {
     for (const auto& bucket : buckets) {
       const UnitState& unit = share.states->all()[bucket.unit];
-      count.steps += stepped_ranges(unit).size();
+      // With Muon: AdamW, momentum, the orthogonal update and a rounded copy.
+      const std::size_t launches = unit.matrices.empty() ? 1 : share.states->separate_master() ? 4 : 3;
+      count.steps += stepped_ranges(unit).size() * launches;
       ++count.squares;
       if (!share.flow.gather_gradient.empty()) ++count.copies;
     }
   }
   count.squares += share.states->all().size();
+  for (const UnitState& unit : share.states->all()) {
+    for (const UnitMatrix& matrix : unit.matrices) {
+      if (matrix.owner == share.column->layout.rank())
+        count.steps += unit.spec->parameters[matrix.parameter].matrices.size() * models::orthogonalize_launches;
+    }
+  }
+  count.messages += MatrixExchange::messages(share);
   const auto [compute, gradient] = share.states->precision();
   CollectiveCount collectives(share);
   collectives.add(share.flow.reduce_batch, chunks, gradient, count);

@@ -10,12 +10,12 @@
 namespace ranvier::actors {
 
 struct OperationCount {
-  std::size_t steps = 0;        ///< launches of AdamW
+  std::size_t steps = 0;        ///< launches of the optimizer's update
   std::size_t squares = 0;      ///< launches for squared norms and their sums per unit
   std::size_t copies = 0;       ///< copies to gather buffers, and for packing
   std::size_t additions = 0;    ///< sums of received data
   std::size_t collectives = 0;  ///< operations
-  std::size_t messages = 0;     ///< messages sent by collectives
+  std::size_t messages = 0;     ///< messages sent by collectives, and by Muon
 
   [[nodiscard]] std::size_t launches() const noexcept { return steps + squares + copies + additions; }
 };

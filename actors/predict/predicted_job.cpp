@@ -230,7 +230,7 @@ std::vector<int> PredictedJob::others(int rank) const {
 int PredictedJob::rows_to_simulate() const {
   const Disturbances& disturbances = how_.disturbances;
   const bool alike = disturbances.jitter == 0 && disturbances.slow_ranks.empty() && disturbances.slow_nodes.empty();
-  const bool meet = !options_.gpu || !options_.gpu->nccl || pulls_;
+  const bool meet = !options_.gpu || !options_.gpu->nccl || rows_send_;
   if (!how_.distinct_only || how_.trace || !alike || meet) return options_.grid.g_data;
   return distinct_rows(options_, nodes_of(options_));
 }
@@ -245,7 +245,7 @@ void PredictedJob::plan_memory(const models::SampleSource& samples) {
     stages.push_back(plan_rank(*architecture_, samples.sample_bytes(), options_, grid_.rank({.stage = stage})));
   std::vector<Needs> needs;
   for (const RankPlan& plan : stages) {
-    pulls_ = pulls_ || plan.parameters.options.pulls;
+    rows_send_ = rows_send_ || plan.parameters.options.pulls || MatrixExchange::messages(plan) > 0;
     const Needs& need =
         needs.emplace_back(Needs{plan.memory.bytes(MemorySpace::device),
                                  plan.memory.bytes(MemorySpace::pinned) + plan.memory.bytes(MemorySpace::host),

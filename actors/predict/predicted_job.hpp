@@ -88,8 +88,8 @@ class PredictedJob {
   Prediction prediction_;
   runtime::Simulation cluster_;
   runtime::Grid grid_;
-  int rows_ = 1;        // number of simulated rows
-  bool pulls_ = false;  // parameters are pulled from their owners
+  int rows_ = 1;            // number of simulated rows
+  bool rows_send_ = false;  // rows send messages: pulled parameters, or matrices of Muon
   runtime::PhantomDeviceOptions device_;
   std::unique_ptr<collectives::PhantomNccl> nccl_;
   std::vector<std::optional<TrainerOptions>> chosen_;  // by stage: options with the choices of its first rank

@@ -27,7 +27,7 @@ std::vector<UnitTraffic> moves_of(std::span<const ShardedUnit> units, std::uint6
   std::vector<UnitTraffic> moves;
   for (const ShardedUnit& unit : units) {
     const std::uint64_t times = micro_steps * static_cast<std::uint64_t>(unit.uses);
-    moves.push_back({unit.elements, times, times, unit.trained ? times : 0, unit.trained});
+    moves.push_back({unit.elements, times, times, unit.trained ? times : 0, unit.trained, unit.matrices});
   }
   return moves;
 }
@@ -143,7 +143,9 @@ Volume VolumeCounter::count(std::span<const UnitTraffic> units, const UnitShardi
   const collectives::ShardFlow of_frozen = layout_.flow(shardings.frozen);
   const auto [compute, gradient] = options_.precision;
   Volume volume;
-  for (const UnitTraffic& unit : units) {
+  std::vector<UnitTraffic> owned(units.begin(), units.end());
+  assign_owners(owned, layout_.ranks());
+  for (const UnitTraffic& unit : owned) {
     const collectives::ShardFlow& flow = unit.trained ? of_trained : of_frozen;
     const auto gathered = [&, compute = compute](const std::vector<Hop>& hops) -> PhaseVolume {
       // Nothing is gathered if layers read the parameters in place.
@@ -159,7 +161,9 @@ Volume VolumeCounter::count(std::span<const UnitTraffic> units, const UnitShardi
     volume.update.add(of(flow.reduce_batch, unit.elements, gradient));
     volume.update.add(of(flow.gather_gradient, unit.elements, gradient));
     volume.update.add(of(flow.refresh, unit.elements, compute));
+    if (!unit.matrices.empty()) volume.matrices.add(exchanged(unit, shardings.trained.optimizer));
   }
+  volume.update.add(volume.matrices);
   return volume;
 }
 
@@ -195,7 +199,6 @@ PhaseVolume VolumeCounter::pulled(std::span<const Hop> hops, std::size_t unit_el
   PhaseVolume& volume = place->second;
   if (!is_new) return volume;
   const std::size_t piece = layout_.range(of_column ? Scope::global : Scope::group, unit_elements).count;
-  const auto ranks = static_cast<int>(options_.node_of.size());
   collectives::Plan plan{.name = "pulls", .elements = unit_elements, .ranks = {}};
   plan.ranks.resize(options_.node_of.size(), std::vector<collectives::Step>(1));
   for (const Team& team : teams_[index_of(kind)]) {
@@ -208,12 +211,38 @@ PhaseVolume VolumeCounter::pulled(std::span<const Hop> hops, std::size_t unit_el
       }
     }
   }
-  const collectives::Topology column{ranks, 1, options_.node_of};
-  const collectives::Traffic traffic = collectives::traffic_of(plan, column);
-  volume.intra_node = {traffic.intra_node, traffic.intra_node * size_of(dtype)};
-  volume.inter_node = {traffic.inter_node, traffic.inter_node * size_of(dtype)};
-  volume.seconds = collectives::seconds(plan, column, {.links = options_.links, .element_bytes = size_of(dtype)});
+  volume = of(plan, dtype);
   return volume;
+}
+
+PhaseVolume VolumeCounter::of(const collectives::Plan& plan, runtime::DType dtype) const {
+  const collectives::Topology column{static_cast<int>(options_.node_of.size()), 1, options_.node_of};
+  const collectives::Traffic traffic = collectives::traffic_of(plan, column);
+  return {
+      .intra_node = {traffic.intra_node, traffic.intra_node * size_of(dtype)},
+      .inter_node = {traffic.inter_node, traffic.inter_node * size_of(dtype)},
+      .seconds = collectives::seconds(plan, column, {.links = options_.links, .element_bytes = size_of(dtype)})};
+}
+
+PhaseVolume VolumeCounter::exchanged(const UnitTraffic& unit, Scope scope) {
+  using collectives::Action;
+  collectives::Plan plan{.name = "updates of matrices", .elements = unit.elements, .ranks = {}};
+  plan.ranks.resize(options_.node_of.size(), std::vector<collectives::Step>(2));  // to the owners and back
+  for (const UnitMatrix& matrix : unit.matrices) {
+    auto& of_owner = plan.ranks[static_cast<std::size_t>(matrix.owner)];
+    for (int other = 0; other < layout_.ranks(); ++other) {
+      const collectives::Range range = matrix.range.common(layout_.range(scope, unit.elements, other));
+      if (other == matrix.owner || range.count == 0) continue;
+      auto& of_other = plan.ranks[static_cast<std::size_t>(other)];
+      if (layout_.share_copy(scope, matrix.owner, other)) {
+        of_other[0].push_back({Action::send, matrix.owner, range});
+        of_owner[0].push_back({Action::receive, other, range});
+      }
+      of_owner[1].push_back({Action::send, other, range});
+      of_other[1].push_back({Action::receive, matrix.owner, range});
+    }
+  }
+  return of(plan, runtime::DType::f32);
 }
 
 }  // namespace ranvier::actors

@@ -21,10 +21,11 @@ namespace ranvier::actors {
 /// Number of gathers and reductions of a unit per stage and batch.
 struct UnitTraffic {
   std::size_t elements = 0;
-  std::uint64_t forward_gathers = 0;   ///< if parameters are sharded
-  std::uint64_t backward_gathers = 0;  ///< if parameters are sharded
-  std::uint64_t reductions = 0;        ///< reductions per microbatch, if gradients are sharded
-  bool trained = true;                 ///< false: no reductions
+  std::uint64_t forward_gathers = 0;      ///< if parameters are sharded
+  std::uint64_t backward_gathers = 0;     ///< if parameters are sharded
+  std::uint64_t reductions = 0;           ///< reductions per microbatch, if gradients are sharded
+  bool trained = true;                    ///< false: no reductions
+  std::vector<UnitMatrix> matrices = {};  ///< with Muon
 
   friend bool operator==(const UnitTraffic&, const UnitTraffic&) = default;
 };
@@ -61,7 +62,8 @@ struct PhaseVolume {
 struct Volume {
   PhaseVolume forward;   ///< passes of all microbatches
   PhaseVolume backward;  ///< backward passes, with reductions per microbatch
-  PhaseVolume update;    ///< reductions at the batch's end and refreshed parameters
+  PhaseVolume update;    ///< reductions at the batch's end, refreshed parameters and `matrices`
+  PhaseVolume matrices;  ///< messages of Muon
 
   [[nodiscard]] PhaseVolume total() const noexcept;
 };
@@ -93,6 +95,9 @@ class VolumeCounter {
 
   [[nodiscard]] PhaseVolume of(std::span<const collectives::Hop> hops, std::size_t unit_elements,
                                runtime::DType dtype);
+  /// Exchange of the unit's matrices, whose states have that scope.
+  [[nodiscard]] PhaseVolume exchanged(const UnitTraffic& unit, collectives::Scope scope);
+  [[nodiscard]] PhaseVolume of(const collectives::Plan& plan, runtime::DType dtype) const;
   [[nodiscard]] PhaseVolume pulled(std::span<const collectives::Hop> hops, std::size_t unit_elements,
                                    runtime::DType dtype);
 

@@ -32,11 +32,11 @@ CheckpointFiles::CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan,
   std::vector<std::size_t> first_array;  // by unit of the architecture
   for (const models::UnitSpec& unit : plan.architecture->units()) {
     first_array.push_back(arrays_.size());
-    for (std::size_t array = 0; array < arrays_of(unit.trained); ++array) {
+    for (std::size_t array = 0; array < plan.options.tiers.arrays_of(unit.trained); ++array) {
       const runtime::DType dtype =
           dtype_of(kind_of(unit.trained, array), plan.architecture->precision, plan.options.tiers);
       arrays_.push_back({unit.name, to_string(optimizer_states[array]), dtype, unit.elements()});
-      whole_bytes_ += unit.elements() * size_of(dtype);
+      whole_bytes_ += runtime::bytes_of(dtype, unit.elements());
     }
   }
   for (const StatePiece& piece : plan.snapshot.pieces) {

@@ -22,6 +22,10 @@ double learning_rate(const LearningRateOptions& options, std::int64_t step) {
   return options.least + (options.peak - options.least) * remaining;
 }
 
+double muon_rate(const LearningRateOptions& options) {
+  return options.muon_peak > 0 && options.peak > 0 ? options.muon_peak / options.peak : 1;
+}
+
 void LossScale::update(bool overflow) {
   if (!dynamic) return;
   if (overflow) {

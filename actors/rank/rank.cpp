@@ -2,6 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "runtime/kernels/int8_block.hpp"
 
 #include <algorithm>
 #include <set>
@@ -23,6 +24,19 @@ std::vector<StateRange> parameters_to_read(const UnitStates& units, bool on_devi
 
 // Elements per call of a source.
 constexpr std::size_t max_values = std::size_t{1} << 20, max_in_place = std::size_t{1} << 24;
+static_assert(max_values % runtime::int8_block_elements == 0);
+
+/// Rounds values to a type of states; `to` gets their bytes.
+void round_values(std::vector<std::byte>& to, runtime::DType dtype, std::span<const float> values) {
+  to.resize(runtime::bytes_of(dtype, values.size()));
+  if (runtime::is_in_blocks(dtype))
+    return runtime::blocks_of_floats(reinterpret_cast<runtime::Int8Block*>(to.data()), values.data(), dtype,
+                                     values.size());
+  runtime::with_float_type(dtype, [&](auto type) {
+    using Element = decltype(type);
+    std::ranges::transform(values, reinterpret_cast<Element*>(to.data()), runtime::from_float<Element>);
+  });
+}
 
 }  // namespace
 
@@ -167,7 +181,7 @@ struct Rank::Filling {
   models::UnitSource source;
   runtime::Handler done;
   std::vector<float> values = {};
-  std::vector<runtime::Bf16> rounded = {};
+  std::vector<std::byte> rounded = {};
   std::size_t at = 0;      // array
   std::size_t filled = 0;  // elements of array `at`
 };
@@ -196,14 +210,8 @@ void Rank::fill_next(const std::shared_ptr<Filling>& filling) {
     f.values.resize(std::min(max_values, end - begin));
     f.source(unit, begin, f.values);
     f.filled += f.values.size();
-    const auto write = [&](std::span<std::byte> values) {
-      optimizer_->access_state({offload::IoKind::write, array.unit, array.kind, begin, values, go_on});
-    };
-    if (plan_.states->all()[array.unit].view(array.kind).dtype == runtime::DType::f32)
-      return write(std::as_writable_bytes(std::span(f.values)));
-    f.rounded.resize(f.values.size());
-    std::ranges::transform(f.values, f.rounded.begin(), runtime::from_float<runtime::Bf16>);
-    return write(std::as_writable_bytes(std::span(f.rounded)));
+    round_values(f.rounded, plan_.states->all()[array.unit].view(array.kind).dtype, f.values);
+    return optimizer_->access_state({offload::IoKind::write, array.unit, array.kind, begin, f.rounded, go_on});
   }
   f.done();
 }

@@ -144,6 +144,8 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
        ParameterStore::staged_messages(plan, plan.parameters));
   each("tied gradients leaving, staged, of unit", "tied gradients arriving, staged, of unit",
        TiedUnits::staged_messages(*plan.states, plan.gradients.tied));
+  each("updates of matrices leaving, staged", "updates of matrices arriving, staged",
+       MatrixExchange::staged_messages(plan));
   // A collective chunk needs a send and a receive buffer; all teams may run collectives at the same time.
   std::size_t chunk_bytes = 0, chunks = 0;
   for (int k = 0; k < collectives::team_kinds; ++k) {
@@ -329,6 +331,12 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
            tiers.master == runtime::DType::f32 ? "`precision` bf16 or fp16" : "`master_dtype` fp32");
     }
   }
+  if (tiers.rule == UpdateRule::muon && tiers.commit == Commit::flip)
+    fail(ErrorCode::usage,
+         "`optimizer` muon does not work with `optimizer_commit` flip; use `optimizer_commit` wait");
+  if (tiers.rule == UpdateRule::muon && tiers.step == StepLocation::host)
+    fail(ErrorCode::usage,
+         "`optimizer` muon does not work with `optimizer_step` host; use `optimizer_step` device");
   models::StageOptions stage{.layers = {},
                              .capacity = {microbatch, architecture.positions, options.threads, saved},
                              .precision = options.precision,
@@ -363,13 +371,14 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                     .sharding = options.shardings(),
                     .ranks = grid.column(plan.position.stage),
                     .packs = options.gpu && options.gpu->nccl});
-  plan.column->choices = choose_algorithms(shape.node_of_row, shape.group_size,
-                                           {.names = options.algorithms,
-                                            .kept = options.kept_algorithms,
-                                            .links = options.links,
-                                            .largest = largest_units(architecture, options.grid.g_data),
-                                            .precision = options.precision,
-                                            .sharding = options.shardings()});
+  plan.column->choices =
+      choose_algorithms(shape.node_of_row, shape.group_size,
+                        {.names = options.algorithms,
+                         .kept = options.kept_algorithms,
+                         .links = options.links,
+                         .largest = largest_units(architecture, options.grid.g_data, options.tiers),
+                         .precision = options.precision,
+                         .sharding = options.shardings()});
   plan.flow = plan.column->layout.flow(options.shardings().trained);
   plan.frozen_flow = plan.column->layout.flow(options.shardings().frozen);
   PlanContext planner{plan, options.tiers, plan.memory, plan.tiers};

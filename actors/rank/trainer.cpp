@@ -279,6 +279,7 @@ void Trainer::trace_since_began(SpanKind kind) {
 runtime::AdamWOptions Trainer::adamw_of_step(double factor) const {
   runtime::AdamWOptions adamw = options_.adamw;
   adamw.learning_rate = learning_rate(options_.learning_rate, step_);
+  adamw.muon_rate = muon_rate(options_.learning_rate);
   adamw.step = applied_steps_ + 1;
   adamw.gradient_scale = factor / loss_scale_.scale;
   adamw.rounding.key = runtime::philox_key(options_.seed, runtime::RandomPurpose::rounding);

@@ -85,7 +85,7 @@ struct TrainerOptions {
   std::int64_t steps = 1;  ///< 0: evaluate once, without training
   std::uint64_t seed = 0;
   LearningRateOptions learning_rate;
-  runtime::AdamWOptions adamw;  ///< learning rate, step and gradient scale are set in each step
+  runtime::AdamWOptions adamw;  ///< learning rates, step and gradient scale are set in each step
   double clip = 1.0;            ///< maximum global gradient norm; 0: no clipping
   LossScale loss_scale;
   BadStepOptions bad_steps;

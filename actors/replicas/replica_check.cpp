@@ -61,7 +61,7 @@ ReplicaCheck::Plan ReplicaCheck::plan(PlanContext& planner, std::vector<ReplicaS
     const ReplicaSet& set = plan.sets[s];
     if (place_of(set.ranks, rank) == set.ranks.size()) continue;
     plan.copies.push_back({s, unit_of.at(set.unit)});
-    max_bytes = std::max(max_bytes, set.range.count * size_of(set.dtype));
+    max_bytes = std::max(max_bytes, runtime::bytes_of(set.dtype, set.range.count));
   }
   if (plan.copies.empty()) return plan;
   plan.piece_bytes = Tier::whole_blocks(std::min(max_bytes, max_piece_bytes));
@@ -97,12 +97,12 @@ std::string ReplicaCheck::details() const {
 }
 
 std::size_t ReplicaCheck::pieces_of(const ReplicaSet& set) const {
-  const std::size_t most = max_piece_bytes / runtime::size_of(set.dtype);
+  const std::size_t most = runtime::elements_in(max_piece_bytes, set.dtype);
   return runtime::ceil_divide(set.range.count, most);
 }
 
 Range ReplicaCheck::piece_of(const ReplicaSet& set, std::size_t number) const {
-  const std::size_t most = max_piece_bytes / runtime::size_of(set.dtype);
+  const std::size_t most = runtime::elements_in(max_piece_bytes, set.dtype);
   const std::size_t begin = number * most;
   return {set.range.begin + begin, std::min(most, set.range.count - begin)};
 }
@@ -128,7 +128,7 @@ void ReplicaCheck::read_next() {
   }
   reading_ = true;
   const SlotPool::Slot slot = slots_.take();  // space for the values, then for whole file blocks
-  const std::size_t bytes = piece.range.count * runtime::size_of(set.dtype);
+  const std::size_t bytes = runtime::bytes_of(set.dtype, piece.range.count);
   report_.bytes += bytes;
   const auto here = [this, piece, slot] {
     reading_ = false;
@@ -143,6 +143,7 @@ void ReplicaCheck::read_next() {
 
 void ReplicaCheck::clear_gaps(const Transfer& piece, std::span<std::byte> values) const {
   const ReplicaSet& set = set_of(piece.copy);
+  if (runtime::is_in_blocks(set.dtype)) return;  // only moments are, whose padding stays zero
   const std::size_t element = runtime::size_of(set.dtype);
   const models::UnitSpec& unit = *states_->all()[plan_.copies[piece.copy].unit].spec;
   const std::size_t begin = piece.range.begin, end = begin + piece.range.count;
@@ -155,7 +156,7 @@ void ReplicaCheck::clear_gaps(const Transfer& piece, std::span<std::byte> values
 }
 
 void ReplicaCheck::hash(const Transfer& piece, const SlotPool::Slot& slot) {
-  const std::size_t bytes = piece.range.count * runtime::size_of(set_of(piece.copy).dtype);
+  const std::size_t bytes = runtime::bytes_of(set_of(piece.copy).dtype, piece.range.count);
   const std::span<std::byte> values(slot.data(), bytes);
   hashes_on_->launch(runtime::elementwise_cost(bytes), [this, piece, values](runtime::ComputePool&) {
     clear_gaps(piece, values);
@@ -252,7 +253,7 @@ void ReplicaCheck::damage(StateKind array, runtime::Handler done) {
          context_->transport.rank(), to_string(array));
   const ReplicaSet& set = set_of(copy);
   const std::size_t unit = plan_.copies[copy].unit, element = set.range.begin;
-  const std::size_t bytes = runtime::size_of(set.dtype);
+  const std::size_t bytes = runtime::bytes_of(set.dtype, 1);
   const std::span<std::byte> value(context_->arena.slot(plan_.staging.memory), bytes);
   if (array == StateKind::parameters && !states_->all()[unit].on_device())
     fail(ErrorCode::usage, "RANVIER_FAULT cannot damage parameters off the device; remove `parameter_tier`");

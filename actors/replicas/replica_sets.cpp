@@ -18,7 +18,8 @@ std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,
   const runtime::Grid grid(options.grid, options.grid.ranks());
   std::vector<ReplicaSet> sets;
   for (std::size_t u = 0; u < units.size(); ++u) {
-    const std::size_t elements = units[u].elements(), padded = padded_elements(units[u], layout.ranks());
+    const std::size_t elements = units[u].elements(),
+                      padded = padded_elements(units[u], layout.ranks(), options.tiers);
     for (const StateShape& held :
          state_shapes(units[u].trained, options.sharding, options.precision, options.tiers)) {
       if (held.kind == StateKind::secondary || held.kind == StateKind::gradients) continue;  // short-lived

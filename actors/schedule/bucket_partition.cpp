@@ -37,8 +37,8 @@ BucketPartition::Spread BucketPartition::spread(Range range, std::size_t bucket)
           together ? runtime::StridedLayout{} : runtime::StridedLayout{.run = part.count, .stride = piece_}};
 }
 
-offload::BucketLayout BucketPartition::layout(Range range, std::vector<std::size_t> widths) const {
-  return {range.count, std::max<std::size_t>(1, pieces(range) * std::min(slice_, piece_)), std::move(widths)};
+offload::BucketLayout BucketPartition::layout(Range range, std::vector<runtime::DType> dtypes) const {
+  return {range.count, std::max<std::size_t>(1, pieces(range) * std::min(slice_, piece_)), std::move(dtypes)};
 }
 
 }  // namespace ranvier::actors

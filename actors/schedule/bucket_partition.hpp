@@ -53,8 +53,8 @@ class BucketPartition {
   };
   [[nodiscard]] Spread spread(collectives::Range range, std::size_t bucket) const;
 
-  /// Layout of a range's buckets in a tier, with arrays of `widths` bytes per element.
-  [[nodiscard]] offload::BucketLayout layout(collectives::Range range, std::vector<std::size_t> widths) const;
+  /// Layout of a range's buckets in a tier, with arrays of these types.
+  [[nodiscard]] offload::BucketLayout layout(collectives::Range range, std::vector<runtime::DType> dtypes) const;
 
  private:
   std::size_t piece_ = 0;

@@ -30,7 +30,7 @@ ParameterRecords::Plan ParameterRecords::plan(PlanContext& planner, const Option
   for (const UnitState& unit : states.all()) {
     const auto add = [&](std::vector<ShardRecords>& all, const UnitView* part, const std::string& name) {
       ShardRecords& records = all.emplace_back(unit.cut, part == nullptr ? Range() : part->range,
-                                               std::vector{runtime::size_of(states.precision().compute)});
+                                               std::vector{states.precision().compute});
       if (part != nullptr && !unit.on_device())
         records.reserve(planner, unit.tier, MemoryKind::parameters, unit.spec->name + name);
       max_bytes = std::max(max_bytes, records.file_bytes());
@@ -112,24 +112,14 @@ void ParameterRecords::store_from(Piece piece, std::byte* data, std::size_t firs
 
 void ParameterRecords::read(std::size_t unit, std::size_t begin, std::span<std::byte> values,
                             std::span<std::byte> blocks, runtime::Handler done) {
-  const runtime::WorkName work{name(), "a copy of", states_->all()[unit].spec->name};
-  if (values.empty()) return context_->loop.after_work(context_->compute, work, std::move(done));
+  if (values.empty()) return context_->loop.post(std::move(done));
   const ShardRecords& records = plan_.parameters[unit];
   const ShardRecords::Run run = records.run_from(begin);
   const std::size_t bytes = std::min(values.size(), run.count * width_);
-  const auto go_on = [=, this, done = std::move(done)] {
-    read(unit, begin + bytes / width_, values.subspan(bytes), blocks, done);
-  };
-  if (!records.in_files()) {
-    runtime::copy(context_->compute, values.data(), records.memory(*context_, run.offset), bytes);
-    return go_on();
-  }
-  const std::size_t first = run.offset / Tier::block_bytes * Tier::block_bytes;
-  const std::span<std::byte> whole = blocks.first(Tier::whole_blocks(run.offset + bytes) - first);
-  context_->tiers.move_on_host(IoKind::read, records.region(), first, whole, [=, this] {
-    runtime::copy(context_->compute, values.data(), whole.data() + (run.offset - first), bytes);
-    context_->loop.after_work(context_->compute, work, go_on);
-  });
+  records.access(*context_, IoKind::read, run.offset, values.first(bytes), blocks,
+                 {name(), "a copy of", states_->all()[unit].spec->name}, [=, this, done = std::move(done)] {
+                   read(unit, begin + bytes / width_, values.subspan(bytes), blocks, done);
+                 });
 }
 
 StatePlace ParameterRecords::place(std::size_t unit, std::size_t begin) const {

@@ -3,12 +3,16 @@
 #include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
 
+#include <set>
 #include <utility>
 
 namespace ranvier::actors {
 
 using collectives::Range;
+using offload::IoKind;
+using offload::Tier;
 
 void ShardRecords::reserve(PlanContext& planner, TierKind tier, runtime::MemoryKind kind, const std::string& name) {
   tier_ = tier;
@@ -24,7 +28,8 @@ ShardRecords::Run ShardRecords::run_from(std::size_t begin, std::size_t array) c
   const Range slice = cut_.slice(bucket);
   const std::size_t in_record = piece * slice.count + in_piece - slice.begin;
   return {bucket, begin, slice.begin + slice.count - in_piece,
-          layout_.record_offset(bucket) + layout_.array_offset(bucket, array) + in_record * widths_[array]};
+          layout_.record_offset(bucket) + layout_.array_offset(bucket, array) +
+              runtime::bytes_of(dtypes_[array], in_record)};
 }
 
 std::vector<ShardRecords::Run> ShardRecords::runs() const {
@@ -40,7 +45,7 @@ std::vector<ShardRecords::Run> ShardRecords::runs() const {
 void ShardRecords::add_ranges(const std::byte* image, std::vector<runtime::ConstBytes>& ranges) const {
   for (std::size_t begin = 0; begin < range_.count;) {
     const Run run = run_from(range_.begin + begin);
-    ranges.emplace_back(image + run.offset, run.count * widths_.front());
+    ranges.emplace_back(image + run.offset, runtime::bytes_of(dtypes_.front(), run.count));
     begin += run.count;
   }
 }
@@ -54,19 +59,53 @@ StatePlace ShardRecords::place(const RankContext& context, std::size_t offset) c
   return {.memory = memory(context, offset)};
 }
 
-void ShardRecords::move_record(const RankContext& context, offload::IoKind kind, std::size_t bucket,
-                               std::size_t offset, std::span<std::byte> memory, runtime::Handler done) const {
+void ShardRecords::move_record(const RankContext& context, IoKind kind, std::size_t bucket, std::size_t offset,
+                               std::span<std::byte> memory, runtime::Handler done) const {
   context.tiers.move(kind, region_, layout_.record_offset(bucket) + offset, {memory}, std::move(done));
 }
 
-void ShardRecords::move(const RankContext& context, offload::IoKind kind, std::byte* data, std::size_t first,
+void ShardRecords::access(const RankContext& context, IoKind kind, std::size_t offset, std::span<std::byte> values,
+                          std::span<std::byte> staging, const runtime::WorkName& work,
+                          runtime::Handler done) const {
+  const auto copy = [&context, kind, values, work](std::byte* state, const runtime::Handler& next) {
+    const bool writes = kind == IoKind::write;
+    runtime::copy(context.compute, writes ? state : values.data(), writes ? values.data() : state, values.size());
+    context.loop.after_work(context.compute, work, next);
+  };
+  if (!in_files()) return copy(memory(context, offset), done);
+  constexpr std::size_t block = Tier::block_bytes;
+  const std::size_t end = offset + values.size(), begin = offset / block * block;
+  const std::span<std::byte> blocks = staging.first(Tier::whole_blocks(end) - begin);
+  const auto move = [this, &context, blocks, begin](IoKind way, std::size_t at, std::size_t bytes,
+                                                    runtime::Handler next) {
+    const std::span<std::byte> range = blocks.subspan(at - begin, bytes);
+    if (context.device.host_reaches(range.data()))
+      return context.tiers.move_on_host(way, region_, at, range, std::move(next));
+    context.tiers.move(way, region_, at, {range}, std::move(next));
+  };
+  const auto copy_and_go_on = [=, done = std::move(done)] {
+    copy(
+        blocks.data() + (offset - begin),
+        kind == IoKind::read ? done : [=] { move(IoKind::write, begin, blocks.size(), done); });
+  };
+  if (kind == IoKind::read) return move(IoKind::read, begin, blocks.size(), copy_and_go_on);
+  std::set<std::size_t> partial;  // blocks
+  if (offset != begin) partial.insert(begin);
+  if (end % block != 0) partial.insert(end / block * block);
+  if (partial.empty()) return copy_and_go_on();
+  const auto one_there = runtime::last_of(partial.size(), copy_and_go_on);
+  for (const std::size_t at : partial) move(IoKind::read, at, block, one_there);
+}
+
+void ShardRecords::move(const RankContext& context, IoKind kind, std::byte* data, std::size_t first,
                         runtime::Handler done) const {
   if (layout_.buckets() == 0) return context.loop.post(std::move(done));
   const auto all_done = runtime::last_of(layout_.buckets(), std::move(done));
   for (std::size_t bucket = 0; bucket < layout_.buckets(); ++bucket) {
     offload::Tiers::StridedLayout runs;
     for (const Range& run : cut_.runs(range_, bucket)) {
-      runs.emplace_back(data + (run.begin - first) * widths_.front(), run.count * widths_.front());
+      runs.emplace_back(data + runtime::bytes_of(dtypes_.front(), run.begin - first),
+                        runtime::bytes_of(dtypes_.front(), run.count));
     }
     context.tiers.move(kind, region_, layout_.record_offset(bucket), std::move(runs), all_done);
   }

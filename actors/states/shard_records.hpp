@@ -21,9 +21,9 @@ struct RankContext;
 
 class ShardRecords {
  public:
-  /// `widths`: bytes per element of each array. Nothing is stored without reserve().
-  ShardRecords(const BucketPartition& cut, collectives::Range range, std::vector<std::size_t> widths)
-      : cut_(cut), range_(range), widths_(widths), layout_(cut.layout(range, std::move(widths))) {}
+  /// `dtypes`: type of each array. Nothing is stored without reserve().
+  ShardRecords(const BucketPartition& cut, collectives::Range range, std::vector<runtime::DType> dtypes)
+      : cut_(cut), range_(range), dtypes_(dtypes), layout_(cut.layout(range, std::move(dtypes))) {}
 
   /// Reserves a zeroed region for all records.
   void reserve(PlanContext& planner, TierKind tier, runtime::MemoryKind kind, const std::string& name);
@@ -42,8 +42,8 @@ class ShardRecords {
     std::size_t begin = 0, count = 0;  ///< elements of the unit
     std::size_t offset = 0;            ///< bytes from the start of the region
   };
-  /// The elements of an array starting at `begin`, up to the end of their bucket and finest shard. Throws
-  /// ErrorCode::internal if they are not in the range.
+  /// The elements of an array starting at `begin` (a block's first for int8), up to the end of their bucket and
+  /// finest shard. Throws ErrorCode::internal if they are not in the range.
   [[nodiscard]] Run run_from(std::size_t begin, std::size_t array = 0) const;
   /// All runs of the first array, bucket by bucket.
   [[nodiscard]] std::vector<Run> runs() const;
@@ -58,6 +58,10 @@ class ShardRecords {
   /// Moves bytes of a bucket's record, starting at byte `offset` of it, between their tier and the device.
   void move_record(const RankContext& context, offload::IoKind kind, std::size_t bucket, std::size_t offset,
                    std::span<std::byte> memory, runtime::Handler done) const;
+  /// Copies bytes between the region, starting at byte `offset`, and host memory, over `context.compute`. `staging`: at
+  /// least two blocks larger than `values`; only for files. Blocks that are partly written are read before.
+  void access(const RankContext& context, offload::IoKind kind, std::size_t offset, std::span<std::byte> values,
+              std::span<std::byte> staging, const runtime::WorkName& work, runtime::Handler done) const;
   /// Moves all records of a single array between their tier and the device. `data` points to element `first` of the
   /// unit; unit order.
   void move(const RankContext& context, offload::IoKind kind, std::byte* data, std::size_t first,
@@ -66,7 +70,7 @@ class ShardRecords {
  private:
   BucketPartition cut_;
   collectives::Range range_;
-  std::vector<std::size_t> widths_;
+  std::vector<runtime::DType> dtypes_;
   offload::BucketLayout layout_;
   TierKind tier_ = TierKind::device;  // device: nothing is stored
   offload::TierRegion region_;

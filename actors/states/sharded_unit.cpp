@@ -18,13 +18,16 @@ std::size_t pieces(Scope scope, int ranks, int group_size) {
 
 }  // namespace
 
-std::size_t padded_elements(const models::UnitSpec& unit, int ranks) {
-  const auto multiple = static_cast<std::size_t>(ranks) * models::UnitSpec::alignment;
-  return runtime::round_up(unit.elements(), multiple);
+std::size_t padded_elements(const models::UnitSpec& unit, int ranks, const TierOptions& tiers) {
+  static_assert(runtime::int8_block_elements % models::UnitSpec::alignment == 0);
+  const bool in_blocks = unit.trained && runtime::is_in_blocks(tiers.moments) && tiers.arrays_of(unit.trained) > 1;
+  const std::size_t of_shard = in_blocks ? runtime::int8_block_elements : models::UnitSpec::alignment;
+  return runtime::round_up(unit.elements(), static_cast<std::size_t>(ranks) * of_shard);
 }
 
 std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
-                                       const std::vector<models::LayerRange>& slices, int ranks) {
+                                       const std::vector<models::LayerRange>& slices, int ranks,
+                                       const TierOptions& tiers) {
   std::vector<ShardedUnit> units;
   std::map<std::string, std::size_t> known;
   for (const models::LayerRange& layers : slices) {
@@ -32,7 +35,8 @@ std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
       for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
         const auto [place, is_new] = known.emplace(unit.name, units.size());
         if (is_new) {
-          units.push_back({.elements = padded_elements(unit, ranks), .trained = unit.trained});
+          units.push_back({.elements = padded_elements(unit, ranks, tiers), .trained = unit.trained});
+          if (tiers.rule == UpdateRule::muon) units.back().matrices = matrices_of(unit);
         } else {
           ++units[place->second].uses;
         }
@@ -43,14 +47,14 @@ std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
 }
 
 std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture, models::LayerRange layers,
-                                       int ranks) {
-  return sharded_units(architecture, std::vector{layers}, ranks);
+                                       int ranks, const TierOptions& tiers) {
+  return sharded_units(architecture, std::vector{layers}, ranks, tiers);
 }
 
-LargestUnits largest_units(const models::Architecture& architecture, int ranks) {
+LargestUnits largest_units(const models::Architecture& architecture, int ranks, const TierOptions& tiers) {
   LargestUnits largest;
   for (const models::UnitSpec& unit : architecture.units()) {
-    const std::size_t elements = padded_elements(unit, ranks);
+    const std::size_t elements = padded_elements(unit, ranks, tiers);
     largest.all = std::max(largest.all, elements);
     if (unit.trained) largest.trained = std::max(largest.trained, elements);
   }
@@ -68,8 +72,9 @@ runtime::DType dtype_of(StateKind kind, const models::Precision& precision, cons
     case StateKind::weights:
       return tiers.master;
     case StateKind::m:
-    case StateKind::v:
       return tiers.moments;
+    case StateKind::v:  // not negative
+      return tiers.moments == runtime::DType::i8 ? runtime::DType::u8 : tiers.moments;
     case StateKind::parameters:
     case StateKind::secondary:
       break;
@@ -90,8 +95,8 @@ std::vector<StateShape> state_shapes(bool trained, const UnitShardings& sharding
   if (sharding.secondary_parameters) add(StateKind::secondary, Scope::group);
   if (!trained) return shapes;
   add(StateKind::gradients, sharding.gradients);
-  if (separate) add(StateKind::weights, sharding.optimizer);
-  for (const StateKind moment : {StateKind::m, StateKind::v}) add(moment, sharding.optimizer);
+  for (std::size_t array = separate ? 0 : 1; array < tiers.arrays_of(trained); ++array)
+    add(optimizer_states[array], sharding.optimizer);
   return shapes;
 }
 
@@ -104,9 +109,9 @@ bool are_in_place(bool trained, const UnitShardings& shardings, int ranks, int g
 StateBytes state_bytes(std::span<const ShardedUnit> units, const UnitShardings& shardings, int ranks,
                        int group_size, const models::Precision& precision, const TierOptions& tiers) {
   StateBytes bytes;
-  for (const auto& [elements, uses, trained] : units) {
+  for (const auto& [elements, uses, trained, matrices] : units) {
     for (const auto& [kind, scope, dtype] : state_shapes(trained, shardings, precision, tiers)) {
-      const std::size_t held = elements / pieces(scope, ranks, group_size) * size_of(dtype);
+      const std::size_t held = runtime::bytes_of(dtype, elements / pieces(scope, ranks, group_size));
       switch (kind) {
         case StateKind::parameters:
         case StateKind::secondary:
@@ -124,6 +129,21 @@ StateBytes state_bytes(std::span<const ShardedUnit> units, const UnitShardings& 
     }
   }
   return bytes;
+}
+
+std::vector<TierKind> optimizer_tiers(std::span<const ShardedUnit> units, const UnitShardings& shardings, int ranks,
+                                      int group_size, const models::Precision& precision,
+                                      const TierOptions& tiers) {
+  std::vector<TierKind> chosen(units.size(), tiers.optimizer);
+  std::size_t left = tiers.optimizer_budget;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const std::size_t bytes =
+        state_bytes(units.subspan(u, 1), shardings, ranks, group_size, precision, tiers).optimizer;
+    if (bytes == 0 || bytes > left) continue;
+    chosen[u] = TierKind::device;
+    left -= bytes;
+  }
+  return chosen;
 }
 
 }  // namespace ranvier::actors

@@ -6,6 +6,7 @@
 // tied use.
 #pragma once
 
+#include "actors/states/matrix_owners.hpp"
 #include "actors/states/state_kind.hpp"
 #include "actors/states/tier_options.hpp"
 #include "actors/states/unit_shardings.hpp"
@@ -20,28 +21,33 @@
 namespace ranvier::actors {
 
 struct ShardedUnit {
-  std::size_t elements = 0;  ///< padded, so that every finest shard is a multiple of UnitSpec::alignment
-  int uses = 1;              ///< layers of the stage that read it
-  bool trained = true;       ///< false: parameters only
+  std::size_t elements = 0;               ///< padded (padded_elements())
+  int uses = 1;                           ///< layers of the stage that read it
+  bool trained = true;                    ///< false: parameters only
+  std::vector<UnitMatrix> matrices = {};  ///< with Muon
 
   friend bool operator==(const ShardedUnit&, const ShardedUnit&) = default;
 };
 
 /// Units of slices of layers, each once, in order of first use.
 [[nodiscard]] std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
-                                                     const std::vector<models::LayerRange>& slices, int ranks);
+                                                     const std::vector<models::LayerRange>& slices, int ranks,
+                                                     const TierOptions& tiers = {});
 [[nodiscard]] std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
-                                                     models::LayerRange layers, int ranks);
+                                                     models::LayerRange layers, int ranks,
+                                                     const TierOptions& tiers = {});
 
-/// Elements of a unit in a column of `ranks`, padding included.
-[[nodiscard]] std::size_t padded_elements(const models::UnitSpec& unit, int ranks);
+/// Elements of a unit in a column of `ranks`, padded so that every finest shard is a multiple of UnitSpec::alignment.
+/// If its moments are int8, shards consist of whole blocks.
+[[nodiscard]] std::size_t padded_elements(const models::UnitSpec& unit, int ranks, const TierOptions& tiers = {});
 
 /// Padded elements of the largest unit.
 struct LargestUnits {
   std::size_t all = 0;      ///< maximum over all units
   std::size_t trained = 0;  ///< maximum over trained units
 };
-[[nodiscard]] LargestUnits largest_units(const models::Architecture& architecture, int ranks);
+[[nodiscard]] LargestUnits largest_units(const models::Architecture& architecture, int ranks,
+                                         const TierOptions& tiers = {});
 
 /// Returns whether master weights are separate from the layers' parameters, for trained units.
 [[nodiscard]] bool separate_master(const models::Precision& precision, const TierOptions& tiers);
@@ -78,5 +84,13 @@ struct StateBytes {
 [[nodiscard]] StateBytes state_bytes(std::span<const ShardedUnit> units, const UnitShardings& shardings, int ranks,
                                      int group_size, const models::Precision& precision,
                                      const TierOptions& tiers = {});
+
+/// Tier of the optimizer states of each of a stage's units. With TierOptions::optimizer_budget, units whose states fit
+/// in its rest stay on the device, from the front (DeepSpeed's Twin-Flow keeps a fraction of all elements). The first
+/// layers are reduced last and needed first by the next batch, so passes overlap their transfers least, whenever
+/// updates start. Equal on all ranks of a column.
+[[nodiscard]] std::vector<TierKind> optimizer_tiers(std::span<const ShardedUnit> units,
+                                                    const UnitShardings& shardings, int ranks, int group_size,
+                                                    const models::Precision& precision, const TierOptions& tiers);
 
 }  // namespace ranvier::actors

@@ -12,7 +12,7 @@ enum class StateKind {
   parameters,  ///< as layers read them
   secondary,   ///< ZeRO++: second copy of the parameters, for backward passes
   weights,     ///< separate master weights
-  m,           ///< AdamW's moments
+  m,           ///< moments: AdamW's, or SGD's and Muon's momentum
   v,
   gradients,  ///< one array per tied use
 };
@@ -35,11 +35,24 @@ enum class StateKind {
   return "?";
 }
 
-/// AdamW's states of a unit, in the order of records and checkpoints.
-inline constexpr std::array optimizer_states = {StateKind::weights, StateKind::m, StateKind::v};
+/// Rule of the optimizer's updates.
+enum class UpdateRule { adamw, muon, sgd };
 
-/// Number of arrays of a unit in a checkpoint: the optimizer's states; a frozen unit has weights only.
-[[nodiscard]] constexpr std::size_t arrays_of(bool trained) { return trained ? optimizer_states.size() : 1; }
+[[nodiscard]] constexpr const char* to_string(UpdateRule rule) noexcept {
+  switch (rule) {
+    case UpdateRule::adamw:
+      return "AdamW";
+    case UpdateRule::muon:
+      return "Muon";
+    case UpdateRule::sgd:
+      return "SGD";
+  }
+  return "?";
+}
+
+/// All states that an optimizer may have of a unit, in the order of records and checkpoints. A rule has the first ones
+/// (TierOptions::arrays_of).
+inline constexpr std::array optimizer_states = {StateKind::weights, StateKind::m, StateKind::v};
 
 /// Array of a unit in a checkpoint; a frozen unit's weights are its parameters.
 [[nodiscard]] constexpr StateKind kind_of(bool trained, std::size_t array) {

@@ -2,6 +2,7 @@
 // §V-B).
 #pragma once
 
+#include "actors/states/state_kind.hpp"
 #include "offload/tiers.hpp"
 #include "runtime/base/dtype.hpp"
 
@@ -12,7 +13,7 @@ namespace ranvier::actors {
 
 using offload::TierKind;
 
-/// Location of AdamW: states are copied to the device (Myelin §V-B), or gradients to the host.
+/// Location of updates: states are copied to the device (Myelin §V-B), or gradients to the host.
 enum class StepLocation { device, host };
 
 /// Handling of offloaded states in steps that need an agreement of all ranks (gradient norm, overflow).
@@ -26,8 +27,11 @@ struct TierOptions {
   std::optional<TierKind> trained_parameters;    ///< trained parameters in partial training; none: as `parameters`
   TierKind gradients = TierKind::device;         ///< accumulated over the microbatches of a batch
   TierKind optimizer = TierKind::device;         ///< master weights and moments
+  std::size_t optimizer_budget = 0;              ///< bytes of offloaded optimizer states that stay on the device
   runtime::DType master = runtime::DType::f32;   ///< type of master weights: f32 or bf16
-  runtime::DType moments = runtime::DType::f32;  ///< type of AdamW's moments: f32 or bf16
+  runtime::DType moments = runtime::DType::f32;  ///< type of moments: f32, bf16, or i8 (then v is u8)
+  UpdateRule rule = UpdateRule::adamw;           ///< determines the optimizer's states
+  bool has_momentum = true;                      ///< false: SGD without momentum
   TierKind activations = TierKind::device;       ///< activation checkpoints, between the passes of their microbatch
   StepLocation step = StepLocation::device;      ///< host needs `optimizer` off the device
   Commit commit = Commit::wait;  ///< flip needs `optimizer` off the device and separate master weights
@@ -41,6 +45,12 @@ struct TierOptions {
 
   [[nodiscard]] TierKind parameters_of(bool trained) const noexcept {
     return trained ? trained_parameters.value_or(parameters) : parameters;
+  }
+  /// Number of arrays of a unit in a checkpoint: the first ones of optimizer_states. A frozen unit has weights only.
+  [[nodiscard]] std::size_t arrays_of(bool trained) const noexcept {
+    if (!trained) return 1;
+    if (rule != UpdateRule::sgd) return optimizer_states.size();
+    return has_momentum ? 2 : 1;
   }
   /// Returns whether any layers' parameters are stored off the device.
   [[nodiscard]] bool parameters_leave() const noexcept {

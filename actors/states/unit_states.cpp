@@ -16,24 +16,31 @@ using runtime::MemorySpace;
 
 UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains)
     : precision_(planner.share.stage->precision()),
+      rule_(planner.tiers.rule),
       trained_on_device_(planner.tiers.parameters_of(true) == TierKind::device),
       separate_master_(actors::separate_master(precision_, planner.tiers)) {
   const models::StageSlices& stage = *planner.share.stage;
   const collectives::ShardLayout& layout = planner.share.column->layout;
   std::unordered_map<std::string_view, std::size_t> global_index;
   for (std::size_t u = 0; u < architecture_units.size(); ++u) global_index.emplace(architecture_units[u].name, u);
+  std::vector<ShardedUnit> sharded;
+  for (const models::UnitSpec& unit : stage.units())
+    sharded.push_back({.elements = padded_elements(unit, layout.ranks(), planner.tiers), .trained = unit.trained});
+  const std::vector<TierKind> optimizer_tier = optimizer_tiers(
+      sharded, planner.share.column->sharding, layout.ranks(), layout.group_size(), precision_, planner.tiers);
   std::vector<std::size_t> uses(stage.units().size());
   for (const models::StageSlices::UnitUse& use : stage.uses()) ++uses[use.unit];
   for (std::size_t u = 0; u < stage.units().size(); ++u) {
     UnitState state;
     state.spec = &stage.units()[u];
     state.global_index = global_index.at(state.spec->name);
-    state.elements = padded_elements(*state.spec, layout.ranks());
+    state.elements = sharded[u].elements;
     state.tier = planner.tiers.parameters_of(state.trained());
+    state.optimizer_tier = optimizer_tier[u];
     const collectives::Sharding& sharding = planner.share.column->sharding.of(state.trained());
     const auto range = [&](collectives::Scope scope) { return layout.range(scope, state.elements); };
     if (state.trained()) {
-      state.optimizer = range(sharding.optimizer);
+      state.optimizer = state.master.range = range(sharding.optimizer);
       state.reduced = range(planner.share.flow.reduced);
     }
     const collectives::Scope passed = state.trained() ? sharding.optimizer : sharding.parameters;
@@ -41,24 +48,28 @@ UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>
                                 static_cast<std::size_t>(layout.ranks() / layout.pieces(passed)));
     state.gradients.assign(uses[u], {.dtype = precision_.gradient});
     state.master.dtype = planner.tiers.master;
-    state.m.dtype = state.v.dtype = planner.tiers.moments;
+    state.m.dtype = dtype_of(StateKind::m, precision_, planner.tiers);
+    state.v.dtype = dtype_of(StateKind::v, precision_, planner.tiers);
     for (const auto& [kind, scope, dtype] :
          state_shapes(state.trained(), planner.share.column->sharding, precision_, planner.tiers)) {
       const UnitView view{.range = range(scope), .dtype = dtype};
       if (kind == StateKind::gradients) state.gradients.assign(uses[u], view);
       if (kind == StateKind::secondary) state.secondary = view;
       if (kind == StateKind::parameters) state.parameters = view;
-      if (kind == StateKind::m) state.master.range = state.m.range = state.v.range = view.range;
+      if (kind == StateKind::m) state.m.range = view.range;
+      if (kind == StateKind::v) state.v.range = view.range;
     }
+    if (planner.tiers.rule == UpdateRule::muon) state.matrices = matrices_of(*state.spec);
     for (std::size_t p = 0; p < state.spec->parameters.size(); ++p) {
       const models::ParameterSpec& parameter = state.spec->parameters[p];
       const std::size_t offset = state.spec->offset(p);
       const std::size_t elements = parameter.elements(), decayed = elements - parameter.undecayed_end;
+      const bool by_muon = std::ranges::find(state.matrices, p, &UnitMatrix::parameter) != state.matrices.end();
+      auto& segments = by_muon ? state.matrix_segments : state.segments;
       const auto add_segment = [&](std::size_t from, std::size_t to, bool decays) {
         const std::size_t begin = std::max(offset + from, state.optimizer.begin);
         const std::size_t end = std::min(offset + to, state.optimizer.begin + state.optimizer.count);
-        if (begin < end)
-          state.segments.push_back({begin - state.optimizer.begin, end - state.optimizer.begin, decays});
+        if (begin < end) segments.push_back({begin - state.optimizer.begin, end - state.optimizer.begin, decays});
       };
       add_segment(0, decayed, parameter.decays);
       add_segment(decayed, elements, false);
@@ -74,7 +85,7 @@ UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>
         views[v]->slot = v;
       }
     };
-    const bool optimizer_here = trains && planner.tiers.optimizer == TierKind::device;
+    const bool optimizer_here = trains && state.optimizer_on_device();
     std::vector<UnitView*> gradients;
     for (UnitView& of_use : state.gradients) gradients.push_back(&of_use);
     plan(MemoryKind::parameters, " parameters", state.on_device(), {&state.parameters});
@@ -82,9 +93,12 @@ UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>
       plan(MemoryKind::parameters, " parameters for backward passes", state.on_device(), {&*state.secondary});
     plan(MemoryKind::gradients, " gradients", trains && planner.tiers.gradients == TierKind::device, gradients);
     plan(MemoryKind::optimizer, " master weights", optimizer_here && separate_master_, {&state.master});
-    plan(MemoryKind::optimizer, " moments", optimizer_here, {&state.m, &state.v});
+    std::vector<UnitView*> moments{&state.m, &state.v};
+    if (state.v.bytes() == 0) moments.pop_back();
+    plan(MemoryKind::optimizer, " moments", optimizer_here, moments);
     units_.push_back(std::move(state));
   }
+  assign_owners(units_, layout.ranks());
 }
 
 const UnitView& UnitState::view(StateKind kind) const {
@@ -137,6 +151,11 @@ std::string UnitStates::names(std::span<const ChunkSchedule::Bucket> buckets) co
     if (units_[u].cut.buckets() > 1) names += fmt::format(" bucket {}", index);
   }
   return names;
+}
+
+std::size_t UnitStates::optimizers_on_device() const noexcept {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      units_, [](const UnitState& unit) { return unit.trained() && unit.optimizer_on_device(); }));
 }
 
 bool UnitStates::gathers_parameters() const noexcept {

@@ -1,4 +1,4 @@
-// Model states of a rank: for each unit of its stage the shards of layers' parameters, master weights, AdamW's
+// Model states of a rank: for each unit of its stage the shards of layers' parameters, master weights, the optimizer's
 // moments, and gradients of each tied use (collectives/plans/shard.hpp). README.md has the bytes per parameter.
 //
 // If both have one type and are on the device, the layers' parameters are the master weights, at the coarser scope.
@@ -7,6 +7,7 @@
 
 #include "actors/schedule/bucket_partition.hpp"
 #include "actors/schedule/chunk_schedule.hpp"
+#include "actors/states/matrix_owners.hpp"
 #include "actors/states/sharded_unit.hpp"
 #include "actors/states/state_kind.hpp"
 #include "actors/states/tier_options.hpp"
@@ -31,10 +32,10 @@ struct UnitView {
   std::optional<runtime::MemoryId> memory = std::nullopt;  ///< planned memory of `data`
   std::size_t slot = 0;                                    ///< slot of `memory`
 
-  [[nodiscard]] std::size_t bytes() const noexcept { return range.count * runtime::size_of(dtype); }
-  /// Address of the unit's elements starting at `begin`; null if they are offloaded.
+  [[nodiscard]] std::size_t bytes() const noexcept { return runtime::bytes_of(dtype, range.count); }
+  /// Address of the unit's elements starting at `begin` (a block's first for int8); null if they are offloaded.
   [[nodiscard]] std::byte* at(std::size_t begin) const noexcept {
-    return data == nullptr ? nullptr : data + (begin - range.begin) * runtime::size_of(dtype);
+    return data == nullptr ? nullptr : data + runtime::bytes_of(dtype, begin - range.begin);
   }
   [[nodiscard]] bool whole(std::size_t elements) const noexcept { return range.count == elements; }
 };
@@ -51,16 +52,20 @@ struct UnitState {
   UnitView parameters;
   std::optional<UnitView> secondary;  ///< ZeRO++: secondary shard for backward passes
   UnitView master;                    ///< range `optimizer`; null if separate and offloaded
-  UnitView m, v;                      ///< range `optimizer`; null if offloaded
-  std::vector<UnitView> gradients;    ///< by tied use, in the gradient dtype; the first one receives the sum
-  std::vector<runtime::DecaySegment> segments;  ///< relative to the start of the optimizer's range
-  TierKind tier = TierKind::device;             ///< tier of parameters
+  UnitView m, v;  ///< range `optimizer`, empty if the optimizer lacks the moment; null if offloaded
+  std::vector<UnitView> gradients;   ///< by tied use, in the gradient dtype; the first one receives the sum
+  std::vector<UnitMatrix> matrices;  ///< parameters that Muon updates
+  std::vector<runtime::DecaySegment> segments;  ///< all others, relative to the start of the optimizer's range
+  std::vector<runtime::DecaySegment> matrix_segments;  ///< `matrices`, relative to the same start
+  TierKind tier = TierKind::device;                    ///< tier of parameters
+  TierKind optimizer_tier = TierKind::device;          ///< tier of master weights, if separate, and of moments
 
   /// If false, `optimizer`, `reduced` and the ranges of gradients are empty, and only parameters have an address.
   [[nodiscard]] bool trained() const noexcept { return spec->trained; }
   /// Returns whether layers read the parameters in place; otherwise they are gathered or fetched.
   [[nodiscard]] bool in_place() const noexcept { return on_device() && parameters.whole(elements); }
   [[nodiscard]] bool on_device() const noexcept { return tier == TierKind::device; }
+  [[nodiscard]] bool optimizer_on_device() const noexcept { return optimizer_tier == TierKind::device; }
   /// View of the parameters, master weights or a moment. Throws ErrorCode::internal for other kinds.
   [[nodiscard]] const UnitView& view(StateKind kind) const;
 };
@@ -86,6 +91,9 @@ class UnitStates {
   [[nodiscard]] const models::Precision& precision() const noexcept { return precision_; }
   /// Returns whether master weights are separate from the layers' parameters.
   [[nodiscard]] bool separate_master() const noexcept { return separate_master_; }
+  /// Number of trained units whose optimizer states are on the device.
+  [[nodiscard]] std::size_t optimizers_on_device() const noexcept;
+  [[nodiscard]] UpdateRule rule() const noexcept { return rule_; }
   /// Parameters of trained units.
   [[nodiscard]] bool trained_on_device() const noexcept { return trained_on_device_; }
   /// Returns whether layers need copies of any unit, or of any trained unit.
@@ -96,6 +104,7 @@ class UnitStates {
 
  private:
   models::Precision precision_;
+  UpdateRule rule_;
   bool trained_on_device_;
   bool separate_master_;
   std::vector<UnitState> units_;

@@ -29,6 +29,8 @@ std::string phrase(Tag tag) {
       return fmt::format("the {} of microbatch {}", runtime::to_string(tag.channel), tag.index);
     case Channel::collective:
       return "a collective chunk";
+    case Channel::matrix:
+      return "updates of matrices";
     case Channel::piece:
       return "a shard of parameters";
     case Channel::summary:

@@ -51,7 +51,7 @@ std::string states_table(const Manifest& manifest) {
   for (const offload::CheckpointArray& array : manifest.arrays) {
     auto& [arrays, bytes] = states[array.name];
     ++arrays;
-    bytes += array.elements * runtime::size_of(array.dtype);
+    bytes += runtime::bytes_of(array.dtype, array.elements);
   }
   std::string text = fmt::format("  {:<10}{:>8}{:>14}\n", "state", "arrays", "bytes");
   for (const auto& [name, sums] : states)

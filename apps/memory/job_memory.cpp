@@ -24,12 +24,16 @@ std::string meaning_of(MemoryKind kind, const actors::TrainerOptions& options) {
       return fmt::format("accumulated over a batch, {}", to_string(options.precision.gradient));
     case MemoryKind::optimizer: {
       const auto [master, moments] = std::pair(to_string(options.tiers.master), to_string(options.tiers.moments));
+      const std::size_t count = options.tiers.arrays_of(true) - 1;
+      const std::string_view names = count == 2 ? "two moments" : "momentum";
       if (!actors::separate_master(options.precision, options.tiers))
-        return fmt::format("two moments, {}", moments);
-      return fmt::format(
-          "master weights{} and two moments, {}{}", master == moments ? "" : fmt::format(", {},", master), moments,
+        return count == 0 ? "none, SGD without momentum" : fmt::format("{}, {}", names, moments);
+      const std::string_view spare =
           options.tiers.commit == actors::Commit::flip && !actors::every_step_counts(options) ? ", and a spare copy"
-                                                                                              : "");
+                                                                                              : "";
+      if (count == 0) return fmt::format("master weights, {}{}", master, spare);
+      return fmt::format("master weights{} and {}, {}{}", master == moments ? "" : fmt::format(", {},", master),
+                         names, moments, spare);
     }
     case MemoryKind::activations:
       return "microbatches in flight, and gradients between layers";
@@ -80,7 +84,10 @@ std::string job_memory_table(const models::Architecture& architecture, const std
     all.device += bytes.device;
     all.host += bytes.host;
     all.nvme += bytes.nvme;
-    line(to_string(kind), bytes, meaning_of(kind, options));
+    std::string meaning = meaning_of(kind, options);
+    const std::string kept = kind == MemoryKind::optimizer ? units_in_budget(stages, options.tiers) : "";
+    if (!kept.empty()) meaning += fmt::format("; {} keep theirs on the device", kept);
+    line(to_string(kind), bytes, meaning);
   }
   line("total", all, "");
   // Frozen parameters have 2 bytes with and without offload.
@@ -97,6 +104,17 @@ std::string job_memory_table(const models::Architecture& architecture, const std
       g_data, frozen > 0 ? "trained parameter and 2 per frozen one" : "parameter",
       20 * copies + frozen + activations, resident, buckets, activations, resident + buckets + activations);
   return text;
+}
+
+std::string units_in_budget(const std::vector<actors::RankPlan>& stages, const actors::TierOptions& tiers) {
+  if (tiers.optimizer == actors::TierKind::device || tiers.optimizer_budget == 0) return {};
+  std::size_t kept = 0;
+  std::ptrdiff_t trained = 0;
+  for (const actors::RankPlan& stage : stages) {
+    kept += stage.states->optimizers_on_device();
+    trained += std::ranges::count_if(stage.states->all(), &actors::UnitState::trained);
+  }
+  return fmt::format("{} of {} trained units", kept, trained);
 }
 
 std::string checkpoint_line(const std::vector<actors::RankPlan>& stages, int rows) {

@@ -25,6 +25,11 @@ struct JobBytes {
                                            const std::vector<actors::RankPlan>& stages,
                                            const actors::TrainerOptions& options);
 
+/// Number of units in all stages that keep offloaded optimizer states on the device, as "5 of 12 trained units"; empty
+/// without --optimizer-budget.
+[[nodiscard]] std::string units_in_budget(const std::vector<actors::RankPlan>& stages,
+                                          const actors::TierOptions& tiers);
+
 /// Bytes per checkpoint, in total and per rank; empty without --checkpoint.
 [[nodiscard]] std::string checkpoint_line(const std::vector<actors::RankPlan>& stages, int rows);
 

@@ -62,7 +62,7 @@ class Column {
          int micro_steps)
       : trainer_(&trainer),
         group_size_(shape.group_size),
-        units_(actors::sharded_units(architecture, plan.layers, trainer.grid.g_data)),
+        units_(actors::sharded_units(architecture, plan.layers, trainer.grid.g_data, trainer.tiers)),
         paper_(actors::moves_of(units_, static_cast<std::uint64_t>(micro_steps))),
         plan_(&plan),
         counter_(volume_options(trainer, plan, nodes_of_column(trainer, plan.position.stage), algorithms)) {}
@@ -177,12 +177,13 @@ std::string shard_table(const models::Architecture& architecture, const actors::
   const actors::ColumnShape shape = actors::column_shape(trainer);
   const int rows = trainer.grid.g_data;
   const int micro_steps = actors::microbatches_of(trainer);
-  const auto algorithms = actors::choose_algorithms(shape.node_of_row, shape.group_size,
-                                                    {.names = trainer.algorithms,
-                                                     .kept = trainer.kept_algorithms,
-                                                     .links = trainer.links,
-                                                     .largest = actors::largest_units(architecture, rows),
-                                                     .precision = trainer.precision});
+  const auto algorithms =
+      actors::choose_algorithms(shape.node_of_row, shape.group_size,
+                                {.names = trainer.algorithms,
+                                 .kept = trainer.kept_algorithms,
+                                 .links = trainer.links,
+                                 .largest = actors::largest_units(architecture, rows, trainer.tiers),
+                                 .precision = trainer.precision});
   std::vector<std::unique_ptr<Column>> columns;
   for (const actors::RankPlan& stage : stages) {
     columns.push_back(std::make_unique<Column>(architecture, trainer, stage, shape, algorithms, micro_steps));

@@ -33,17 +33,19 @@ struct Obstacle {
   std::string reason, remedy;
 };
 
-/// Whether messages between stages overlap a column's collectives.
-bool stages_send_beside_collectives(const runtime::GridShape& grid) { return grid.g_inter > 1 && grid.g_data > 1; }
+/// Flag whose messages overlap a column's collectives: stages, or rows that exchange Muon's matrices. Empty: none.
+std::string sends_beside_collectives(const actors::TrainerOptions& trainer) {
+  if (trainer.grid.g_data == 1) return {};
+  if (trainer.grid.g_inter > 1) return fmt::format("--g-inter {}", trainer.grid.g_inter);
+  return trainer.tiers.rule == actors::UpdateRule::muon ? "--optimizer muon" : "";
+}
 
 /// Obstacle that follows from flags alone.
 std::optional<Obstacle> obstacle(const TrainOptions& options) {
-  if (!stages_send_beside_collectives(options.trainer.grid) ||
-      options.device.point_to_point != PointToPoint::direct)
-    return {};
+  const std::string flag = sends_beside_collectives(options.trainer);
+  if (flag.empty() || options.device.point_to_point != PointToPoint::direct) return {};
   return Obstacle{
-      fmt::format("--p2p direct with --g-inter {} lets MPI access GPUs during NCCL collectives, which can deadlock",
-                  options.trainer.grid.g_inter),
+      fmt::format("--p2p direct with {} lets MPI access GPUs during NCCL collectives, which can deadlock", flag),
       "use --p2p staged"};
 }
 
@@ -93,7 +95,7 @@ bool may_use_nccl(const TrainOptions& options) {
 }
 
 bool nccl_needs_staging(const TrainOptions& options, bool nccl) {
-  return nccl && stages_send_beside_collectives(options.trainer.grid);
+  return nccl && !sends_beside_collectives(options.trainer).empty();
 }
 
 std::string nccl_memory_line(std::size_t taken_bytes) {

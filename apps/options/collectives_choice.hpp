@@ -33,8 +33,8 @@ void check_collectives(const TrainOptions& options);
 /// Whether NCCL may be chosen, so that its library must be opened.
 [[nodiscard]] bool may_use_nccl(const TrainOptions& options);
 
-/// Whether messages must go through pinned memory even with CUDA-aware MPI. With several stages, MPI and NCCL work on
-/// the GPU at the same time, which can deadlock.
+/// Whether messages must go through pinned memory even with CUDA-aware MPI. With several stages, or Muon, MPI and
+/// NCCL work on the GPU at the same time, which can deadlock.
 [[nodiscard]] bool nccl_needs_staging(const TrainOptions& options, bool nccl);
 
 /// Startup line with the device memory of NCCL's buffers, which the memory plan does not count. Warns if it exceeds the

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 namespace ranvier::apps {
@@ -40,6 +41,17 @@ void name_computation(std::vector<ChangedOption>& changes) {
   if (named(computation_option) == changes.end()) return;
   if (const auto model = named("model"); model != changes.end()) changes.erase(model);
   named(computation_option)->flag = "model";
+}
+
+/// Removes changed settings that the update rule does not read, or that follow from another rule.
+void name_optimizer(std::vector<ChangedOption>& changes, const std::vector<ResolvedOption>& options) {
+  const std::string rule = resolved_value(options, "optimizer");
+  const bool is_other = std::ranges::find(changes, "optimizer", &ChangedOption::flag) != changes.end();
+  std::erase_if(changes, [&](const ChangedOption& each) {
+    if (each.flag == "momentum") return is_other || rule == "adamw";
+    if (each.flag == "beta1" || each.flag == "beta2" || each.flag == "epsilon") return rule == "sgd";
+    return each.flag == "muon-learning-rate" && (is_other || rule != "muon");
+  });
 }
 
 /// Accepts other paths of the same data, and reports other data at the same path as changed --data.
@@ -79,8 +91,10 @@ std::vector<ChangedOption> changed_options(const boost::json::object& saved,
   for (const ResolvedOption& option : options) {
     OptionEffect effect = option.effect;
     // Values of options that older checkpoints lack.
-    static const boost::json::object usual = {
-        {special_tokens_option, "none"}, {"master-dtype", "fp32"}, {"moment-dtype", "fp32"}};
+    static const boost::json::object usual = {{special_tokens_option, "none"},
+                                              {"master-dtype", "fp32"},
+                                              {"moment-dtype", "fp32"},
+                                              {"optimizer", "adamw"}};
     const boost::json::value* before = saved.if_contains(option.name);
     if (before == nullptr) before = usual.if_contains(option.name);
     if (effect == OptionEffect::run || before == nullptr || !before->is_string()) continue;
@@ -91,7 +105,17 @@ std::vector<ChangedOption> changed_options(const boost::json::object& saved,
   }
   compare_content(changes, saved, options);
   name_computation(changes);
+  name_optimizer(changes, options);
   return changes;
+}
+
+bool are_moments_new(const std::vector<ChangedOption>& changes, const std::vector<ResolvedOption>& options) {
+  const bool is_sgd = resolved_value(options, "optimizer") == "sgd";
+  return std::ranges::any_of(changes, [&](const ChangedOption& change) {
+    const auto is_zero = [](const std::string& number) { return std::strtod(number.c_str(), nullptr) == 0; };
+    if (change.flag == "momentum") return is_sgd && is_zero(change.before) != is_zero(change.now);
+    return change.flag == "optimizer";
+  });
 }
 
 std::vector<std::string> accept_changes(const std::vector<ChangedOption>& changes,

@@ -51,6 +51,11 @@ struct ChangedOption {
                                                          const std::vector<ResolvedOption>& options,
                                                          bool learns_positions);
 
+/// Whether the optimizer's moments start at zero: another update rule, or SGD with momentum instead of without, or the
+/// reverse.
+[[nodiscard]] bool are_moments_new(const std::vector<ChangedOption>& changes,
+                                   const std::vector<ResolvedOption>& options);
+
 /// Throws ErrorCode::usage, with all differences and the remedy, if a change alters results and `meant` (--resume-with)
 /// does not name it. Returns lines about the other changes for the startup output.
 [[nodiscard]] std::vector<std::string> accept_changes(const std::vector<ChangedOption>& changes,

@@ -98,6 +98,14 @@ void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::stri
   table.add({Effect::bits, "optimizer-tier", "NAME", "Tier of optimizer states: device, host or nvme",
              tier(tiers.optimizer)},
             {.also = "offload-optimizer=host", .fixes = "offload"});
+  table.add(
+      {Effect::bits, "optimizer-budget", "SIZE",
+       "Device memory per rank for optimizer states of an --optimizer-tier off the device: the first units whose "
+       "states fit keep them on the device; 0: none",
+       or_word(tiers.optimizer_budget, "0", 0, bytes(tiers.optimizer_budget),
+               "0, or a size such as 512MiB, 1.5GiB or a number of bytes")},
+      {.unused = unused_if([&tiers] { return tiers.optimizer == TierKind::device; },
+                           "if all optimizer states are on the device; add --optimizer-tier host")});
   table.add({Effect::bits, "parameter-tier", "NAME", "Tier of parameters between their uses: device, host or nvme",
              tier(tiers.parameters)},
             {.also = "offload-param=host", .fixes = "offload"});
@@ -132,7 +140,7 @@ void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::stri
              or_word(tiers.chunk_buckets, "all", 0, whole(tiers.chunk_buckets, 1, max_count),
                      "a number of buckets, or all")});
   table.add({Effect::bits, "optimizer-step", "NAME",
-             "Processor of the AdamW step for states off the device: device or host",
+             "Processor of the optimizer step for states off the device: device or host",
              choice<actors::StepLocation>(
                  tiers.step, {{"device", actors::StepLocation::device}, {"host", actors::StepLocation::host}})});
   table.add(

@@ -15,6 +15,7 @@ namespace ranvier::apps {
 namespace {
 
 using actors::Policy;
+using actors::UpdateRule;
 using BadAction = actors::BadStepOptions::Action;
 using Decay = actors::LearningRateOptions::Decay;
 
@@ -132,7 +133,6 @@ TrainTable declare_train(AskedOptions& asked) {
   table.lacks("num-train-epochs num-epochs epochs",
               "training length is set in steps, not epochs: use --steps; the startup output prints the number of "
               "epochs");
-  table.lacks("optim optimizer", "the optimizer is AdamW: use --beta1, --beta2, --epsilon and --weight-decay");
   table.lacks(
       "tensor-model-parallel-size tensor-parallel-size tp",
       "tensor parallelism is not supported: use --g-inter for pipeline stages, or --tile for large matrices");
@@ -229,6 +229,15 @@ TrainTable declare_train(AskedOptions& asked) {
   declare_data(table, data, trainer, model_options);
 
   table.concern("Optimizer");
+  const UpdateRule& rule = trainer.tiers.rule;
+  const NoEffect unused_by_sgd = unused_if([&rule] { return rule == UpdateRule::sgd; }, "with --optimizer sgd");
+  table.add(
+      {Effect::decides, "optimizer", "NAME",
+       "Update rule: adamw; muon (orthogonalized momentum for matrices inside blocks, AdamW for the rest); or "
+       "sgd",
+       choice<UpdateRule>(trainer.tiers.rule,
+                          {{"adamw", UpdateRule::adamw}, {"muon", UpdateRule::muon}, {"sgd", UpdateRule::sgd}})},
+      {.also = "optim optimizer-type optimizer-name"});
   table.add({Effect::decides, "steps", "N", "Number of optimizer steps", whole(trainer.steps, 1)},
             {.also = "max-steps max-iters train-iters num-iterations num-train-steps total-steps", .usual = true});
   table.add({Effect::decides, "learning-rate", "RATE", "Peak learning rate", real(rate.peak, 0)},
@@ -244,11 +253,23 @@ TrainTable declare_train(AskedOptions& asked) {
              real(rate.least, 0), "a tenth of --learning-rate"},
             {.also = "min-lr",
              .unused = unused_if([&rate] { return rate.decay == Decay::constant; }, "with --lr-decay constant")});
-  table.add({Effect::decides, "beta1", "B", "AdamW β1", real(adamw.beta1, 0, 1, true)}, {.also = "adam-beta1"});
-  table.add({Effect::decides, "beta2", "B", "AdamW β2", real(adamw.beta2, 0, 1, true)}, {.also = "adam-beta2"});
+  table.add({Effect::decides, "muon-learning-rate", "RATE",
+             "Peak learning rate of Muon's matrices, whose updates are scaled to the size of AdamW's; same: "
+             "--learning-rate",
+             or_word(rate.muon_peak, "same", 0, real(rate.muon_peak, 1e-30), "a number above 0, or same")},
+            {.also = "muon-lr matrix-lr",
+             .unused = unused_if([&rule] { return rule != UpdateRule::muon; }, "without --optimizer muon")});
+  table.add({Effect::decides, "beta1", "B", "AdamW β1", real(adamw.beta1, 0, 1, true)},
+            {.also = "adam-beta1", .unused = unused_by_sgd});
+  table.add({Effect::decides, "beta2", "B", "AdamW β2", real(adamw.beta2, 0, 1, true)},
+            {.also = "adam-beta2", .unused = unused_by_sgd});
   table.add({Effect::decides, "epsilon", "E", "AdamW ε", real(adamw.epsilon, 1e-30)},
-            {.also = "adam-eps adam-epsilon eps"});
-  table.add({Effect::decides, "weight-decay", "RATE", "AdamW weight decay of matrices and embeddings",
+            {.also = "adam-eps adam-epsilon eps", .unused = unused_by_sgd});
+  table.add({Effect::decides, "momentum", "M", "Momentum of SGD and Muon; with SGD, 0 needs no memory for it",
+             real(adamw.momentum, 0, 1, true), "0.9 with sgd, 0.95 with muon"},
+            {.also = "sgd-momentum muon-momentum",
+             .unused = unused_if([&rule] { return rule == UpdateRule::adamw; }, "with --optimizer adamw")});
+  table.add({Effect::decides, "weight-decay", "RATE", "Decoupled weight decay of matrices and embeddings",
              real(adamw.weight_decay, 0)},
             {.also = "wd"});
   table.add({Effect::decides, "clip", "NORM", "Clip the global gradient norm to this value; 0 disables clipping",
@@ -291,16 +312,17 @@ TrainTable declare_train(AskedOptions& asked) {
   table.add({Effect::decides, "gradient-dtype", "TYPE",
              "Type of accumulated gradients: fp32, or half (the type of --precision)",
              choice<bool>(asked.half_gradients, {{"fp32", false}, {"half", true}})});
-  const auto state_type = [](runtime::DType& field) {
-    return choice<runtime::DType>(field, {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}});
-  };
   table.add(
       {Effect::decides, "master-dtype", "TYPE",
        "Type of master weights: fp32, or bf16 with stochastic rounding; with --precision bf16 and parameters on "
        "the device, there are no separate ones then",
-       state_type(trainer.tiers.master)});
+       choice<runtime::DType>(trainer.tiers.master,
+                              {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}})});
   table.add({Effect::decides, "moment-dtype", "TYPE",
-             "Type of AdamW's moments: fp32, or bf16 with stochastic rounding", state_type(trainer.tiers.moments)});
+             "Type of AdamW's moments: fp32; bf16 with stochastic rounding; int8 with a scale per 256 elements",
+             choice<runtime::DType>(
+                 trainer.tiers.moments,
+                 {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"int8", runtime::DType::i8}})});
   // The checkpoint has the current loss scale.
   table.add({Effect::run, "loss-scale", "X", "Initial loss scale with fp16", real(trainer.loss_scale.scale, 1),
              "65536 with fp16, otherwise 1"},
@@ -314,7 +336,7 @@ TrainTable declare_train(AskedOptions& asked) {
             {.usual = true, .plan = PlanRole::machine});
   table.add({Effect::bits, "p2p", "MODE",
              "Messages from and to GPU memory: staged through pinned memory; direct (CUDA-aware MPI); auto: direct "
-             "if MPI is CUDA-aware on every rank, but staged if NCCL and pipeline stages are combined",
+             "if MPI is CUDA-aware on every rank, but staged if NCCL is combined with pipeline stages or Muon",
              choice<PointToPoint>(device_options.point_to_point, {{"auto", PointToPoint::automatic},
                                                                   {"staged", PointToPoint::staged},
                                                                   {"direct", PointToPoint::direct}})},
@@ -479,6 +501,21 @@ void resolve_learning_rate(TrainOptions& options, const RunDefaults& run_default
            options.is_given("min-learning-rate") ? "" : " and --resume-with learning-rate,min-learning-rate");
 }
 
+void resolve_optimizer(TrainOptions& options) {
+  actors::TrainerOptions& trainer = options.trainer;
+  const bool sgd = trainer.tiers.rule == UpdateRule::sgd, muon = trainer.tiers.rule == UpdateRule::muon;
+  if (!options.is_given("momentum")) trainer.adamw.momentum = sgd ? 0.9 : 0.95;
+  trainer.tiers.has_momentum = !sgd || trainer.adamw.momentum > 0;
+  if (muon && trainer.learning_rate.muon_peak > 0 && trainer.learning_rate.peak == 0)
+    reject("--muon-learning-rate {} needs --learning-rate above 0; use --learning-rate with a number above 0",
+           trainer.learning_rate.muon_peak);
+  if (const int tiles = models::value_of(options.model.sizes, models::Size::tile); muon && tiles > 1)
+    reject(
+        "--optimizer muon does not work with --tile {}, which splits matrices; remove --tile, or use --optimizer "
+        "adamw",
+        tiles);
+}
+
 void resolve_precision(TrainOptions& options, bool half_gradients, const std::string& reason) {
   models::Precision& precision = options.trainer.precision;
   actors::LossScale& loss_scale = options.trainer.loss_scale;
@@ -547,6 +584,7 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& run_defaults) {
   options.model.sizes =
       models::with_all_sizes(options.model.sizes);  // replaces 0 by the derived size, for tables and checkpoints
   resolve_learning_rate(options, run_defaults);
+  resolve_optimizer(options);
   resolve_precision(options, asked.half_gradients, run_defaults.precision_reason);
   check_products(options.device, trainer.precision);
   resolve_tiers(options);

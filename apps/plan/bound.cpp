@@ -58,19 +58,20 @@ std::optional<actors::PlanChoices> nccl_choices(const models::Architecture& arch
     }
   }
   const actors::ColumnShape shape = actors::column_shape(trainer);
-  return actors::choose_algorithms(shape.node_of_row, shape.group_size,
-                                   {.names = names,
-                                    .links = trainer.links,
-                                    .largest = actors::largest_units(architecture, trainer.grid.g_data),
-                                    .precision = trainer.precision,
-                                    .sharding = trainer.shardings()});
+  return actors::choose_algorithms(
+      shape.node_of_row, shape.group_size,
+      {.names = names,
+       .links = trainer.links,
+       .largest = actors::largest_units(architecture, trainer.grid.g_data, trainer.tiers),
+       .precision = trainer.precision,
+       .sharding = trainer.shardings()});
 }
 
 /// Traffic of a stage's column per step.
 std::vector<actors::UnitTraffic> moves_of(const models::Architecture& architecture, const TrainerOptions& trainer,
                                           const actors::RankPlan& plan, int stage) {
   const actors::ColumnShape shape = actors::column_shape(trainer);
-  const auto units = actors::sharded_units(architecture, plan.layers, trainer.grid.g_data);
+  const auto units = actors::sharded_units(architecture, plan.layers, trainer.grid.g_data, trainer.tiers);
   std::vector<std::size_t> elements;
   for (const actors::ShardedUnit& unit : units) {
     const bool in_place = actors::are_in_place(unit.trained, trainer.shardings(), trainer.grid.g_data,
@@ -188,8 +189,9 @@ double Bounds::links_seconds(const PlannedCandidate& trial, double& estimate) {
       // Pulls depend on the order in which messages arrive, so they are not counted.
       if (!plan.parameters.options.pulls)
         collective += static_cast<double>(volume.forward.inter_node.bytes + volume.backward.inter_node.bytes);
-      collective += static_cast<double>(volume.update.inter_node.bytes);
+      collective += static_cast<double>(volume.update.inter_node.bytes - volume.matrices.inter_node.bytes);
       passing = std::max(passing, volume.forward.seconds + volume.backward.seconds);
+      messages += static_cast<double>(volume.matrices.inter_node.bytes);
       update = std::max(update, volume.update.seconds);
     }
   }

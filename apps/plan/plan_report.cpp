@@ -225,7 +225,7 @@ std::optional<std::string> none_runs(const Ranking& ranking) {
 
 std::string memory_remedy(runtime::DType precision) {
   return fmt::format(
-      "use more ranks, {}--offload infinity-nvme with --nvme DIR, --moment-dtype bf16, --tile, or a smaller "
+      "use more ranks, {}--offload infinity-nvme with --nvme DIR, --moment-dtype int8, --tile, or a smaller "
       "--batch-size or model",
       precision == runtime::DType::f32 ? "--precision bf16, " : "");
 }

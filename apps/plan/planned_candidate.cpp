@@ -107,7 +107,7 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   AskedOptions one_rank = asked_;
   one_rank.options.trainer.grid = {.g_inter = 1, .g_data = 1};
   one_rank.options.trainer.group_size = 0;
-  one_rank.options.trainer.tiers = {};
+  one_rank.options.trainer.tiers = {.rule = asked_.options.trainer.tiers.rule};
   resolve(one_rank, 1);
   TrainOptions& options = one_rank.options;
   options.device.device = device_.device;

@@ -2,6 +2,7 @@
 
 #include "actors/predict/operation_count.hpp"
 #include "actors/watch/reporter.hpp"
+#include "apps/memory/job_memory.hpp"
 #include "apps/memory/job_plan.hpp"
 #include "apps/options/flag_groups.hpp"
 #include "apps/program/text_table.hpp"
@@ -237,7 +238,8 @@ std::string answer_line(const actors::TrainerOptions& options, const std::vector
   }
   waits += most == 0 ? std::string("; this needs no memory")
                      : fmt::format(", with up to {} of states fetched meanwhile", runtime::format_bytes(most));
-  if (!stages.front().states->separate_master()) return waits;
+  if (!stages.front().states->separate_master() || copy == 0 || options.tiers.rule == actors::UpdateRule::muon)
+    return waits;
   return fmt::format("{}; --optimizer-commit flip updates earlier, with spare copies of up to {}", waits, spare);
 }
 
@@ -320,6 +322,10 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
   text += '\n' + screen_lines(answer_line(options.trainer, stages));
   if (all || saved != "few") text += screen_lines("saved activations: " + saved);
   const actors::TierOptions& tiers = options.trainer.tiers;
+  if (const std::string kept = units_in_budget(stages, tiers); !kept.empty())
+    text +=
+        screen_lines(fmt::format("optimizer states on the device: {}, in up to {} per rank (--optimizer-budget)",
+                                 kept, runtime::format_bytes(tiers.optimizer_budget)));
   for (const auto& [kind, where] : {std::pair{actors::TierKind::host, std::string("host memory")},
                                     {actors::TierKind::nvme, "files in " + paths_text(tiers.files.directories)}}) {
     std::size_t most = 0;
@@ -347,9 +353,10 @@ std::string operations_line(const std::vector<actors::RankPlan>& stages) {
     if (count.launches() + count.messages > most.launches() + most.messages) most = count;
   }
   return fmt::format(
-      "end of a batch per rank, with plans and states on the device: {} launches ({} AdamW, {} squared norms, {} "
+      "end of a batch per rank, with plans and states on the device: {} launches ({} {}, {} squared norms, {} "
       "copies, {} additions); {} collectives in {} messages\n",
-      most.launches(), most.steps, most.squares, most.copies, most.additions, most.collectives, most.messages);
+      most.launches(), most.steps, to_string(stages.front().states->rule()), most.squares, most.copies,
+      most.additions, most.collectives, most.messages);
 }
 
 namespace {

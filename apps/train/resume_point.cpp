@@ -262,6 +262,8 @@ void ResumePoint::compare_base() {
 }
 
 void ResumePoint::compare_options() {
+  using Moments = actors::CheckpointSource::Moments;
+  bool are_new = false;
   on_rank_0(run_.session, [&] {
     const auto* saved = object_of(reader_->manifest().about, "options");
     if (saved == nullptr) return;
@@ -270,8 +272,13 @@ void ResumePoint::compare_options() {
         std::ranges::any_of(changes, [](const ChangedOption& change) { return change.flag == "precision"; });
     for (std::string& line : accept_changes(changes, run_.options.checkpoint.resume_with, place_.checkpoint))
       if (said_.insert(line).second) remarks_.push_back(std::move(line));
+    are_new = are_moments_new(changes, options_);
+    if (std::string line = "the optimizer's moments start at zero, not at the checkpoint's";
+        are_new && said_.insert(line).second)
+      remarks_.push_back(std::move(line));
     compare_positions();
   });
+  moments_ = broadcast_text(run_.session, are_new ? "new" : "").empty() ? Moments::saved : Moments::zero;
 }
 
 void ResumePoint::compare_positions() const {

@@ -2,6 +2,7 @@
 // before memory is allocated. Loop thread only, before the loop runs.
 #pragma once
 
+#include "actors/checkpoint/checkpoint_source.hpp"
 #include "apps/files/metrics_file.hpp"
 #include "apps/job/rank_run.hpp"
 #include "offload/checkpoint/folder.hpp"
@@ -39,6 +40,8 @@ class ResumePoint {
   [[nodiscard]] offload::CheckpointFolder* folder() noexcept { return folder_ ? &*folder_ : nullptr; }
   /// Reader of the checkpoint to resume from; null if the run starts from scratch, and after loaded().
   [[nodiscard]] offload::CheckpointReader* reader() noexcept { return reader_ ? &*reader_ : nullptr; }
+  /// Start of the optimizer's moments: at the checkpoint's, or at zero for another update rule.
+  [[nodiscard]] actors::CheckpointSource::Moments moments() const noexcept { return moments_; }
   /// Manifest entries that describe this run, without those known only when a checkpoint is taken. Rank 0.
   [[nodiscard]] const boost::json::object& about() const noexcept { return about_; }
   /// After loaded(), the same on all ranks: whether --init-from has the initial weights of the job's first run.
@@ -73,6 +76,7 @@ class ResumePoint {
   RunOrigin place_;
   std::string base_content_;  // content_of_weights() of Job::untrained; rank 0
   bool keeps_base_ = true;
+  actors::CheckpointSource::Moments moments_ = actors::CheckpointSource::Moments::saved;
   bool changed_precision_ = false;  // differs from the checkpoint; rank 0
   std::optional<offload::CheckpointFolder> folder_;
   std::vector<offload::CheckpointEntry> candidates_;  // newest last, without skipped ones; rank 0

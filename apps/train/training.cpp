@@ -55,7 +55,8 @@ Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, Nc
 
 std::optional<Error> Training::load() {
   offload::CheckpointReader* const reader = resume_point_.reader();
-  if (reader != nullptr) source_.emplace(*reader, run_.job.architecture);
+  if (reader != nullptr)
+    source_.emplace(*reader, run_.job.architecture, plan_.trainer.tiers, resume_point_.moments());
   const WatchedReads reads(run_.watch, run_.session.rank(), run_.timeout());
   try {
     if (reader != nullptr) {

@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -23,6 +24,12 @@ struct Range {
   }
   [[nodiscard]] bool overlaps(const Range& other) const noexcept {
     return begin < other.begin + other.count && other.begin < begin + count && count > 0 && other.count > 0;
+  }
+  /// Elements of both.
+  [[nodiscard]] Range common(const Range& other) const noexcept {
+    const std::size_t from = std::max(begin, other.begin);
+    const std::size_t to = std::min(begin + count, other.begin + other.count);
+    return from < to ? Range{from, to - from} : Range{};
   }
   friend bool operator==(const Range&, const Range&) = default;
 };

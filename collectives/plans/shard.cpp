@@ -70,6 +70,12 @@ int ShardLayout::piece(Scope scope, int rank) const {
   return scope == N ? 0 : column_piece_.at(static_cast<std::size_t>(rank)) / (scope == I ? groups() : 1);
 }
 
+bool ShardLayout::share_copy(Scope scope, int rank, int other) const {
+  if (scope != I) return scope == G || rank == other;
+  // A piece's number among its replicas is the number of its group.
+  return piece(G, rank) % groups() == piece(G, other) % groups();
+}
+
 Range ShardLayout::range(Scope scope, std::size_t elements, int rank) const {
   const auto count = elements / static_cast<std::size_t>(pieces(scope));
   return {static_cast<std::size_t>(piece(scope, rank)) * count, count};

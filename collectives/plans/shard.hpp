@@ -93,6 +93,9 @@ class ShardLayout {
   [[nodiscard]] int piece(Scope scope, int rank) const;
   [[nodiscard]] int piece(Scope scope) const { return piece(scope, rank_); }
 
+  /// Returns whether two ranks hold shards of the same copy of a unit: both are in one group, or the scope is global.
+  [[nodiscard]] bool share_copy(Scope scope, int rank, int other) const;
+
   /// This rank's range of a unit of `elements`, divisible by the ranks of the column.
   [[nodiscard]] Range range(Scope scope, std::size_t elements) const { return range(scope, elements, rank_); }
   [[nodiscard]] Range range(Scope scope, std::size_t elements, int rank) const;

@@ -35,7 +35,7 @@ constexpr std::size_t tail_bytes = sum_begin.size() + sum_digits + sum_end.size(
 constexpr std::uint64_t most = std::uint64_t{1} << 60;
 constexpr std::size_t longest_name = 255;
 
-constexpr std::array dtypes{DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32};
+constexpr std::array dtypes{DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i8, DType::u8};
 
 std::uint64_t sum_of(std::string_view text) { return runtime::xxh3(std::as_bytes(std::span(text))); }
 
@@ -174,7 +174,7 @@ class ManifestReading {
         refuse("{} of {} has elements of unknown type {}", array.name, array.unit, dtype_name);
       array.dtype = *dtype;
       array.elements = number(parts[3], "the number of elements");
-      if (array.elements > most / size_of(array.dtype))
+      if (runtime::bytes_of(array.dtype, array.elements) > most)
         refuse("{} of {} has too many elements: {}", array.name, array.unit, array.elements);
       if (!known.emplace(array.unit, array.name).second) refuse("{} of {} is listed twice", array.name, array.unit);
       manifest.arrays.push_back(std::move(array));
@@ -209,9 +209,13 @@ class ManifestReading {
       const auto hash = parts[5].is_string() ? number_of(parts[5].get_string()) : std::nullopt;
       if (!hash) refuse("{} is not a checksum of 16 digits", json::serialize(parts[5]));
       piece.hash = *hash;
-      const std::size_t largest = checkpoint_segment_bytes / size_of(manifest.arrays[piece.array].dtype);
+      const DType dtype = manifest.arrays[piece.array].dtype;
+      const std::size_t largest = runtime::elements_in(checkpoint_segment_bytes, dtype);
       if (piece.count == 0 || piece.count > largest)
         refuse("a segment of {} has {} elements, not 1 to {}", name_of(manifest, piece), piece.count, largest);
+      if (runtime::is_in_blocks(dtype) && piece.begin % runtime::int8_block_elements != 0)
+        refuse("a segment of {} starts at element {}, not a multiple of {}", name_of(manifest, piece), piece.begin,
+               runtime::int8_block_elements);
       manifest.pieces.push_back(piece);
     });
   }

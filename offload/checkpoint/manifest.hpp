@@ -35,7 +35,7 @@ struct CheckpointFile {
   std::uint64_t bytes = 0;
 };
 
-/// Elements [begin, begin + count) of an array, in a file.
+/// Elements [begin, begin + count) of an array, in a file. Segments of int8 do not split its blocks.
 struct CheckpointSegment {
   std::uint32_t array = 0, file = 0;  ///< indexes
   std::uint64_t begin = 0, count = 0;
@@ -56,7 +56,7 @@ struct Manifest {
   std::uint64_t sum = 0;         ///< XXH3 at the end of the parsed text
 
   [[nodiscard]] std::uint64_t bytes_of(const CheckpointSegment& piece) const {
-    return piece.count * runtime::size_of(arrays[piece.array].dtype);
+    return runtime::bytes_of(arrays[piece.array].dtype, piece.count);
   }
   /// Bytes of a segment in its file, in complete blocks.
   [[nodiscard]] std::uint64_t block_bytes_of(const CheckpointSegment& piece) const;
@@ -69,8 +69,9 @@ struct Manifest {
 [[nodiscard]] std::string to_json(const Manifest& manifest);
 
 /// Parses the text of to_json(). Throws ErrorCode::data, naming `source`, unless the checksum is right and names are
-/// unique and inside the folder. Segments of at most checkpoint_segment_bytes must cover each array once, and every
-/// block of every file must belong to one segment.
+/// unique and inside the folder. Segments of at most checkpoint_segment_bytes must cover each array once without
+/// splitting blocks of int8, and every 4096-byte block of
+/// every file must belong to one segment.
 [[nodiscard]] Manifest parse_manifest(std::string_view text, const std::string& source);
 
 }  // namespace ranvier::offload

@@ -3,10 +3,12 @@
 #include "offload/checkpoint/folder.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/xxh3.hpp"
+#include "runtime/kernels/int8_block.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <condition_variable>
 #include <cstdlib>
@@ -96,6 +98,19 @@ class SegmentLoader {
   std::optional<OpenFile> open_;  // file number `file_`
   bool direct_ = true;
 };
+
+/// Converts elements [begin, end) of blocks.
+void floats_of_elements(float* to, const runtime::Int8Block* blocks, runtime::DType dtype, std::uint64_t begin,
+                        std::uint64_t end) {
+  for (std::uint64_t at = begin; at < end;) {
+    const std::uint64_t in_block = at % runtime::int8_block_elements;
+    const std::uint64_t count = std::min(end - at, runtime::int8_block_elements - in_block);
+    std::array<float, runtime::int8_block_elements> values;
+    runtime::floats_of_blocks(values.data(), blocks + at / runtime::int8_block_elements, dtype, in_block + count);
+    to = std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(in_block), count, to);
+    at += count;
+  }
+}
 
 }  // namespace
 
@@ -223,7 +238,13 @@ void CheckpointReader::State::deliver(const LoadedPiece& slot, const Destination
   const std::uint64_t from = std::max(destination.begin, piece.begin);
   const std::uint64_t until = std::min(destination.end, piece.begin + piece.count);
   float* const to = destination.to + (from - destination.begin);
-  runtime::with_float_type(manifest.arrays[piece.array].dtype, [&](auto type) {
+  const runtime::DType dtype = manifest.arrays[piece.array].dtype;
+  if (runtime::is_in_blocks(dtype)) {
+    const auto* blocks =
+        reinterpret_cast<const runtime::Int8Block*>(slot.memory.first(manifest.bytes_of(piece)).data());
+    return floats_of_elements(to, blocks, dtype, from - piece.begin, until - piece.begin);
+  }
+  runtime::with_float_type(dtype, [&](auto type) {
     using Element = decltype(type);
     const auto* elements =
         reinterpret_cast<const Element*>(slot.memory.first(piece.count * sizeof(Element)).data()) +

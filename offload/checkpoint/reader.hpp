@@ -52,7 +52,7 @@ class CheckpointReader {
   /// Announces the next reads, segment by segment in this order. Other reads are allowed.
   void will_read(std::span<const CheckpointRange> ranges);
 
-  /// Reads elements [begin, begin + to.size()) as floats, from any floating-point type, long ranges by several
+  /// Reads elements [begin, begin + to.size()) as floats, from a floating-point type or int8, long ranges by several
   /// threads. Throws ErrorCode::data, naming file, offset, unit and array, if elements are missing or bytes changed,
   /// ErrorCode::io if they cannot be read. After an error, `to` may be partly written.
   void read(std::string_view unit, std::string_view array, std::uint64_t begin, std::span<float> to);

@@ -11,8 +11,15 @@
 
 namespace ranvier::runtime {
 
-enum class DType : std::uint8_t { f32, bf16, f16, f64, i32 };
+/// i8 and u8 are stored in blocks of numbers with a common scale (runtime/kernels/int8_block.hpp).
+enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, i8, u8 };
 
+[[nodiscard]] constexpr bool is_in_blocks(DType dtype) { return dtype == DType::i8 || dtype == DType::u8; }
+
+/// Elements of a block, and its bytes: a byte per element and a float.
+inline constexpr std::size_t int8_block_elements = 256, int8_block_bytes = int8_block_elements + sizeof(float);
+
+/// Bytes of an element; 0 for types in blocks (see bytes_of()).
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -23,12 +30,26 @@ enum class DType : std::uint8_t { f32, bf16, f16, f64, i32 };
     case DType::bf16:
     case DType::f16:
       return 2;
+    case DType::i8:
+    case DType::u8:
+      break;
   }
   return 0;
 }
 
+/// Bytes of an array, in whole blocks.
+[[nodiscard]] constexpr std::size_t bytes_of(DType dtype, std::size_t elements) {
+  return is_in_blocks(dtype) ? (elements + int8_block_elements - 1) / int8_block_elements * int8_block_bytes
+                             : elements * size_of(dtype);
+}
+
+/// Largest number of elements that fit into `bytes`, in whole blocks.
+[[nodiscard]] constexpr std::size_t elements_in(std::size_t bytes, DType dtype) {
+  return is_in_blocks(dtype) ? bytes / int8_block_bytes * int8_block_elements : bytes / size_of(dtype);
+}
+
 [[nodiscard]] constexpr std::string_view to_string(DType dtype) {
-  return enum_name<DType::i32>(dtype, {"fp32", "bf16", "fp16", "fp64", "int32"});
+  return enum_name<DType::u8>(dtype, {"fp32", "bf16", "fp16", "fp64", "int32", "int8", "uint8"});
 }
 
 struct Bf16 {

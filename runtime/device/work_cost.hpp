@@ -25,7 +25,7 @@ enum class WorkKind {
   cross_entropy,  ///< softmax and loss of logits
   patches,        ///< images to patches and back, pooling, pixels
   elementwise,    ///< copies, casts, additions, scaling, zeros, sums of columns and squares within device memory
-  optimizer,      ///< AdamW
+  optimizer,      ///< AdamW, SGD, elementwise parts of Muon
   host_copy,      ///< between device and pinned memory
   samples,        ///< reading samples on the host
 };

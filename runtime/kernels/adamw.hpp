@@ -4,12 +4,12 @@
 //   g = gradient · gradient_scale;  w = w · (1 - lr · decay);  m = β1 m + (1-β1) g;  v = β2 v + (1-β2) g²
 //   w = w - (lr / bias1) · m / (√v / √bias2 + ε)
 //
-// The same kernels update moving averages: w = w · (1 - average) + average · gradient. They then leave meaningless
-// values in m and v.
+// The same functions update moving averages: w = w · (1 - average) + average · gradient. They then leave m and v
+// unchanged.
 //
 // States in bf16 are computed in floats and rounded stochastically: to either neighbour, with a probability by its
 // distance, so that small updates take effect on average. The random numbers depend on step and position in the unit
-// only.
+// only. Moments in int8 (int8_block.hpp) are rounded to nearest.
 #pragma once
 
 #include "runtime/base/dtype.hpp"
@@ -35,11 +35,13 @@ struct AdamWOptions {
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;
+  double momentum = 0.95;     ///< factor of the previous m in sgd() and Muon (momentum.hpp)
   std::int64_t step = 1;      ///< number of committed steps, starting at 1: bias1 = 1 - β1^step
   double gradient_scale = 1;  ///< clipping factor / loss scale
   double average =
       0;  ///< if not 0: weight of the new value in a moving average; all fields above but `step` are ignored
   RoundingOrigin rounding;  ///< for states in bf16
+  double muon_rate = 1;     ///< Muon's learning rate for matrices inside blocks, relative to `learning_rate`
 };
 
 /// Range of elements [begin, end) with or without weight decay.
@@ -58,21 +60,27 @@ struct AdamWArrays {
   void* working = nullptr;  ///< rounded copy that the layers read; nullptr: layers read `weights`
   DType working_dtype = DType::f32;
   DType weights_dtype = DType::f32;  ///< f32 or bf16
-  DType moments_dtype = DType::f32;  ///< f32 or bf16
+  DType m_dtype = DType::f32;        ///< f32, bf16 or i8
+  DType v_dtype = DType::f32;        ///< f32, bf16 or u8
 };
 
 /// Updates the elements in `segments` (ascending, disjoint); others stay unchanged. Elementwise, so any split of the
 /// array gives the same bits.
+///
+/// Moments in int8: the array starts with a block, and a split falls on blocks. Each block is converted to floats,
+/// updated and rounded once, so elements outside of the segments are rounded again with the block's new scale. Throws
+/// ErrorCode::internal for more than 64 segments per block.
 void adamw(StreamView stream, const AdamWArrays& arrays, std::vector<DecaySegment> segments,
            const AdamWOptions& options);
 
-/// Strided layouts of the arrays. All strided ones have the same run length and start with a complete run.
+/// Strided layouts of the arrays. All strided ones have the same run length and start with a complete run. With moments
+/// in int8, this length and the stride of the moments are multiples of int8_block_elements.
 struct AdamWRuns {
   std::size_t elements = 0;
   StridedLayout
       positions;  ///< positions of the elements, in which segments are counted; elements between runs are skipped
   StridedLayout weights;
-  StridedLayout moments;  ///< layout of m and v
+  StridedLayout moments;  ///< layout of m and v, counted in elements
   StridedLayout gradient;
   StridedLayout working;
 };

@@ -14,19 +14,7 @@ AdamWConstants::AdamWConstants(const AdamWOptions& options)
       step_size(static_cast<float>(options.learning_rate / (1 - std::pow(options.beta1, options.step)))),
       root_scale(static_cast<float>(1 / std::sqrt(1 - std::pow(options.beta2, options.step)))),
       epsilon(static_cast<float>(options.epsilon)),
-      kept(static_cast<float>(1 - options.learning_rate * options.weight_decay)) {
-  if (options.average == 0) return;
-  // With these constants AdamW computes the average: m is the gradient, v stays 0, and the root is 1.
-  gradient_scale = 1;
-  beta1 = 0;
-  one_minus_beta1 = 1;
-  beta2 = 1;
-  one_minus_beta2 = 0;
-  step_size = static_cast<float>(-options.average);
-  root_scale = 0;
-  epsilon = 1;
-  kept = kept_otherwise = static_cast<float>(1 - options.average);
-}
+      kept(static_cast<float>(1 - options.learning_rate * options.weight_decay)) {}
 
 void draw(RoundingBits& bits, const RoundingOrigin& origin, std::uint32_t step, std::size_t position,
           std::size_t n) {

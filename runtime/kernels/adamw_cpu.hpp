@@ -19,9 +19,8 @@ struct AdamWConstants {
   float root_scale;  ///< 1 / √bias2
   float epsilon;
   float kept;  ///< 1 - lr · decay, for elements with weight decay
-  float kept_otherwise = 1;
 
-  [[nodiscard]] float kept_of(bool decays) const { return decays ? kept : kept_otherwise; }
+  [[nodiscard]] float kept_of(bool decays) const { return decays ? kept : 1.0f; }
 };
 
 /// Random numbers for stochastic rounding: 16 bits each for the weight, m and v of an element.

@@ -24,8 +24,8 @@ constexpr std::byte unwritten{0xA5};
 
 /// Whether the host reads the content of such messages; other contents are used only by kernels.
 bool is_read(Channel channel) {
-  constexpr Channel of_kernels[] = {Channel::activation, Channel::gradient, Channel::collective, Channel::tied,
-                                    Channel::piece};
+  constexpr Channel of_kernels[] = {Channel::activation, Channel::gradient, Channel::collective,
+                                    Channel::tied,       Channel::matrix,   Channel::piece};
   return std::ranges::find(of_kernels, channel) == std::end(of_kernels);
 }
 

@@ -26,6 +26,9 @@ MPI_Datatype type_of(DType dtype) {
     case DType::bf16:
     case DType::f16:
       return MPI_UINT16_T;
+    case DType::i8:
+    case DType::u8:
+      break;
   }
   fail(ErrorCode::internal, "unknown element type: number {}", static_cast<int>(dtype));
 }

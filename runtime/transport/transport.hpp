@@ -25,6 +25,7 @@ enum class Channel : std::uint8_t {
   gradient,    ///< index: same as activation
   collective,  ///< index: number of the operation (unit and chunk)
   tied,        ///< gradients of a tied parameter; index: unit
+  matrix,      ///< Muon's updates of matrices; index: unit
   summary,     ///< agreement of all ranks after a step
   weights,     ///< parameters for a file, index: unit; blocks gathered at the end of a run
   control,     ///< watchdog, NCCL setup and order, stop and failure notices
@@ -34,8 +35,8 @@ enum class Channel : std::uint8_t {
   user,
 };
 [[nodiscard]] inline const char* to_string(Channel channel) noexcept {
-  return enum_name<Channel::user>(channel, {"activation", "gradient", "collective", "tied", "summary", "weights",
-                                            "control", "pull", "piece", "checkpoint", "user"});
+  return enum_name<Channel::user>(channel, {"activation", "gradient", "collective", "tied", "matrix", "summary",
+                                            "weights", "control", "pull", "piece", "checkpoint", "user"});
 }
 
 struct Tag {

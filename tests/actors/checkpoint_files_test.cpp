@@ -55,7 +55,7 @@ Trained train(const actors::TrainerOptions& options, const std::filesystem::path
   std::unique_ptr<actors::CheckpointSource> source;
   if (!damaged.empty()) {
     reader = std::make_unique<offload::CheckpointReader>(damaged);
-    source = std::make_unique<actors::CheckpointSource>(*reader, architecture);
+    source = std::make_unique<actors::CheckpointSource>(*reader, architecture, options.tiers);
     const auto load = [&] {
       rank.resume(*source);
       rank.load([&] { loop.stop(); });
@@ -67,7 +67,7 @@ Trained train(const actors::TrainerOptions& options, const std::filesystem::path
     tests::load_initial_weights(rank, options.seed);
   } else {
     reader = std::make_unique<offload::CheckpointReader>(from);
-    source = std::make_unique<actors::CheckpointSource>(*reader, architecture);
+    source = std::make_unique<actors::CheckpointSource>(*reader, architecture, options.tiers);
     rank.resume(*source);
   }
   Trained trained;
@@ -97,6 +97,14 @@ TEST_CASE("a run resumes from its checkpoint files, regardless of the tiers of i
       {.optimizer = TierKind::nvme},
       {.optimizer = TierKind::nvme, .step = StepLocation::host},
       {.parameters = TierKind::nvme, .optimizer = TierKind::nvme, .commit = actors::Commit::flip},
+      {.gradients = TierKind::host,
+       .optimizer = TierKind::host,
+       .optimizer_budget = 10'000,
+       .step = StepLocation::host},
+      {.parameters = TierKind::host,
+       .optimizer = TierKind::nvme,
+       .optimizer_budget = 10'000,
+       .commit = actors::Commit::flip},
   };
   std::vector<double> expected;
   for (std::size_t t = 0; t < all_tiers.size(); ++t) {
@@ -235,14 +243,16 @@ TEST_CASE("the files of all ranks of a grid are one complete checkpoint, and dam
     CHECK(shares.back().failure == "");
     if (r == 0) first = std::move(files);
   }
-  CHECK(first->commit(7, std::vector<actors::StateScalar>{{"step", std::int64_t{7}}}, shares) == "");
+  CHECK(first->commit(
+            7, std::vector<actors::StateScalar>{{"step", std::int64_t{7}}, {"applied_steps", std::int64_t{5}}},
+            shares) == "");
 
   const auto entry = folder.newest_whole();
   REQUIRE(entry);
   CHECK(entry->step == 7);
   {
     offload::CheckpointReader reader(entry->path);
-    actors::CheckpointSource source(reader, architecture);
+    actors::CheckpointSource source(reader, architecture, options.tiers);
     CHECK(actors::find_scalar<std::int64_t>(source.scalars(), "step") == 7);
     for (const models::UnitSpec& unit : architecture.units()) {
       for (std::size_t array = 0; array < actors::optimizer_states.size(); ++array) {
@@ -253,9 +263,24 @@ TEST_CASE("the files of all ranks of a grid are one complete checkpoint, and dam
         CHECK(same);
       }
     }
-    const auto other = models::make_gpt(tests::small_gpt(2));
-    CHECK_THROWS_WITH_AS(actors::CheckpointSource(reader, other), doctest::Contains("arrays, but the model"),
+    auto sgd = options.tiers;
+    sgd.rule = actors::UpdateRule::sgd;
+    CHECK_THROWS_WITH_AS(actors::CheckpointSource(reader, architecture, sgd), doctest::Contains("`optimizer`"),
                          Error);
+    actors::CheckpointSource fresh(reader, architecture, sgd, actors::CheckpointSource::Moments::zero);
+    const models::UnitSpec unit = architecture.units().front();
+    std::vector<float> weights(unit.elements()), m(unit.elements(), 1.0f);
+    fresh.will_read(std::vector<actors::StateRange>{{&unit, "m", {0, unit.elements()}}});
+    fresh.read(unit, "weights", 0, weights);
+    fresh.read(unit, "m", 0, m);
+    CHECK(weights.back() == value(unit.name, 0, unit.elements() - 1));
+    CHECK(m == std::vector<float>(unit.elements()));
+    // New moments need the bias correction of first steps.
+    CHECK(actors::find_scalar<std::int64_t>(source.scalars(), "applied_steps") == 5);
+    CHECK(!actors::find_scalar<std::int64_t>(fresh.scalars(), "applied_steps"));
+    const auto other = models::make_gpt(tests::small_gpt(2));
+    CHECK_THROWS_WITH_AS(actors::CheckpointSource(reader, other, options.tiers),
+                         doctest::Contains("arrays, but the model"), Error);
   }
   const std::filesystem::path file = entry->path / "rank-0005.data";
   {

@@ -16,6 +16,12 @@ TEST_CASE("warm-up rises linearly to the peak") {
   CHECK(learning_rate(options, 4) == doctest::Approx(1.0));
 }
 
+TEST_CASE("Muon's learning rate is another peak with the same warm-up and decay, or the same") {
+  CHECK(muon_rate({.peak = 1e-3}) == 1);
+  CHECK(muon_rate({.peak = 1e-3, .muon_peak = 0.02}) == doctest::Approx(20));
+  CHECK(muon_rate({.peak = 0, .muon_peak = 0.02}) == 1);
+}
+
 TEST_CASE("decay falls from the peak to the minimum learning rate at the last step") {
   for (const Decay decay : {Decay::linear, Decay::cosine}) {
     const LearningRateOptions options{.peak = 1.0, .least = 0.1, .warmup_steps = 2, .steps = 13, .decay = decay};

@@ -3,6 +3,7 @@
 #include "offload/tier.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/xxh3.hpp"
+#include "runtime/kernels/int8_block.hpp"
 
 #include <algorithm>
 #include <random>
@@ -28,7 +29,7 @@ class MemoryTarget final : public actors::CheckpointTarget {
     if (++prepared_ == job_->prepare_fails) fail(ErrorCode::io, "no folder for step {}", step);
     Parts& parts = (*parts_)[step];
     for (const models::UnitSpec& unit : rank_->plan().architecture->units()) {
-      for (std::size_t array = 0; array < actors::arrays_of(unit.trained); ++array) {
+      for (std::size_t array = 0; array < rank_->plan().options.tiers.arrays_of(unit.trained); ++array) {
         if (!job_->arrays[array]) continue;
         const std::string name = unit.name + " " + to_string(actors::optimizer_states[array]);
         parts.state.arrays[name].resize(unit.elements());
@@ -94,13 +95,18 @@ class MemoryTarget final : public actors::CheckpointTarget {
       expect(!parts.have.at(name).at(e), "element {} of {} is written twice", e, name);
       parts.have[name][e] = true;
     }
+    bytes_ += piece.bytes();
+    float* const values = parts.state.arrays[name].data() + piece.begin;
+    if (runtime::is_in_blocks(piece.dtype)) {
+      expect(piece.begin % runtime::int8_block_elements == 0, "a piece starts within a block");
+      return runtime::floats_of_blocks(values, reinterpret_cast<const runtime::Int8Block*>(blocks.data()),
+                                       piece.dtype, piece.count);
+    }
     runtime::with_float_type(piece.dtype, [&](auto type) {
       const auto* const elements = reinterpret_cast<const decltype(type)*>(blocks.data());
-      std::transform(elements, elements + piece.count,
-                     parts.state.arrays[name].begin() + static_cast<std::ptrdiff_t>(piece.begin),
+      std::transform(elements, elements + piece.count, values,
                      [](auto element) { return runtime::to_float(element); });
     });
-    bytes_ += piece.bytes();
   }
 
   runtime::EventLoop* loop_;

@@ -389,6 +389,28 @@ TEST_CASE("jobs of all shardings, tiers and kinds of devices complete in virtual
   }
 }
 
+TEST_CASE("optimizer states within the budget use device memory instead of the link") {
+  models::GptOptions gpt = small_gpt();
+  gpt.precision = {DType::bf16, DType::f32};
+  TrainerOptions options = job_of(1, 2, 8, 2);
+  options.precision = gpt.precision;
+  options.tiers.optimizer = TierKind::host;
+  options.gpu = TrainerOptions::GpuMemory{.staged = true};
+  runtime::MachineProfile profile = machine({1e-5, 1e8, 2e8});
+  profile.gpu = true;
+  std::vector<Prediction> all;
+  for (const std::size_t budget : {0, 60'000, 1 << 30}) {
+    options.tiers.optimizer_budget = budget;
+    all.push_back(predicted(gpt, options, profile, rates_of(1e9, 1e9)));
+  }
+  for (std::size_t next = 1; next < all.size(); ++next) {
+    CHECK(all[next].traffic[0].to_device < all[next - 1].traffic[0].to_device);
+    CHECK(all[next].traffic[0].to_host < all[next - 1].traffic[0].to_host);
+    CHECK(all[next].host_bytes < all[next - 1].host_bytes);
+    CHECK(all[next].step_seconds <= all[next - 1].step_seconds);
+  }
+}
+
 TEST_CASE("64 ranks leave a trace of all of them") {
   models::GptOptions gpt = small_gpt(8);
   TrainerOptions options = job_of(8, 8, 64, 1);

@@ -119,10 +119,13 @@ TEST_CASE("rows that differ, or meet in messages, are all simulated") {
   slow.disturbances.slow_ranks = {1, 1, 1, 1, 1, 1, 1, 3};
   CHECK(predicted(usual, slow).handlers > many / 2);
   CHECK(predicted(usual, slow).step_seconds > 2 * predicted(usual, distinct).step_seconds);
-  // Plans send messages from row to row, and so do stages that pull shards.
+  // Plans send messages from row to row, and so do Muon and stages that pull shards.
   TrainerOptions plans = usual;
   plans.gpu->nccl = false;
   CHECK(predicted(plans, distinct).handlers == predicted(plans, {}).handlers);
+  TrainerOptions muon = usual;
+  muon.tiers.rule = UpdateRule::muon;
+  CHECK(predicted(muon, distinct).handlers == predicted(muon, {}).handlers);
   TrainerOptions pulls = job_of("zero3", 2, 4, 2, 2);
   pulls.policy = Policy::message_driven;
   CHECK(predicted(pulls, distinct).handlers == predicted(pulls, {}).handlers);

@@ -11,6 +11,7 @@ namespace ranvier::tests {
 using actors::Policy;
 using actors::TierKind;
 using actors::TrainerOptions;
+using actors::UpdateRule;
 using runtime::DType;
 
 void check_same_bits(const JobResult& a, const JobResult& b) {
@@ -49,6 +50,12 @@ void draw_groups(TrainerOptions& options, Draw& draw) {
   for (int rank = 0; rank < options.grid.ranks(); ++rank) options.node_of.push_back(draw(0, 2));
 }
 
+void draw_rule(TrainerOptions& options, Draw& draw) {
+  using actors::UpdateRule;
+  options.tiers.rule = draw.of(UpdateRule::adamw, UpdateRule::adamw, UpdateRule::muon, UpdateRule::sgd);
+  options.tiers.has_momentum = draw(0, 1) == 0;
+}
+
 std::unique_ptr<RandomTokens> draw_tokens(int vocabulary, Draw& draw) {
   return std::make_unique<RandomTokens>(8, vocabulary, 1 << 20, draw(0, 3) == 0);
 }
@@ -80,7 +87,8 @@ TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
   if (options.precision.compute == DType::f16 || draw(0, 3) == 0)
     options.loss_scale = {.scale = 1024, .dynamic = true};
   options.tiers.master = draw.of(DType::f32, DType::f32, DType::f32, DType::bf16);
-  options.tiers.moments = draw.of(DType::f32, DType::f32, DType::f32, DType::bf16);
+  options.tiers.moments = draw.of(DType::f32, DType::f32, DType::bf16, DType::i8);
+  draw_rule(options, draw);
   // The first stage must have gradients.
   if (partly_trained(model.architecture)) {
     options.trained_sharding = options.sharding;
@@ -90,44 +98,89 @@ TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
   return options;
 }
 
+/// The tiers' types and update rule, with all states on the device.
+actors::TierOptions on_device(const actors::TierOptions& tiers) {
+  return {.master = tiers.master, .moments = tiers.moments, .rule = tiers.rule, .has_momentum = tiers.has_momentum};
+}
+
 /// Checks that a rank with all states on the device holds exactly the bytes of their scopes.
 void check_state_bytes(const actors::RankPlan& plan) {
   const TrainerOptions& options = plan.options;
   const int rows = options.grid.g_data;
   const auto expected =
-      actors::state_bytes(actors::sharded_units(*plan.architecture, plan.layers, rows), options.shardings(), rows,
-                          options.group_size, options.precision, options.tiers);
+      actors::state_bytes(actors::sharded_units(*plan.architecture, plan.layers, rows, options.tiers),
+                          options.shardings(), rows, options.group_size, options.precision, options.tiers);
+  // Arrays start at multiples of 64 bytes, which only int8 does not fill.
+  std::size_t padding = 0;
+  for (const actors::UnitState& unit : plan.states->all()) {
+    for (const actors::UnitView& moment : {unit.m, unit.v}) padding += (64 - moment.bytes() % 64) % 64;
+  }
+  CHECK((padding == 0 || options.tiers.moments == DType::i8));
   using runtime::MemoryKind;
   for (const auto& [kind, bytes] : {std::pair{MemoryKind::parameters, expected.parameters},
                                     {MemoryKind::gradients, expected.gradients},
-                                    {MemoryKind::optimizer, expected.optimizer}}) {
+                                    {MemoryKind::optimizer, expected.optimizer + padding}}) {
     CHECK(plan.memory.bytes(kind) == bytes);
     CHECK(plan.memory.bytes(runtime::MemorySpace::device, kind) == bytes);
   }
   const bool trains = std::ranges::any_of(plan.states->all(), &actors::UnitState::trained);
   CHECK((expected.gradients > 0) == trains);
-  CHECK((expected.optimizer > 0) == trains);
+  const bool has_states =
+      options.tiers.arrays_of(true) > 1 || actors::separate_master(options.precision, options.tiers);
+  CHECK((expected.optimizer > 0) == (trains && has_states));
+}
+
+/// Checks that a rank plans exactly the optimizer states of the units that keep theirs on the device, within the
+/// budget, and the slots and regions of the others.
+void check_budget(const actors::RankPlan& plan) {
+  const actors::TierOptions& tiers = plan.options.tiers;
+  if (tiers.optimizer == TierKind::device) return;
+  const TrainerOptions& options = plan.options;
+  const auto units = actors::sharded_units(*plan.architecture, plan.layers, options.grid.g_data, tiers);
+  const auto& records = plan.optimizer.states.states;
+  std::size_t kept = 0, padding = 0;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const std::size_t bytes = actors::state_bytes(std::span(units).subspan(u, 1), options.shardings(),
+                                                  options.grid.g_data, options.group_size, options.precision, tiers)
+                                  .optimizer;
+    const actors::UnitState& unit = plan.states->all()[u];
+    CHECK((unit.m.memory.has_value() == (unit.optimizer_on_device() && unit.m.range.count > 0)));
+    CHECK((!records.empty() && records[u].layout().region_bytes() > 0) ==
+          (bytes > 0 && !unit.optimizer_on_device()));
+    if (!unit.optimizer_on_device()) continue;
+    kept += bytes;
+    for (const actors::UnitView& moment : {unit.m, unit.v})
+      padding += runtime::round_up(moment.bytes(), runtime::MemoryPlan::alignment) - moment.bytes();
+  }
+  CHECK(kept <= tiers.optimizer_budget);
+  std::size_t slots = 0;
+  if (plan.optimizer.states.slots && tiers.step == actors::StepLocation::device) {
+    const runtime::MemoryItem& item = plan.memory.items()[plan.optimizer.states.slots->index];
+    slots = item.slots * item.slot_bytes;
+  }
+  CHECK(plan.memory.bytes(runtime::MemorySpace::device, runtime::MemoryKind::optimizer) == kept + padding + slots);
 }
 
 std::string described(const TrainerOptions& options) {
   const actors::TierOptions& tiers = options.tiers;
   return fmt::format(
-      "{} rows in groups of {}, sharding {} ({}), {} with {} gradients, {} master weights, {} moments, {} "
+      "{} rows in groups of {}, sharding {} ({}), {} with {} gradients, {} ({} arrays), {} master weights, {} "
+      "moments, {} "
       "microbatches, {} stages, {} chunks, "
       "policy {}, defer_weights {}, deferred_limit {}, pipeline_limit {}, recompute {}, prefetch {}, reuse {}, "
       "parameters {} ({}), gradients {}, optimizer {}, activations {}, step on host {}, flip {}, bucket_elements "
       "{}, "
-      "chunk_buckets {}, depth {}, check_every {}",
+      "chunk_buckets {}, depth {}, optimizer_budget {}, check_every {}",
       options.grid.g_data, options.group_size, to_string(options.shardings().trained), to_string(options.sharding),
-      to_string(options.precision.compute), to_string(options.precision.gradient), to_string(tiers.master),
-      to_string(tiers.moments), actors::microbatches_of(options), options.grid.g_inter, options.chunks_per_rank,
-      actors::to_string(options.policy), options.defer_weights, options.deferred_limit.value_or(-1),
-      options.pipeline_limit, options.recompute, options.prefetch, options.reuse,
-      offload::to_string(tiers.parameters), offload::to_string(tiers.parameters_of(true)),
+      to_string(options.precision.compute), to_string(options.precision.gradient), to_string(tiers.rule),
+      tiers.arrays_of(true), to_string(tiers.master), to_string(tiers.moments), actors::microbatches_of(options),
+      options.grid.g_inter, options.chunks_per_rank, actors::to_string(options.policy), options.defer_weights,
+      options.deferred_limit.value_or(-1), options.pipeline_limit, options.recompute, options.prefetch,
+      options.reuse, offload::to_string(tiers.parameters), offload::to_string(tiers.parameters_of(true)),
       offload::to_string(tiers.gradients), offload::to_string(tiers.optimizer),
       offload::to_string(tiers.activations), tiers.step == actors::StepLocation::host,
       tiers.commit == actors::Commit::flip, tiers.bucket_elements, tiers.chunk_buckets, tiers.depth,
-      options.check_every);
+      tiers.optimizer_budget, options.check_every);
 }
 
 }  // namespace
@@ -159,7 +212,7 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
     options.sharding = collectives::parse_sharding(draw.of("ddp", "zero3", "mics", "zero++"));
 
   const auto tier = [&draw] { return draw.of(TierKind::device, TierKind::host, TierKind::nvme); };
-  actors::TierOptions& tiers = options.tiers = {.master = options.tiers.master, .moments = options.tiers.moments};
+  actors::TierOptions& tiers = options.tiers = on_device(options.tiers);
   tiers.files.make = [](runtime::EventLoop& loop, int rank) {
     return std::make_unique<offload::tests::SimulatedFiles>(
         loop, [random = std::mt19937_64(static_cast<std::uint64_t>(rank))]() mutable {
@@ -175,7 +228,10 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
     if (options.trained_sharding) tiers.trained_parameters = tier();
     tiers.gradients = tier();
     tiers.optimizer = tier();
-    if (tiers.optimizer != TierKind::device) {
+    // The states of some units, all or none.
+    if (tiers.optimizer != TierKind::device && draw(0, 1) == 0)
+      tiers.optimizer_budget = std::size_t{1} << draw(10, 18);
+    if (tiers.optimizer != TierKind::device && tiers.rule != UpdateRule::muon) {
       tiers.step = draw.of(actors::StepLocation::device, actors::StepLocation::host);
       if (actors::separate_master(options.precision, tiers))
         tiers.commit = draw.of(actors::Commit::wait, actors::Commit::flip);
@@ -207,9 +263,11 @@ void check_any_placement(const std::function<DrawnModel(Draw&)>& make, int usual
     const auto placed = run_simulated(model.architecture, *model.samples, options, seed, {},
                                       draw.of(Devices::inline_, Devices::delayed, Devices::delayed));
     check_same_bits(reference, placed);
-    auto on_device = options;
-    on_device.tiers = {.master = options.tiers.master, .moments = options.tiers.moments};
-    check_state_bytes(actors::plan_rank(model.architecture, model.samples->sample_bytes(), on_device,
+    check_budget(actors::plan_rank(model.architecture, model.samples->sample_bytes(), options,
+                                   draw(0, options.grid.ranks() - 1)));
+    auto without_tiers = options;
+    without_tiers.tiers = on_device(options.tiers);
+    check_state_bytes(actors::plan_rank(model.architecture, model.samples->sample_bytes(), without_tiers,
                                         draw(0, options.grid.ranks() - 1)));
     CHECK(std::ssize(placed.checks) ==
           (options.check_every == 0 ? 0 : runtime::ceil_divide(options.steps, options.check_every)));

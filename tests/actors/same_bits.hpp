@@ -50,6 +50,9 @@ struct DrawnModel {
   std::unique_ptr<models::Architecture> alike = nullptr;  ///< model with equal results; null: none
 };
 
+/// Draws AdamW, Muon, or SGD with or without momentum.
+void draw_rule(actors::TrainerOptions& options, Draw& draw);
+
 /// Draws what must not change any bit of a job: its stages and schedule, recomputation, the location of states, and
 /// their partition. With `trained_sharding` also the sharding of the frozen base. `layers` of the model include
 /// embedding and head.

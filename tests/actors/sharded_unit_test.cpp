@@ -97,6 +97,33 @@ TEST_CASE("master weights in the layers' type are their parameters, and moments 
         StateBytes{2 * 6400, 2 * 1600, 10 * 1600});
 }
 
+TEST_CASE("SGD has one moment, none without momentum, and Muon has the states of AdamW") {
+  const std::vector<ShardedUnit> units{{6400}};
+  const auto bytes = [&](const models::Precision& precision, const TierOptions& tiers) {
+    return state_bytes(units, parse_sharding("NGG"), 4, 2, precision, tiers).optimizer;
+  };
+  const models::Precision half{DType::bf16, DType::bf16};
+  CHECK(bytes({}, {.rule = UpdateRule::sgd}) == 4 * 1600);
+  CHECK(bytes({}, {.rule = UpdateRule::sgd, .has_momentum = false}) == 0);
+  CHECK(bytes(half, {.rule = UpdateRule::sgd}) == 8 * 1600);
+  CHECK(bytes(half, {.rule = UpdateRule::sgd, .has_momentum = false}) == 4 * 1600);
+  CHECK(bytes(half, {.master = DType::bf16, .moments = DType::bf16, .rule = UpdateRule::sgd}) == 2 * 1600);
+  CHECK(bytes(half, {.rule = UpdateRule::muon}) == bytes(half, {}));
+  CHECK(TierOptions{.rule = UpdateRule::sgd}.arrays_of(false) == 1);
+}
+
+TEST_CASE("moments in int8 have a byte each, and 4 per block of 256") {
+  const std::vector<ShardedUnit> units{{25'600}};
+  const auto bytes = [&](const char* name, const TierOptions& tiers) {
+    return state_bytes(units, parse_sharding(name), 4, 2, {DType::bf16, DType::bf16}, tiers);
+  };
+  CHECK(bytes("NNN", {.moments = DType::i8}) == StateBytes{2 * 25'600, 2 * 25'600, 4 * 25'600 + 2 * 100 * 260});
+  CHECK(bytes("GGI", {.master = DType::bf16, .moments = DType::i8}) == StateBytes{25'600, 2 * 6400, 2 * 50 * 260});
+  const TierOptions int8{.moments = DType::i8};
+  CHECK(dtype_of(StateKind::m, {}, int8) == DType::i8);
+  CHECK(dtype_of(StateKind::v, {}, int8) == DType::u8);
+}
+
 TEST_CASE("a unit that two layers of a stage use has two gradients") {
   const std::vector<ShardedUnit> once{{6400, 1}}, twice{{6400, 2}};
   const auto zero3 = parse_sharding("zero3");
@@ -106,23 +133,35 @@ TEST_CASE("a unit that two layers of a stage use has two gradients") {
 
 TEST_CASE("units are padded so that every rank's piece is aligned, and by no more than necessary") {
   const auto gpt = models::make_gpt(tiny_gpt());
-  for (const int ranks : {1, 2, 3, 4, 6, 7}) {
-    CAPTURE(ranks);
-    const auto units = gpt.units();
-    const auto sharded = sharded_units(gpt, {0, gpt.layers.size()}, ranks);
-    REQUIRE(sharded.size() == units.size());
-    std::size_t largest = 0;
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      const std::size_t piece_multiple = std::size_t(ranks) * models::UnitSpec::alignment;
-      CHECK(sharded[u].elements % piece_multiple == 0);
-      CHECK(sharded[u].elements >= units[u].elements());
-      CHECK(sharded[u].elements < units[u].elements() + piece_multiple);
-      CHECK(sharded[u].uses == (units[u].name == "wte" ? 2 : 1));
-      largest = std::max(largest, sharded[u].elements);
+  for (const auto& [moments, alignment] : {std::pair{DType::f32, std::size_t{models::UnitSpec::alignment}},
+                                           {DType::bf16, models::UnitSpec::alignment},
+                                           {DType::i8, runtime::int8_block_elements}}) {
+    const TierOptions tiers{.moments = moments};
+    for (const int ranks : {1, 2, 3, 4, 6, 7}) {
+      CAPTURE_ALL(alignment, ranks);
+      const auto units = gpt.units();
+      const auto sharded = sharded_units(gpt, {0, gpt.layers.size()}, ranks, tiers);
+      REQUIRE(sharded.size() == units.size());
+      std::size_t largest = 0;
+      for (std::size_t u = 0; u < units.size(); ++u) {
+        const std::size_t piece_multiple = std::size_t(ranks) * alignment;
+        CHECK(sharded[u].elements % piece_multiple == 0);
+        CHECK(sharded[u].elements >= units[u].elements());
+        CHECK(sharded[u].elements < units[u].elements() + piece_multiple);
+        CHECK(sharded[u].uses == (units[u].name == "wte" ? 2 : 1));
+        largest = std::max(largest, sharded[u].elements);
+      }
+      CHECK(largest_units(gpt, ranks, tiers).all == largest);
+      CHECK(largest_units(gpt, ranks, tiers).trained == largest);
     }
-    CHECK(largest_units(gpt, ranks).all == largest);
-    CHECK(largest_units(gpt, ranks).trained == largest);
   }
+}
+
+TEST_CASE("frozen units, which have no moments, are not padded to blocks of int8") {
+  models::UnitSpec unit{.name = "w", .parameters = {{.name = "w", .shape = {96}}}};
+  CHECK(padded_elements(unit, 3, {.moments = DType::i8}) == 3 * 256);
+  unit.trained = false;
+  CHECK(padded_elements(unit, 3, {.moments = DType::i8}) == 96);
 }
 
 TEST_CASE("stages have the units of their layers, a tied one on both") {
@@ -133,4 +172,29 @@ TEST_CASE("stages have the units of their layers, a tied one on both") {
   for (const auto& stage : {first, last}) {
     for (const ShardedUnit& unit : stage) CHECK(unit.uses == 1);
   }
+}
+
+TEST_CASE("units whose optimizer states fit in the budget keep them on the device, from the front") {
+  using enum TierKind;
+  // 8 bytes per element in fp32: only the moments.
+  const std::vector<ShardedUnit> units{{6400}, {.elements = 800, .trained = false}, {1600, 2}, {3200}, {1600}};
+  const auto tiers = [&](std::size_t budget, const char* sharding = "NNN",
+                         const models::Precision& precision = {}) {
+    return optimizer_tiers(units, parse_sharding(sharding), 4, 2, precision,
+                           {.optimizer = host, .optimizer_budget = budget});
+  };
+  using Tiers = std::vector<TierKind>;
+  CHECK(tiers(0) == Tiers(5, host));
+  CHECK(tiers(8 * 1600 - 1) == Tiers(5, host));
+  CHECK(tiers(8 * 1600) == Tiers{host, host, device, host, host});
+  CHECK(tiers(8 * 3200) == Tiers{host, host, device, host, device});  // the fourth unit does not fit in the rest
+  CHECK(tiers(8 * 6400) == Tiers{device, host, host, host, host});
+  CHECK(tiers(8 * 9600) == Tiers{device, host, device, host, device});
+  CHECK(tiers(8 * 12800) == Tiers{device, host, device, device, device});  // nothing of a frozen unit
+  // A rank's shard counts, master weights included.
+  CHECK(tiers(8 * 1600 / 4, "GGG") == Tiers{host, host, device, host, host});
+  CHECK(tiers(8 * 1600 / 2, "GGI") == Tiers{host, host, device, host, host});
+  CHECK(tiers(12 * 1600 - 1, "NNN", {DType::bf16, DType::f32}) == Tiers(5, host));
+  CHECK(tiers(12 * 1600, "NNN", {DType::bf16, DType::f32}) == Tiers{host, host, device, host, host});
+  CHECK(optimizer_tiers(units, parse_sharding("NNN"), 4, 2, {}, {}) == Tiers(5, device));
 }

@@ -18,7 +18,7 @@ using runtime::DType;
 
 namespace {
 
-/// Writes random values to all arrays of a rank's optimizer states in random pieces, then reads them in other pieces.
+/// Writes random bytes to all arrays of a rank's optimizer states in random pieces, then reads them in other pieces.
 class WrittenAndRead {
  public:
   WrittenAndRead(runtime::EventLoop& loop, runtime::Device& device, const actors::TrainerOptions& options,
@@ -30,10 +30,9 @@ class WrittenAndRead {
     plan_.states->bind(rank_.context().arena);
     records_ = std::make_unique<StateRecords>(rank_.context(), plan_, plan_.optimizer.states);
     for (const StateArray& array : records_->arrays()) {
-      std::normal_distribution<float> normal;
-      auto& values = written_.emplace_back(array.range.count);
-      std::generate(values.begin(), values.end(), [&] { return normal(random_); });
-      read_.emplace_back(array.range.count);
+      auto& values = written_.emplace_back(runtime::bytes_of(dtype_of(array), array.range.count));
+      std::generate(values.begin(), values.end(), [&] { return static_cast<std::byte>(random_()); });
+      read_.emplace_back(values.size());
     }
   }
 
@@ -44,7 +43,7 @@ class WrittenAndRead {
   [[nodiscard]] bool same() const { return written_ == read_; }
   /// Error of reading an array that does not exist between steps.
   [[nodiscard]] Error error_of_gradients() {
-    const auto value = std::as_writable_bytes(std::span(read_.front()).first(1));
+    const auto value = std::span(read_.front()).first(sizeof(float));
     return tests::error_of(
         [&] { records_->access({IoKind::read, 0, actors::StateKind::gradients, 0, value, [] {}}); });
   }
@@ -55,11 +54,16 @@ class WrittenAndRead {
     if (a == arrays.size()) return done();
     auto& values = writes ? written_[a] : read_[a];
     if (at == values.size()) return next(a + 1, 0, writes, done);
-    const std::size_t count = 1 + random_() % (values.size() - at);
-    const auto over = [this, a, at, count, writes, done] { next(a, at + count, writes, done); };
-    const std::span<float> piece(values.data() + at, count);
+    const DType dtype = dtype_of(arrays[a]);
+    const std::size_t width = is_in_blocks(dtype) ? runtime::int8_block_bytes : size_of(dtype);  // smallest piece
+    const std::size_t bytes = width * (1 + random_() % ((values.size() - at) / width));
+    const auto over = [this, a, at, bytes, writes, done] { next(a, at + bytes, writes, done); };
     records_->access({writes ? IoKind::write : IoKind::read, arrays[a].unit, arrays[a].kind,
-                      arrays[a].range.begin + at, std::as_writable_bytes(piece), over});
+                      arrays[a].range.begin + runtime::elements_in(at, dtype), std::span(values).subspan(at, bytes),
+                      over});
+  }
+  [[nodiscard]] DType dtype_of(const StateArray& array) const {
+    return plan_.states->all()[array.unit].view(array.kind).dtype;
   }
 
   std::mt19937_64 random_;
@@ -68,7 +72,7 @@ class WrittenAndRead {
   runtime::Simulation messages_{1, {}};  // none are sent
   actors::RankResources rank_;
   std::unique_ptr<StateRecords> records_;
-  std::vector<std::vector<float>> written_, read_;  // by array
+  std::vector<std::vector<std::byte>> written_, read_;  // by array
 };
 
 }  // namespace
@@ -86,6 +90,8 @@ TEST_CASE("written training state reads back unchanged, with any location and sh
     if (options.tiers.optimizer != TierKind::device)
       options.tiers.step = random() % 2 == 0 ? actors::StepLocation::device : actors::StepLocation::host;
     if (random() % 2 == 0) options.precision = {DType::bf16, DType::f32};
+    options.tiers.moments = std::array{DType::f32, DType::bf16, DType::i8}[random() % 3];
+    options.tiers.master = std::array{DType::f32, DType::bf16}[random() % 2];
     options.tiers.bucket_elements = std::array{600, 1500, 5000, 1 << 20}[random() % 4];
     options.tiers.files = {.directories = {folder.path()}, .checksums = random() % 2 == 0};
 

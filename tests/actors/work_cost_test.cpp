@@ -86,6 +86,16 @@ double elements_of(const models::Architecture& architecture, int stages) {
   return elements;
 }
 
+/// Number of moving averages, whose updates use no moments.
+double averages_of(const models::Architecture& architecture) {
+  double elements = 0;
+  for (const models::UnitSpec& unit : architecture.units()) {
+    for (const models::ParameterSpec& parameter : unit.parameters)
+      elements += unit.averaged != 0 ? static_cast<double>(parameter.elements()) : 0;
+  }
+  return elements;
+}
+
 /// `make` creates the model in a precision.
 template <typename Make>
 void check_family(const Make& make, const models::SampleSource& samples) {
@@ -112,9 +122,9 @@ void check_family(const Make& make, const models::SampleSource& samples) {
     const bool copied = options.precision.compute != DType::f32 || options.tiers.parameters != TierKind::device;
     const std::size_t of_element =
         6 * sizeof(float) + size_of(options.precision.gradient) + (copied ? size_of(options.precision.compute) : 0);
-    CHECK(cost.bytes_of(WorkKind::optimizer) == static_cast<double>(options.steps) *
-                                                    elements_of(architecture, options.grid.g_inter) *
-                                                    static_cast<double>(of_element));
+    const double of_step = elements_of(architecture, options.grid.g_inter) * static_cast<double>(of_element) -
+                           averages_of(architecture) * 4 * sizeof(float);
+    CHECK(cost.bytes_of(WorkKind::optimizer) == static_cast<double>(options.steps) * of_step);
     CHECK(cost.bytes_of(WorkKind::elementwise) > 0);
     CHECK(cost.bytes_of(WorkKind::host_copy) == 0);
   }

@@ -165,6 +165,11 @@ TEST_CASE_FIXTURE(Fixture, "two checkpoints are bit-identical, or their tensors'
                          "relative 0.333", "at most by inf"});
   check_has(other.text, {"m       " + unit.parameters[1].name, "v       " + unit.parameters[1].name});
   check_lacks(other.text, {"weights " + unit.parameters[1].name});
+  const SmallTraining without_v{.states = {"weights", "m"}};
+  const auto sgd = run_tool({"diff", a, without_v.save(folder.path() / "sgd").string()});
+  CHECK(sgd.status == 1);
+  check_has(sgd.text, {"v       h.0: only in the first"});
+  check_lacks(sgd.text, {"m       h.0"});
   training.gpt.layers = 3;
   const auto larger = run_tool({"diff", a, training.save(folder.path() / "larger").string()});
   CHECK(larger.status == 1);

@@ -32,6 +32,14 @@ TEST_CASE("NCCL is chosen if every rank of a column has a separate GPU") {
   CHECK(choice.line == "collectives: NCCL 2.28.9");
   CHECK(!nccl_needs_staging(on_gpus(1, 4), choice.nccl));
   CHECK(nccl_needs_staging(on_gpus(2, 2), choose_collectives(on_gpus(2, 2), every_rank_its_own(4)).nccl));
+  auto muon = on_gpus(1, 4);
+  muon.trainer.tiers.rule = actors::UpdateRule::muon;
+  CHECK(nccl_needs_staging(muon, true));
+  muon.device.point_to_point = PointToPoint::direct;
+  CHECK(
+      choose_collectives(muon, every_rank_its_own(4)).line ==
+      "collectives: plans over messages, since --p2p direct with --optimizer muon lets MPI access GPUs during NCCL "
+      "collectives, which can deadlock");
 }
 
 TEST_CASE("without columns or without GPUs no choice is made") {

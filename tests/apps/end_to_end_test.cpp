@@ -65,7 +65,12 @@ TEST_CASE_FIXTURE(ComparedRuns,
   check_unchanged(4, join(grid, "--precision bf16 --clip 0"),
                   {{files}, {join(host, "--optimizer-step host --chunk-buckets all")}});
   check_unchanged(4, join(grid, "--precision bf16 --shard zero1"),
-                  {{files}, {join(files, "--optimizer-step host --optimizer-commit flip")}});
+                  {{files},
+                   {join(files, "--optimizer-step host --optimizer-commit flip")},
+                   {join(files, "--optimizer-budget 100KiB")},
+                   {join(host, "--optimizer-commit flip --optimizer-budget 100KiB")}});
+  check_unchanged(4, join(grid, "--precision bf16 --shard zero1 --moment-dtype int8"),
+                  {{host}, {join(files, "--optimizer-step host --optimizer-commit flip")}});
   const Flags sharded = "--g-data 2 --shard zero3 --precision bf16 --recompute 1";
   check_unchanged(2, sharded,
                   {{"--offload myelin --bucket-size 3000"},

@@ -19,7 +19,8 @@ struct PlannedJob {
   actors::TrainerOptions options;
   std::vector<actors::RankPlan> stages;
 
-  explicit PlannedJob(actors::TierKind optimizer, runtime::DType gradient = runtime::DType::bf16) {
+  explicit PlannedJob(actors::TierKind optimizer, runtime::DType gradient = runtime::DType::bf16,
+                      std::size_t budget = 0) {
     auto gpt = std::get<models::GptOptions>(*models::named_model("gpt-12b"));
     gpt.precision = {runtime::DType::bf16, gradient};
     architecture = models::make_gpt(gpt);
@@ -29,6 +30,7 @@ struct PlannedJob {
     options.recompute_auto = true;
     options.precision = gpt.precision;
     options.tiers.optimizer = optimizer;
+    options.tiers.optimizer_budget = budget;
     options.tiers.bucket_elements = bucket;
     const models::SampleBytes sample{512 * 4, 512 * 4};
     for (int stage = 0; stage < 24; ++stage)
@@ -83,6 +85,52 @@ TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 wi
   const std::string table = apps::job_memory_table(on_host.architecture, on_host.stages, on_host.options);
   CAPTURE(table);
   check_has(table, {"memory of all 48 ranks", "4 with optimizer states off the device"});
+  check_lacks(table, {"trained units"});
+  CHECK(apps::units_in_budget(on_host.stages, on_host.options.tiers).empty());
+
+  // Each stage keeps what fits: the budget is not exceeded, and used up to the largest unit.
+  constexpr std::size_t budget = std::size_t{4} << 30;
+  const PlannedJob partly(actors::TierKind::host, runtime::DType::bf16, budget);
+  const std::size_t more = job_bytes(partly.stages, 2, MemoryKind::optimizer).device -
+                           job_bytes(on_host.stages, 2, MemoryKind::optimizer).device;
+  CHECK(in_gigabytes(more) < in_gigabytes(48 * budget) * 1.001);
+  CHECK(in_gigabytes(more) > 0.5 * in_gigabytes(48 * budget));
+  std::size_t kept = 0, trained = 0;
+  for (const actors::RankPlan& stage : partly.stages) {
+    kept += stage.states->optimizers_on_device();
+    trained += stage.states->all().size();
+  }
+  const std::string units = apps::units_in_budget(partly.stages, partly.options.tiers);
+  CHECK(units == fmt::format("{} of {} trained units", kept, trained));
+  check_has(apps::job_memory_table(partly.architecture, partly.stages, partly.options), {units});
+}
+
+TEST_CASE("the table of a job's memory names the optimizer's states") {
+  using actors::UpdateRule;
+  using runtime::DType;
+  struct Case {
+    UpdateRule rule;
+    bool has_momentum;
+    const char *in_fp32, *in_bf16;
+  };
+  for (const auto& [rule, has_momentum, in_fp32, in_bf16] :
+       {Case{UpdateRule::adamw, true, "  two moments, fp32\n", "  master weights and two moments, fp32\n"},
+        {UpdateRule::muon, true, "  two moments, fp32\n", "  master weights and two moments, fp32\n"},
+        {UpdateRule::sgd, true, "  momentum, fp32\n", "  master weights and momentum, fp32\n"},
+        {UpdateRule::sgd, false, "  none, SGD without momentum\n", "  master weights, fp32\n"}}) {
+    for (const auto& [compute, words] : {std::pair{DType::f32, in_fp32}, {DType::bf16, in_bf16}}) {
+      models::GptOptions gpt{.layers = 2, .hidden = 32, .heads = 2, .vocab_size = 100, .sequence_length = 8};
+      gpt.precision = {compute, DType::f32};
+      const models::Architecture architecture = models::make_gpt(gpt);
+      actors::TrainerOptions options;
+      options.precision = gpt.precision;
+      options.tiers.rule = rule;
+      options.tiers.has_momentum = has_momentum;
+      std::vector<actors::RankPlan> stages;
+      stages.push_back(actors::plan_rank(architecture, {32, 32}, options, 0));
+      check_has(apps::job_memory_table(architecture, stages, options), {words});
+    }
+  }
 }
 
 TEST_CASE("memory for computing on a GPU is planned along with the plan's arrays, staged messages included") {

@@ -73,6 +73,33 @@ TEST_CASE("a checkpoint without --special-tokens counts as none") {
              "--special-tokens tokenizer (was none)"));
 }
 
+TEST_CASE("another update rule is a change with its settings, and new moments start at zero") {
+  const auto are_new = [](const Flags& before, const Flags& now) {
+    return are_moments_new(changed_options(options_to_save(resolve(before)), resolve(now), true), resolve(now));
+  };
+  const Flags sgd = "--optimizer sgd", muon = "--optimizer muon", plain = join(sgd, "--momentum 0");
+  const auto refused = change({}, sgd);
+  check_has(refused.error, {"--optimizer sgd (was adamw)", "--resume-with optimizer if"});
+  const auto meant = change({}, sgd, {"optimizer"});
+  CHECK(meant.lines ==
+        std::vector<std::string>{"--optimizer sgd (was adamw): results change, as --resume-with allows"});
+  CHECK(are_new({}, sgd));
+  CHECK(are_new(sgd, muon));
+  check_has(change(sgd, plain).error, {"--momentum 0 (was 0.9)", "--resume-with momentum"});
+  CHECK(are_new(sgd, plain));
+  CHECK(are_new(plain, sgd));
+  check_has(change(sgd, join(sgd, "--momentum 0.8")).error, {"--resume-with momentum"});
+  CHECK_FALSE(are_new(sgd, join(sgd, "--momentum 0.8")));
+  check_has(change(muon, join(muon, "--muon-learning-rate 0.1")).error, {"--muon-learning-rate 0.1 (was same)"});
+  // Settings of other rules have no effect.
+  CHECK(change({}, "--momentum 0 --muon-learning-rate 0.1").error.empty());
+  CHECK_FALSE(are_new({}, "--momentum 0"));
+  auto older = options_to_save(resolve({}));
+  for (const char* const flag : {"optimizer", "momentum", "muon-learning-rate"}) older.erase(flag);
+  CHECK(changed_options(older, resolve({}), true).empty());
+  REQUIRE(changed_options(older, resolve(sgd), true).size() == 1);
+}
+
 TEST_CASE("changes that keep the training are reported with their effect on its bits") {
   const auto told = change(
       {},

@@ -77,6 +77,8 @@ std::vector<Family> families() {
   return {
       {"gpt", text_flags("--heads 3 --dropout 0.1"), tokens},
       {"gpt in tiles", text_flags("--heads 2 --tile 2"), tokens},
+      {"gpt with SGD", text_flags("--heads 3 --optimizer sgd"), tokens},
+      {"gpt with SGD without momentum", text_flags("--heads 3 --optimizer sgd --momentum 0"), tokens},
       {"llama", text_flags("--model llama --heads 4 --kv-heads 2 --ffn-size 40"), tokens},
       {"qwen3", text_flags("--model qwen3 --heads 2 --kv-heads 1 --head-size 8"), tokens},
       {"llama with adapters", text_flags("--model llama --heads 2 --ffn-size 40 --lora-rank 4"), tokens},
@@ -107,8 +109,9 @@ std::size_t at_most(const runtime::MemoryPlan& plan, MemorySpace space) {
 
 /// Flags of a job of a family on nodes of `node_size` ranks; `nvme`: folder for its states, if not empty.
 std::vector<apps::GivenFlag> job_of(const Family& family, bool gpu, int world, int node_size,
-                                    const std::string& nvme = {}) {
-  tests::Flags more = fmt::format("--world {} --batch-size 16 --node-size {}", world, node_size);
+                                    const std::string& nvme, std::string_view moments) {
+  tests::Flags more =
+      fmt::format("--world {} --batch-size 16 --node-size {} --moment-dtype {}", world, node_size, moments);
   if (gpu) more.add("--precision bf16 --collectives plans");
   if (!nvme.empty()) more.add("--offload infinity-nvme --nvme " + nvme);
   std::vector<apps::GivenFlag> flags = family.flags;
@@ -220,7 +223,9 @@ void for_candidates(std::mt19937& draw, int count, int world, int node_size, con
     for (const bool gpu : {false, true}) {
       CAPTURE(gpu);
       const runtime::MachineProfile profile = tests::plan_profile(gpu);
-      const apps::Planner planner(job_of(family, gpu, world, node_size, nvme), profile);
+      const char* const moments = draw() % 3 == 0 ? "int8" : "fp32";
+      CAPTURE(moments);
+      const apps::Planner planner(job_of(family, gpu, world, node_size, nvme, moments), profile);
       const auto candidates = make_space(planner.space()).candidates;
       for (int n = 0; n < count; ++n) {
         const apps::Candidate& candidate = candidates[draw() % candidates.size()];
@@ -234,7 +239,7 @@ void for_candidates(std::mt19937& draw, int count, int world, int node_size, con
 }  // namespace
 
 TEST_CASE("ranvier-plan's memory is exactly the memory that training ranks allocate, for every model family") {
-  constexpr int of_each = 7;  // with and without a GPU, of eight families: 112
+  constexpr int of_each = 7;  // with and without a GPU, of ten families: 140
   std::mt19937 draw(7);
   tests::Share share(4, 28);
   int trained = 0;
@@ -244,7 +249,7 @@ TEST_CASE("ranvier-plan's memory is exactly the memory that training ranks alloc
     ++trained;
   });
   CHECK(trained > 1);
-  if (tests::long_run()) CHECK(trained == 112);
+  if (tests::long_run()) CHECK(trained == 140);
 }
 
 TEST_CASE("files of states are as long as ranvier-plan plans them, for every model family") {

@@ -11,7 +11,7 @@ using namespace ranvier::tests;
 namespace {
 
 /// Startup table with buckets on two rows, where a rank updates its half of every unit or all of it.
-std::string start(int bucket_elements, actors::TierKind states, const char* sharding) {
+std::string start(int bucket_elements, actors::TierKind states, const char* sharding, std::size_t budget = 0) {
   apps::TrainOptions options;
   options.ranks = 2;
   options.model.gpt() = {.layers = 2, .hidden = 32, .heads = 2, .vocab_size = 64, .sequence_length = 8};
@@ -21,6 +21,7 @@ std::string start(int bucket_elements, actors::TierKind states, const char* shar
   trainer.sharding = collectives::parse_sharding(sharding);
   trainer.tiers.bucket_elements = static_cast<std::size_t>(bucket_elements);
   trainer.tiers.optimizer = states;
+  trainer.tiers.optimizer_budget = budget;
   const auto architecture = models::make_gpt(options.model.gpt());
   std::vector<actors::RankPlan> stages;
   stages.push_back(actors::plan_rank(architecture, {8 * 4, 8 * 4}, trainer, 0));
@@ -93,6 +94,15 @@ TEST_CASE("the startup output says that all activations are saved, and on how ma
   check_has(start(Saved::all, Saved::all), {"\nsaved activations: all\n"});
   options.run.request = apps::Request::dry_run;
   check_has(start(Saved::few, Saved::few), {"\nsaved activations: few\n"});
+}
+
+TEST_CASE("the startup output says how many units keep offloaded optimizer states on the device") {
+  using actors::TierKind;
+  check_has(start(1000, TierKind::host, "ddp", 20'000),
+            {"\noptimizer states on the device: 3 of 5 trained units, in up to 19.5 KiB per rank "
+             "(--optimizer-budget)\n"});
+  check_lacks(start(1000, TierKind::host, "ddp"), {"trained units"});
+  check_lacks(start(1000, TierKind::device, "ddp", 20'000), {"trained units"});
 }
 
 TEST_CASE("columns of a table are as wide as their widest cell, in characters") {

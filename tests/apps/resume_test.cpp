@@ -188,6 +188,39 @@ TEST_CASE_FIXTURE(Fixture, "a run continues with another sharding, location of s
   check_losses(whole, 2e-3);
 }
 
+TEST_CASE_FIXTURE(Fixture, "moments in int8 resume on another grid, with the same bits") {
+  const Flags int8 = join(constant, "--eval-every 0 --moment-dtype int8");
+  const Whole whole = uninterrupted(1, join(int8, "--steps 6"));
+  train_in_parts(int8, {{3, 2, "--g-inter 2"}, {6, 3, "--g-inter 3 --optimizer-tier host --bucket-size 3000"}});
+  check_same(whole);
+}
+
+TEST_CASE_FIXTURE(Fixture, "moments become int8 in the middle of a run if the change is requested") {
+  const Flags steady = join(constant, "--eval-every 0");
+  const Whole whole = uninterrupted(2, join(steady, "--g-data 2 --steps 6"));
+  train_in_parts(steady, {{3, 2, "--g-data 2 --shard zero3"}});
+  const Flags int8 = join(steady, "--g-inter 2 --steps 6 --moment-dtype int8");
+  check_refused(64, 2, with_checkpoints(join(int8, "--resume auto")), {"--moment-dtype", "--resume-with"});
+  train_in_parts(steady, {{6, 2, "--g-inter 2 --moment-dtype int8 --resume-with moment-dtype"}});
+  check_losses(whole, 2e-2);
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "a run resumes with its own update rule, and with another one only if that is intended") {
+  const Flags two = join(constant, "--eval-every 0 --g-inter 2 --optimizer sgd --learning-rate 0.01");
+  const Whole whole = uninterrupted(2, join(two, "--steps 6"));
+  train_in_parts(two, {{3, 2, {}}});
+  const Flags six = join(constant, "--eval-every 0 --g-inter 2 --resume auto --steps 6 --learning-rate 0.01");
+  check_refused(64, 2, with_checkpoints(six), {"--optimizer adamw (was sgd)", "--resume-with optimizer"});
+  check_refused(64, 2, with_checkpoints(join(six, "--optimizer sgd --momentum 0")),
+                {"--momentum 0 (was 0.9)", "--resume-with momentum"});
+  train_in_parts(two, {{6, 2, "--offload zero-offload"}});
+  check_same(whole);
+  train_in_parts(two, {{8, 2, "--optimizer adamw --resume-with optimizer", "moments start at zero"},
+                       {10, 2, "--optimizer adamw"},
+                       {12, 2, "--momentum 0 --resume-with optimizer", "--optimizer sgd (was adamw)"}});
+}
+
 TEST_CASE_FIXTURE(Fixture, "a partly trained model resumes on another grid, and trains only the same part") {
   const Flags part = join(constant, R"(--eval-every 0 --train ^h\.[23]\.|^ln_f)");
   const Whole whole = uninterrupted(2, join(part, "--g-inter 2 --steps 6"));

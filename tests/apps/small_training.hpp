@@ -17,6 +17,7 @@ struct SmallTraining {
   models::GptOptions gpt{.layers = 2, .hidden = 16, .heads = 2, .vocab_size = 300, .sequence_length = 8};
   std::int64_t step = 500;
   float seed = 1;
+  std::vector<const char*> states{"weights", "m", "v"};
   boost::json::object training{{"step", step}};
   boost::json::object options{{"tile", "1"}, {"tokenizer", "bytes"}, {"learning-rate", "0.001"}};
   /// Value of element `i` of a unit's state, including gaps and padding.
@@ -40,7 +41,7 @@ struct SmallTraining {
                       {"loss", 2.5},        {"time", "2026-01-01T00:00:00Z"},           {"grid", "1 x 2"}};
     std::vector<std::string> files(2);
     for (const models::UnitSpec& unit : units())
-      for (const char* state : {"weights", "m", "v"}) {
+      for (const char* state : states) {
         const auto array = static_cast<std::uint32_t>(manifest.arrays.size());
         manifest.arrays.push_back({unit.name, state, runtime::DType::f32, unit.elements()});
         const std::size_t half = unit.elements() / 2;

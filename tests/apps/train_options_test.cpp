@@ -36,6 +36,9 @@ TEST_CASE("an offload mode places all states, flags override it in any order, an
   refused_train("--nvme /tmp", "--nvme /tmp has no effect without states in files; add --optimizer-tier nvme");
   refused_train("--optimizer-step host", {"--optimizer-step host", "add --optimizer-tier host"});
   refused_train("--optimizer-tier disk", {"--optimizer-tier is invalid: disk;", "nvme"});
+  check_resolved("--offload myelin --optimizer-budget 1GiB", "--optimizer-tier host --optimizer-budget 1GiB");
+  check_resolved("--offload myelin", "--optimizer-budget 0");
+  refused_train("--offload myelin --optimizer-budget half", {"--optimizer-budget is invalid: half;", "512MiB"});
   refused_train("--chunk-buckets none", {"--chunk-buckets is invalid: none;", "all"});
   refused_train("--offload infinity", "infinity-cpu");
   check_resolved("--offload infinity-cpu --optimizer-tier device",
@@ -251,6 +254,28 @@ TEST_CASE("defaults that follow from other flags stay as in a checkpoint") {
   check_values(with(given), given);
 }
 
+TEST_CASE("the update rule sets its default momentum and the optimizer's states") {
+  const auto tiers = [](const Flags& flags) { return parse_train(with_data(flags)).trainer.tiers; };
+  check_resolved({}, "--optimizer adamw --muon-learning-rate same");
+  check_resolved("--optimizer sgd", "--momentum 0.9");
+  check_resolved("--optimizer muon --muon-learning-rate 0.02", "--momentum 0.95 --muon-learning-rate 0.02");
+  check_resolved("--momentum 0.5 --optimizer sgd", "--momentum 0.5");
+  CHECK(tiers("--momentum 0").arrays_of(true) == 3);
+  CHECK(tiers("--optimizer muon").arrays_of(true) == 3);
+  CHECK(tiers("--optimizer sgd").arrays_of(true) == 2);
+  CHECK(tiers("--optimizer sgd --momentum 0").arrays_of(true) == 1);
+  CHECK(parse_train(with_data("--optimizer muon --muon-learning-rate 0.02")).trainer.learning_rate.muon_peak ==
+        0.02);
+  refused_train("--optimizer adam", {"--optimizer is invalid: adam;", "adamw", "muon", "sgd"});
+  refused_train("--optim sgd", "did you mean --optimizer?");
+  refused_train("--momentum 1", "--momentum is invalid: 1;");
+  refused_train("--muon-learning-rate 0", {"--muon-learning-rate is invalid: 0;", "a number above 0, or same"});
+  refused_train("--optimizer muon --muon-learning-rate 0.02 --learning-rate 0",
+                {"--muon-learning-rate 0.02", "--learning-rate above 0"});
+  refused_train("--optimizer muon --tile 2", {"--optimizer muon", "--tile 2", "remove --tile"});
+  check_resolved("--optimizer sgd --tile 2", "--tile 2");
+}
+
 TEST_CASE("precision, gradients and loss scale must be compatible") {
   CHECK(parse_train("--data a --precision fp16").trainer.loss_scale.scale == 65536);
   const auto half = parse_train("--data a --precision bf16 --gradient-dtype half");
@@ -258,6 +283,10 @@ TEST_CASE("precision, gradients and loss scale must be compatible") {
   CHECK(half.model.gpt().precision.compute == DType::bf16);
   CHECK(parse_train("--data a --precision bf16").trainer.precision.gradient == DType::f32);
   refused_train("--gradient-dtype half", "--precision bf16 or fp16");
+  CHECK(parse_train("--data a --moment-dtype bf16").trainer.tiers.moments == DType::bf16);
+  CHECK(parse_train("--data a --moment-dtype int8").trainer.tiers.moments == DType::i8);
+  refused_train("--moment-dtype fp16", "--moment-dtype is invalid: fp16; use one of fp32, bf16, int8");
+  refused_train("--master-dtype int8", "--master-dtype is invalid: int8; use one of fp32, bf16");
   refused_train("--loss-scale 8", "no effect in fp32");
 }
 
@@ -363,6 +392,11 @@ TEST_CASE("flags without effect are reported, with the reason") {
   CHECK(notes("--shard zero3 --prefetch 1 --lr-decay linear --min-learning-rate 1e-5").empty());
   CHECK(notes("--lr-decay constant --min-learning-rate 1e-5") ==
         std::vector<std::string>{"note: --min-learning-rate 1e-05 has no effect with --lr-decay constant"});
+  CHECK(notes("--momentum 0.5 --muon-learning-rate 0.1") ==
+        std::vector<std::string>{"note: --muon-learning-rate 0.1 has no effect without --optimizer muon",
+                                 "note: --momentum 0.5 has no effect with --optimizer adamw"});
+  CHECK(notes("--optimizer sgd --beta1 0.8 --beta2 0.9 --epsilon 1e-6").size() == 3);
+  CHECK(notes("--optimizer muon --beta1 0.8 --momentum 0.5 --muon-learning-rate 0.1").empty());
   CHECK(notes("--sample-prompt Once --sample-tokens 9") ==
         std::vector<std::string>{"note: --sample-prompt Once has no effect without --sample-every",
                                  "note: --sample-tokens 9 has no effect without --sample-every"});
@@ -373,6 +407,10 @@ TEST_CASE("flags without effect are reported, with the reason") {
   CHECK(notes("--prefetch 1").size() == 1);
   CHECK(notes("--prefetch 1 --parameter-tier host").empty());
   CHECK(notes("--cuda-graphs off --p2p staged").size() == 2);
+  CHECK(notes("--optimizer-budget 1GiB") ==
+        std::vector<std::string>{"note: --optimizer-budget 1GiB has no effect if all optimizer states are on the "
+                                 "device; add --optimizer-tier host"});
+  CHECK(notes("--optimizer-budget 1GiB --offload myelin").empty());
   CHECK(notes("--bad-steps-limit 3") ==
         std::vector<std::string>{"note: --bad-steps-limit 3 has no effect with --bad-steps stop, which ends the "
                                  "job at the first bad step"});

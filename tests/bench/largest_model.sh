@@ -20,6 +20,8 @@ small_buckets="--bucket-size 262144 --gradient-dtype half"
 cases=(
   "ddp|"
   "ddp, 2-byte gradients|--gradient-dtype half"
+  "ddp, 8-byte states|--gradient-dtype half --moment-dtype bf16 --master-dtype bf16"
+  "ddp, 6-byte states|--gradient-dtype half --moment-dtype int8 --master-dtype bf16"
   "myelin|--offload myelin $small_buckets"
   "zero-offload|--offload zero-offload $small_buckets"
   "infinity-cpu|--offload infinity-cpu $small_buckets --prefetch 1"

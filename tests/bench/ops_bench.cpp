@@ -22,6 +22,7 @@
 #include "runtime/host/cores.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "runtime/kernels/momentum.hpp"
 #include "tests/bench/bench.hpp"
 
 using namespace ranvier;
@@ -117,6 +118,38 @@ class Bench {
       bytes_case(flat, "cast from float", all * (4 + element),
                  [&] { runtime::cast(*stream_, other.data(), dtype_, gradient.data(), DType::f32, n); });
     }
+    // Zero bytes are zeros in all types of states.
+    const auto states_case = [&](std::string_view name, DType of_weights, DType of_m, DType of_v) {
+      for (const Buffer* const states : {&weights, &m, &v})
+        runtime::fill_zero(*stream_, states->data(), states->bytes());
+      const std::size_t states = bytes_of(of_weights, n) + bytes_of(of_m, n) + bytes_of(of_v, n);
+      bytes_case(flat, name, 4 * all + 2 * static_cast<double>(states), [&] {
+        runtime::adamw(*stream_,
+                       {.weights = weights.data(),
+                        .m = m.data(),
+                        .v = v.data(),
+                        .gradient = gradient.data(),
+                        .weights_dtype = of_weights,
+                        .m_dtype = of_m,
+                        .v_dtype = of_v},
+                       {{0, n, true}}, {.learning_rate = 1e-4});
+      });
+    };
+    states_case("adamw with states in bf16", DType::bf16, DType::bf16, DType::bf16);
+    states_case("adamw with moments in int8", DType::f32, DType::i8, DType::u8);
+    states_case("adamw with moments in int8, weights in bf16", DType::bf16, DType::i8, DType::u8);
+    const auto momentum_case = [&](std::string_view name, DType of_m) {
+      const double moments = 2 * static_cast<double>(bytes_of(of_m, n));
+      runtime::fill_zero(*stream_, m.data(), m.bytes());
+      bytes_case(flat, name, 12 * all + moments, [&] {
+        runtime::sgd(*stream_,
+                     {.weights = weights.data(), .m = m.data(), .gradient = gradient.data(), .m_dtype = of_m},
+                     {.elements = n}, {{0, n, true}}, {.learning_rate = 1e-4});
+      });
+    };
+    runtime::fill_zero(*stream_, weights.data(), weights.bytes());
+    momentum_case("sgd", DType::f32);
+    momentum_case("sgd with momentum in int8", DType::i8);
     bytes_case(flat, "scale", 2 * all * element, [&] { runtime::scale(*stream_, half.data(), dtype_, 1.0f, n); });
     bytes_case(flat, "add", 3 * all * element,
                [&] { runtime::add(*stream_, other.data(), half.data(), dtype_, n); });

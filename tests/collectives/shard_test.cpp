@@ -96,6 +96,12 @@ TEST_CASE("pieces of a scope cover a unit once per copy, and finer ones are part
         copies = layout.ranks() / layout.pieces(scope);
         const Range range = layout.range(scope, elements);
         for (std::size_t e = range.begin; e < range.begin + range.count; ++e) ++held[e];
+        for (std::size_t other = 0; other < ranks; ++other) {
+          const auto& group = layout.team(TeamKind::group).members;
+          const bool in_group = std::ranges::find(group, static_cast<int>(other)) != group.end();
+          const bool expected = scope == Scope::none ? other == r : scope == Scope::global || in_group;
+          CHECK(layout.share_copy(scope, static_cast<int>(r), static_cast<int>(other)) == expected);
+        }
         const Range global = layout.range(Scope::global, elements);
         CHECK(global.begin >= range.begin);
         CHECK(global.begin + global.count <= range.begin + range.count);

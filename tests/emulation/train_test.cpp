@@ -176,11 +176,14 @@ TEST_CASE_FIXTURE(Fixture, "blocks that are replayed as graphs do not change any
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "rows on GPUs shard their states") {
-  const Result cpu = train(2, "--g-data 2");
-  for (const char* sharding : {"ddp", "zero3"}) {
-    CAPTURE(sharding);
-    check_close(train(2, fmt::format("--device cuda --p2p staged --g-data 2 --shard {}", sharding)), cpu, 1e-6);
+TEST_CASE_FIXTURE(Fixture, "rows on GPUs shard their states, with every optimizer") {
+  for (const char* optimizer : {"adamw", "muon", "sgd --moment-dtype int8"}) {
+    const Flags flags = fmt::format("--g-data 2 --optimizer {}", optimizer);
+    const Result cpu = train(2, flags);
+    for (const char* sharding : {"ddp", "zero3"}) {
+      CAPTURE_ALL(optimizer, sharding);
+      check_close(train(2, join(flags, fmt::format("--device cuda --p2p staged --shard {}", sharding))), cpu, 1e-5);
+    }
   }
 }
 

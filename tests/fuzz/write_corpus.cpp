@@ -33,9 +33,12 @@ std::string megatron_index(std::uint8_t code, std::int64_t width) {
 std::string manifest() {
   offload::Manifest manifest;
   manifest.step = 500;
-  manifest.arrays = {{"h.0", "weights", runtime::DType::f32, 3000}, {"h.0", "m", runtime::DType::bf16, 7}};
-  manifest.files = {{"rank-0000.data", 12288}, {"rank-0001.data", 4096}};
-  manifest.pieces = {{0, 0, 0, 2000, 0, 1}, {0, 1, 2000, 1000, 0, 2}, {1, 0, 0, 7, 8192, 3}};
+  manifest.arrays = {{"h.0", "weights", runtime::DType::f32, 3000},
+                     {"h.0", "m", runtime::DType::bf16, 7},
+                     {"h.0", "v", runtime::DType::u8, 300}};
+  manifest.files = {{"rank-0000.data", 12288}, {"rank-0001.data", 8192}};
+  manifest.pieces = {
+      {0, 0, 0, 2000, 0, 1}, {0, 1, 2000, 1000, 0, 2}, {1, 0, 0, 7, 8192, 3}, {2, 1, 0, 300, 4096, 4}};
   manifest.training = {{"applied_steps", 499}, {"loss_scale", "0x1p+16"}};
   manifest.about = {{"options", {{"layers", "12"}}}, {"loss", 2.5}};
   const std::string text = offload::to_json(manifest);

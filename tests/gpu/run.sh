@@ -36,7 +36,7 @@ usage: tests/gpu/run.sh [--call A|B|C] [--packages ARCHIVE.tar.xz|FOLDER] [--bin
     ops_fp32     `ops` in fp32
     others       every program of --others FOLDER: the tokens per second that it prints
     ranks        two ranks on one GPU as two stages; four as 2 x 2 (tests/bench/stages_on_one_gpu.sh)
-    tiers        GPT-2 small with states on the host and in files (tests/bench/tiers.sh)
+    tiers        GPT-2 small with states on the host, in files and in other types (tests/bench/tiers.sh)
     large        7B with optimizer states on the host: 84 GB of pinned memory
   --limit          seconds per stage instead of its own limit, after which it is ended and the next one begins
   --budget         seconds for all stages: the rest of it limits a stage, too; a stage without any is not begun
@@ -55,7 +55,7 @@ declare -A calls=(
 # Limits in seconds of stages without --call.
 declare -A limits=([check]=60 [tests]=200 [train]=120 [gpt2]=60 [ops]=90 [sizes]=330 [ncu]=100 [pytorch]=200 [memcheck]=150
                    [racecheck]=150 [host_states]=200 [faults]=90 [more_sizes]=200 [more_pytorch]=300 [ops_fp32]=60
-                   [others]=200 [ranks]=120 [tiers]=150 [large]=300)
+                   [others]=200 [ranks]=120 [tiers]=270 [large]=300)
 all_stages=(check tests train gpt2 ops sizes ncu pytorch memcheck racecheck host_states faults more_sizes more_pytorch
             ops_fp32 others ranks tiers large)
 call= packages= binaries= build=build/gpu results= only= limit= budget= others= tiny=

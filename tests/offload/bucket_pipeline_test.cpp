@@ -17,7 +17,7 @@ struct Recorder {
   enum Stage { fetch, compute, store, refresh };
 
   Recorder(EventLoop& event_loop, std::size_t buckets, std::uint64_t seed)
-      : loop(event_loop), random(seed), begun(buckets), ended(buckets) {}
+      : loop(event_loop), random(seed), begun(buckets), ended(buckets), without_slot(buckets) {}
 
   BucketStages::Stage stage(Stage which) {
     return [this, which](const BucketPass& pass, Handler done) {
@@ -32,13 +32,15 @@ struct Recorder {
 
   void check(const BucketPass& pass, Stage which) {
     CHECK(begun[pass.bucket][which] == 1);
-    if (which == fetch) {
+    if (without_slot[pass.bucket]) {
+      CHECK(pass.slot == 0);
+    } else if (which == fetch) {
       REQUIRE(taken.count(pass.slot) == 0);
       taken.emplace(pass.slot, pass.bucket);
       order.push_back(pass.bucket);
       most = std::max(most, taken.size());
     }
-    REQUIRE(taken.at(pass.slot) == pass.bucket);
+    if (!without_slot[pass.bucket]) REQUIRE(taken.at(pass.slot) == pass.bucket);
     if (which == compute) CHECK(is_ready.at(pass.bucket));
     if (which > fetch) CHECK(ended[pass.bucket][std::min<int>(which - 1, compute)] == 1);
   }
@@ -46,7 +48,7 @@ struct Recorder {
   void end(const BucketPass& pass, Stage which, const Handler& done) {
     ++ended[pass.bucket][which];
     const bool leaves = which >= store && ended[pass.bucket][store] == 1 && ended[pass.bucket][refresh] == 1;
-    if (leaves) taken.erase(pass.slot);
+    if (leaves && !without_slot[pass.bucket]) taken.erase(pass.slot);
     done();
   }
 
@@ -62,6 +64,7 @@ struct Recorder {
   std::mt19937_64 random;
   std::vector<std::array<int, 4>> begun, ended;
   std::vector<bool> is_ready;
+  std::vector<bool> without_slot;
   std::vector<std::size_t> order;
   std::map<std::size_t, std::size_t> taken;  ///< slot → bucket
   std::size_t most = 0;
@@ -69,7 +72,9 @@ struct Recorder {
 
 }  // namespace
 
-TEST_CASE("each bucket of a step passes each stage once and in order, in no more slots than the depth") {
+TEST_CASE(
+    "each bucket of a step passes each stage once and in order, in no more slots than the depth, and some in "
+    "none") {
   for (const std::uint64_t seed : test::seeds(200)) {
     CAPTURE(seed);
     for (const CommitMode commit_mode : commit_modes) {
@@ -78,7 +83,13 @@ TEST_CASE("each bucket of a step passes each stage once and in order, in no more
       Simulation simulation(1, {.seed = seed});
       EventLoop& loop = simulation.loop(0);
       Recorder recorder(loop, buckets, seed);
-      BucketPipeline pipeline(loop, {.buckets = buckets, .depth = depth, .commit_mode = commit_mode},
+      const unsigned long share = random() % 3;  // no, some or all buckets have no slot
+      for (std::size_t bucket = 0; bucket < buckets; ++bucket) recorder.without_slot[bucket] = share > random() % 2;
+      BucketPipeline pipeline(loop,
+                              {.buckets = buckets,
+                               .depth = depth,
+                               .commit_mode = commit_mode,
+                               .without_slot = share == 0 ? std::vector<bool>() : recorder.without_slot},
                               recorder.stages());
       int left = 5;
       std::function<void()> next = [&] {
@@ -124,7 +135,8 @@ struct Times {
 };
 
 Duration time_of_step(const Times& times, std::size_t buckets, std::size_t depth, CommitMode commit_mode,
-                      std::vector<std::size_t>* fetched_before_answer = nullptr) {
+                      std::vector<std::size_t>* fetched_before_answer = nullptr,
+                      const std::vector<bool>& without_slot = {}) {
   Simulation simulation(1, {.longest_post_delay = Duration(0)});
   EventLoop& loop = simulation.loop(0);
   bool answered = false;
@@ -140,7 +152,8 @@ Duration time_of_step(const Times& times, std::size_t buckets, std::size_t depth
     if (!answered && fetched_before_answer != nullptr) fetched_before_answer->push_back(pass.bucket);
     real(pass, done);
   };
-  BucketPipeline pipeline(loop, {.buckets = buckets, .depth = depth, .commit_mode = commit_mode}, stages);
+  BucketPipeline pipeline(
+      loop, {.buckets = buckets, .depth = depth, .commit_mode = commit_mode, .without_slot = without_slot}, stages);
   Duration end{};
   pipeline.begin([&](bool) {
     end = loop.now();
@@ -176,6 +189,13 @@ TEST_CASE("buckets are fetched into every slot while the decision is pending") {
   std::vector<std::size_t> fetched;
   time_of_step({10, 10, 10, 10, 10, 1000}, 6, 4, CommitMode::on_resolve, &fetched);
   CHECK(fetched == std::vector<std::size_t>{0, 1, 2, 3});
+}
+
+TEST_CASE("buckets without a slot are fetched first, and leave all slots to the others") {
+  std::vector<std::size_t> fetched;
+  time_of_step({10, 10, 10, 10, 10, 1000}, 6, 2, CommitMode::on_resolve, &fetched,
+               {true, false, true, false, false, false});
+  CHECK(fetched == std::vector<std::size_t>{0, 2, 1, 3});
 }
 
 TEST_CASE("calls that do not match a step's state are refused") {

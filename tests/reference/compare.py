@@ -25,6 +25,7 @@ import safetensors
 TOLERANCE = {"loss": 1e-5, "grad_norm": 1e-4, "tensor": 1e-4}
 STEPS = 20
 LEARNING_RATE = 1e-3
+SGD_LEARNING_RATE = 0.1
 SEED = 1
 
 
@@ -40,6 +41,7 @@ class Case:
     batch_size: int
     microbatch_size: int
     tokens: str  # file name; its ending says the format
+    momentum: float | None = None  # of SGD; none: AdamW
 
 
 # The second shape is not divisible by the sizes that kernels prefer.
@@ -52,6 +54,8 @@ CASES = {
     "bytes-2x2": Case(2, 2, **BYTES),
     "odd-1x1": Case(1, 1, **ODD),
     "odd-2x2": Case(2, 2, **ODD),
+    "momentum-2x2": Case(2, 2, **BYTES, momentum=0.9),
+    "sgd-2x1": Case(2, 1, **ODD, momentum=0.0),
 }
 
 
@@ -124,10 +128,13 @@ def main():
     make_weights(case, folder / "initial.safetensors", random)
 
     torch.set_num_threads(1)  # the tensors are small
-    losses, norms, tensors = run_trainer(case, trainer, folder)
+    sgd = {} if case.momentum is None else dict(optimizer="sgd", momentum=case.momentum, weight_decay=0,
+                                                learning_rate=SGD_LEARNING_RATE)
+    losses, norms, tensors = run_trainer(case, trainer, folder, **sgd)
     expected_losses, expected_norms, expected_tensors = gpt2.train(
         safetensors.read(folder / "initial.safetensors"), gpt2.read_tokens(folder / case.tokens),
-        heads=case.heads, steps=STEPS, batch_size=case.batch_size, learning_rate=LEARNING_RATE)
+        heads=case.heads, steps=STEPS, batch_size=case.batch_size,
+        learning_rate=sgd.get("learning_rate", LEARNING_RATE), momentum=case.momentum)
 
     if len(losses) != STEPS or sorted(tensors) != sorted(expected_tensors):
         sys.exit(f"ranvier-train wrote {len(losses)} steps and the tensors {sorted(tensors)}")

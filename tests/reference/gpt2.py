@@ -75,8 +75,10 @@ def read_tokens(path):
 
 
 def train(tensors, tokens, *, heads, steps, batch_size, learning_rate, dtype=torch.float32, device="cpu",
-          betas=(0.9, 0.95), epsilon=1e-8, weight_decay=0.1, clip=1.0):
-    """AdamW on samples 0, 1, 2, … in order. Returns (losses, gradient norms, final tensors)."""
+          betas=(0.9, 0.95), epsilon=1e-8, weight_decay=0.1, clip=1.0, momentum=None):
+    """AdamW, or SGD with `momentum` and without decay, on samples 0, 1, 2, … in order.
+
+    Returns (losses, gradient norms, final tensors)."""
     weights = {name: torch.tensor(values, dtype=dtype, device=device, requires_grad=True)
                for name, values in tensors.items()}
     length = weights["wpe.weight"].shape[0]
@@ -84,6 +86,8 @@ def train(tensors, tokens, *, heads, steps, batch_size, learning_rate, dtype=tor
         [{"params": [w for w in weights.values() if w.dim() == 2], "weight_decay": weight_decay},
          {"params": [w for w in weights.values() if w.dim() == 1], "weight_decay": 0.0}],
         lr=learning_rate, betas=betas, eps=epsilon)
+    if momentum is not None:
+        optimizer = torch.optim.SGD(weights.values(), lr=learning_rate, momentum=momentum)
     losses, norms = [], []
     for step in range(steps):
         first = step * batch_size

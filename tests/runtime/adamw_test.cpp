@@ -1,6 +1,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/kernels/adamw.hpp"
+#include "runtime/kernels/int8_block.hpp"
 #include "tests/device_under_test.hpp"
 #include "tests/test.hpp"
 
@@ -258,7 +259,8 @@ TEST_CASE("states in bf16 are the rounded results of a step on their float value
                  .working = copy.data() + begin,
                  .working_dtype = DType::bf16,
                  .weights_dtype = of_weights ? DType::bf16 : DType::f32,
-                 .moments_dtype = of_moments ? DType::bf16 : DType::f32},
+                 .m_dtype = of_moments ? DType::bf16 : DType::f32,
+                 .v_dtype = of_moments ? DType::bf16 : DType::f32},
                 {{0, end - begin, true}}, of_part);
         }
         CHECK((of_weights ? floats(half_weights.read()) : weights.read()) == expected.weights);
@@ -289,6 +291,49 @@ TEST_CASE("stochastic rounding keeps the mean, values of bf16, infinity and NaN"
     CHECK(round_to_bf16(-infinity, bits) == -infinity);
     CHECK(std::isnan(round_to_bf16(std::bit_cast<float>(0x7f800001u), bits)));
     CHECK(std::isnan(round_to_bf16(std::bit_cast<float>(0xffffffffu), bits)));
+  }
+}
+
+TEST_CASE("with moments in int8, weights with small gradients in their block move about as far as with fp32") {
+  CAPTURE(test::random_seed());
+  constexpr std::size_t n = int8_block_elements, small_from = n / 2;
+  const Bench bench;
+  for (const double beta2 : {0.95, 0.999}) {
+    for (const float small : {1e-2f, 1e-3f, 1e-4f}) {
+      std::mt19937_64 random(test::random_seed());
+      const std::vector<float> zeros(n);
+      const auto w8 = bench.place(zeros), w32 = bench.place(zeros), m32 = bench.place(zeros),
+                 v32 = bench.place(zeros);
+      const auto m8 = bench.place(std::vector<Int8Block>(1)), v8 = bench.place(std::vector<Int8Block>(1));
+      std::vector<float> before8(n), before32(n);
+      double of8 = 0, of32 = 0;  // squares of changes of weights with small gradients, in late steps
+      for (int step = 1; step <= 500; ++step) {
+        auto values = normal_values(n, random, 1.0f);
+        for (std::size_t i = small_from; i < n; ++i) values[i] *= small;
+        const auto gradient = bench.place(values);
+        const AdamWOptions options{.learning_rate = 1e-3, .beta2 = beta2, .epsilon = 1e-12, .step = step};
+        adamw(*bench.stream,
+              {.weights = w8.data(),
+               .m = m8.data(),
+               .v = v8.data(),
+               .gradient = gradient.data(),
+               .m_dtype = DType::i8,
+               .v_dtype = DType::u8},
+              {{0, n, false}}, options);
+        adamw(*bench.stream, {.weights = w32.data(), .m = m32.data(), .v = v32.data(), .gradient = gradient.data()},
+              {{0, n, false}}, options);
+        const std::vector<float> now8 = w8.read(), now32 = w32.read();
+        for (std::size_t i = small_from; i < n && step > 400; ++i) {
+          of8 += std::pow(now8[i] - before8[i], 2);
+          of32 += std::pow(now32[i] - before32[i], 2);
+        }
+        before8 = now8;
+        before32 = now32;
+      }
+      CAPTURE_ALL(beta2, small);
+      CHECK(std::sqrt(of8 / of32) < 1.5);
+      if (small >= 1e-3f) CHECK(std::sqrt(of8 / of32) > 0.7);
+    }
   }
 }
 

@@ -77,6 +77,17 @@ TEST_CASE("NaN stays NaN with any payload") {
   CHECK(std::isnan(to_float(from_float<F16>(std::bit_cast<float>(0xff800001u)))));
 }
 
+TEST_CASE("arrays of int8 consist of whole blocks, and as many elements fit into bytes as whole blocks have") {
+  for (const DType dtype : {DType::i8, DType::u8}) {
+    for (const auto& [elements, bytes] : {std::pair{0, 0}, {1, 260}, {256, 260}, {257, 520}, {2560, 2600}})
+      CHECK(bytes_of(dtype, static_cast<std::size_t>(elements)) == static_cast<std::size_t>(bytes));
+    for (const auto& [bytes, elements] : {std::pair{0, 0}, {259, 0}, {260, 256}, {519, 256}, {2600, 2560}})
+      CHECK(elements_in(static_cast<std::size_t>(bytes), dtype) == static_cast<std::size_t>(elements));
+  }
+  CHECK(bytes_of(DType::bf16, 257) == 514);
+  CHECK(elements_in(515, DType::bf16) == 257);
+}
+
 TEST_CASE("types, sizes and names of element types agree") {
   CHECK(size_of(DType::f32) == sizeof(float));
   CHECK(size_of(DType::f64) == sizeof(double));

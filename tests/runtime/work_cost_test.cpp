@@ -1,6 +1,6 @@
 #include "runtime/device/work_cost.hpp"
 
-#include "runtime/kernels/adamw.hpp"
+#include "runtime/kernels/momentum.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/doubles/far_device.hpp"
 #include "tests/doubles/recording_device.hpp"
@@ -140,4 +140,29 @@ TEST_CASE("AdamW costs the elements that it updates, with weights and moments co
         CHECK(cost.dtype == gradient);
         CHECK(cost.bytes == 977 * (24 + width(gradient) + (copied ? width(working) : 0)));
       }
+}
+
+TEST_CASE("moments in int8 cost a byte per element and a scale per block, and missing arrays nothing") {
+  Bench bench;
+  std::vector<float> m(4096), v(4096);
+  AdamWArrays arrays{.weights = bench.a.data(),
+                     .m = m.data(),
+                     .v = v.data(),
+                     .gradient = bench.b.data(),
+                     .m_dtype = DType::i8,
+                     .v_dtype = DType::u8};
+  const AdamWRuns runs{.elements = 1024};
+  const std::vector<DecaySegment> segments{{0, 1024, true}};
+  constexpr double weights = 2 * 4 * 1024, gradient = 4 * 1024, moment = 2 * 4 * 260;
+  CHECK(bench.cost([&](StreamView stream) { adamw(stream, arrays, runs, segments, {}); }).bytes ==
+        weights + gradient + 2 * moment);
+  CHECK(bench.cost([&](StreamView stream) { sgd(stream, arrays, runs, segments, {}); }).bytes ==
+        weights + gradient + moment);
+  CHECK(bench.cost([&](StreamView stream) { muon_momentum(stream, arrays, v.data(), runs, segments, {}); }).bytes ==
+        gradient + moment + 4 * 1024);
+  CHECK(bench.cost([&](StreamView stream) { muon_apply(stream, arrays, v.data(), runs, segments, {}); }).bytes ==
+        weights + gradient);
+  arrays.m = nullptr;
+  CHECK(bench.cost([&](StreamView stream) { sgd(stream, arrays, runs, segments, {}); }).bytes ==
+        weights + gradient);
 }

@@ -23,10 +23,16 @@ TEST_CASE("the asynchronous device gives the bits of the inline one, with any th
   const auto stepped_on_host = [](TierKind kind) {
     return actors::TierOptions{.gradients = kind, .optimizer = kind, .step = actors::StepLocation::host};
   };
-  const auto flipped = [](TierKind gradients, actors::StepLocation step) {
+  constexpr std::size_t some_units = 10'000;  // bytes
+  const auto partly = [](actors::StepLocation step) {
+    return actors::TierOptions{
+        .gradients = TierKind::host, .optimizer = TierKind::host, .optimizer_budget = some_units, .step = step};
+  };
+  const auto flipped = [](TierKind gradients, actors::StepLocation step, std::size_t budget = 0) {
     return actors::TierOptions{.parameters = TierKind::host,
                                .gradients = gradients,
                                .optimizer = TierKind::nvme,
+                               .optimizer_budget = budget,
                                .step = step,
                                .commit = actors::Commit::flip};
   };
@@ -36,6 +42,9 @@ TEST_CASE("the asynchronous device gives the bits of the inline one, with any th
                                        {1, {.parameters = TierKind::nvme}},
                                        {1, stepped_on_host(TierKind::host)},
                                        {2, stepped_on_host(TierKind::nvme)},
+                                       {1, partly(actors::StepLocation::device)},
+                                       {2, partly(actors::StepLocation::host)},
+                                       {2, flipped(TierKind::nvme, actors::StepLocation::host, some_units)},
                                        {1, flipped(TierKind::device, actors::StepLocation::device)},
                                        {2, flipped(TierKind::nvme, actors::StepLocation::host)}}) {
     INFO("threads ", threads, ", parameters ", to_string(tiers.parameters), ", gradients ",

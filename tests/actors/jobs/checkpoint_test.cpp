@@ -1,7 +1,9 @@
 // Checkpoints written during training, and jobs that resume from them: any grid resumes a checkpoint of any other.
 #include "actors/checkpoint/gated_sink.hpp"
 #include "actors/checkpoint/scalars_json.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/files/json_text.hpp"
+#include "runtime/kernels/int8_block.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
@@ -44,6 +46,25 @@ actors::TrainerOptions draw_run(Draw& draw) {
   options.clip = draw.of(0.0, 0.05, 1e3);
   draw_placement(options, gpt_layers, draw);
   return options;
+}
+
+DType draw_moments(Draw& draw) { return draw.of(DType::f32, DType::bf16, DType::i8); }
+
+/// Rounds the moments of a checkpoint to a type.
+SavedState rounded_moments(SavedState state, DType moments) {
+  for (auto& [name, values] : state.arrays) {
+    const bool is_m = name.ends_with(" m");
+    if (!is_m && !name.ends_with(" v")) continue;
+    if (moments == DType::i8) {
+      const DType dtype = is_m ? DType::i8 : DType::u8;
+      std::vector<runtime::Int8Block> blocks(runtime::ceil_divide(values.size(), runtime::int8_block_elements));
+      runtime::blocks_of_floats(blocks.data(), values.data(), dtype, values.size());
+      runtime::floats_of_blocks(values.data(), blocks.data(), dtype, values.size());
+    } else if (moments == DType::bf16) {
+      for (float& value : values) value = runtime::to_float(runtime::from_float<runtime::Bf16>(value));
+    }
+  }
+  return state;
 }
 
 /// A checkpoint of a run, except the last one.
@@ -105,10 +126,16 @@ TEST_CASE("checkpoints do not change any bit of a run, and contain its states af
                  .commit = actors::Commit::flip,
                  .bucket_elements = 600};
   check(fixed, Devices::delayed, 3);
+  // States on the device change earlier in an update than those that are fetched and stored.
+  fixed.tiers = {.optimizer = actors::TierKind::host, .optimizer_budget = 20'000, .bucket_elements = 600};
+  check(fixed, Devices::delayed, 3);
   for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(16, 200, 6)))) {
     CAPTURE(seed);
     Draw draw(seed);
-    const auto options = draw_run(draw);
+    auto options = draw_run(draw);
+    options.tiers.moments = draw_moments(draw);
+    draw_rule(options, draw);
+    draw_placement(options, gpt_layers, draw);
     check(options, draw.of(Devices::inline_, Devices::delayed), seed);
   }
 }
@@ -132,6 +159,9 @@ TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to
     CAPTURE(seed);
     Draw draw(seed);
     auto options = draw_run(draw);
+    options.tiers.moments = draw_moments(draw);
+    draw_rule(options, draw);
+    draw_placement(options, gpt_layers, draw);
     if (options.loss_scale.dynamic) {
       options.loss_scale.growth_interval = 2;  // grows during the run
       options.fault = overflow(0, 2);
@@ -145,6 +175,29 @@ TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to
     const auto late =
         run_checkpointed(gpt, options, {.from = &state}, seed + 1, draw.of(Devices::inline_, Devices::delayed));
     check_goes_on(whole, late, step);
+  }
+}
+
+TEST_CASE("a run that resumes with moments of another type rounds them, the same way on any grid") {
+  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(effort(16, 200, 4)), 3000)) {
+    CAPTURE(seed);
+    Draw draw(seed);
+    auto options = draw_run(draw);
+    options.tiers.moments = draw_moments(draw);
+    const auto whole = run_checkpointed(gpt_with_dropout(options), options, {.every = 1}, seed);
+    const SavedState& state = draw_state(whole, draw).second;
+    auto other = draw_run(draw);
+    do {
+      other.tiers.moments = draw_moments(draw);
+    } while (other.tiers.moments == options.tiers.moments);
+    INFO("moments ", to_string(options.tiers.moments), ", then ", to_string(other.tiers.moments));
+    const auto gpt = gpt_with_dropout(other);
+    const auto late = run_checkpointed(gpt, other, {.from = &state}, seed);
+    const SavedState rounded = rounded_moments(state, other.tiers.moments);
+    draw_placement(other, gpt_layers, draw);
+    const auto same = run_checkpointed(gpt, other, {.from = &rounded}, seed + 1);
+    check_same_bits(late.job, same.job);
+    CHECK((late.states == same.states));
   }
 }
 

@@ -147,12 +147,86 @@ TEST_CASE("speculative updates precede the reduction of all chunks, and layers d
   CHECK(stepped_before_all_is_reduced(1e-6, TierKind::host, actors::Commit::flip).ahead == 0);
 }
 
+TEST_CASE("Muon is refused with spare copies and with updates on the host") {
+  auto options = run_of(gpt_of(DType::bf16), 1, 2);
+  const auto refusal = [&options] {
+    return error_of([&] { (void)plan_of(models::make_gpt(gpt_of(DType::bf16)), options, 0); });
+  };
+  options.tiers.optimizer = TierKind::host;
+  options.tiers.rule = actors::UpdateRule::muon;
+  options.tiers.commit = actors::Commit::flip;
+  CHECK(
+      says(refusal(), "`optimizer` muon does not work with `optimizer_commit` flip; use `optimizer_commit` wait"));
+  options.tiers.commit = actors::Commit::wait;
+  options.tiers.step = actors::StepLocation::host;
+  CHECK(says(refusal(), "`optimizer` muon does not work with `optimizer_step` host; use `optimizer_step` device"));
+}
+
+TEST_CASE("SGD without momentum has no states off the device if layers' parameters are the weights") {
+  const auto architecture = models::make_gpt(gpt_of());
+  auto options = run_of(gpt_of(), 1, 2);
+  options.tiers = cut(1024, 2, TierKind::host);
+  options.tiers.rule = actors::UpdateRule::sgd;
+  options.tiers.has_momentum = false;
+  const auto plan = plan_of(architecture, options, 0);
+  CHECK(plan.tiers.bytes(TierKind::host) == 0);
+  CHECK(plan.memory.bytes(runtime::MemoryKind::optimizer) == 0);
+}
+
+TEST_CASE("units within the budget keep their states on the device in every mode, without a change of any bit") {
+  const auto gpt = gpt_of(DType::bf16);
+  const auto architecture = models::make_gpt(gpt);
+  std::uint64_t seed = 0;
+  for (const char* sharding : {"ddp", "NGN", "zero3"}) {
+    for (const double clip : {0.0, 0.5}) {
+      auto options = run_of(gpt, 2, 2);
+      options.sharding = collectives::parse_sharding(sharding);
+      options.clip = clip;
+      const auto expected = run_simulated(gpt, options, 1);
+      for (const TierKind gradients : {TierKind::device, TierKind::host}) {
+        for (const auto step : {actors::StepLocation::device, actors::StepLocation::host}) {
+          for (const auto commit : {actors::Commit::wait, actors::Commit::flip}) {
+            ++seed;
+            if (test::sanitized && seed % 3 != 0) continue;
+            INFO("sharding ", std::string(sharding), ", clip ", clip, ", gradients ", static_cast<int>(gradients),
+                 ", step ", static_cast<int>(step), ", commit ", static_cast<int>(commit));
+            options.tiers = cut(512, 1 + seed % 3, TierKind::host);
+            options.tiers.gradients = gradients;
+            options.tiers.step = step;
+            options.tiers.commit = commit;
+            options.tiers.optimizer_budget = 60'000;
+            for (const int rank : {0, 2}) {  // one per stage
+              const auto plan = plan_of(architecture, options, rank);
+              CHECK(plan.states->optimizers_on_device() > 0);
+              CHECK(plan.states->optimizers_on_device() < plan.states->all().size());
+            }
+            check_same_bits(expected, run_simulated(gpt, options, seed, Devices::delayed));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("with states off the device a rank keeps only buckets of them, and the tier the bytes of the table") {
-  for (const auto dtype : {DType::f32, DType::bf16}) {
+  struct Case {
+    DType dtype;
+    actors::UpdateRule rule;
+    bool has_momentum;
+    std::size_t bytes;  // bytes per element of the moments, and of master weights if they are separate
+  };
+  using actors::UpdateRule;
+  for (const auto& [dtype, rule, has_momentum, bytes] : {Case{DType::f32, UpdateRule::adamw, true, 8},
+                                                         {DType::bf16, UpdateRule::adamw, true, 12},
+                                                         {DType::f32, UpdateRule::sgd, true, 4},
+                                                         {DType::bf16, UpdateRule::sgd, true, 8},
+                                                         {DType::bf16, UpdateRule::sgd, false, 4}}) {
+    CAPTURE(bytes);
     const auto architecture = models::make_gpt(gpt_of(dtype));
     auto options = run_of(gpt_of(dtype), 1, 2);
     options.tiers = cut(1024, 2, TierKind::host);
-    const std::size_t bytes = dtype == DType::f32 ? 8 : 12;  // the moments, and master weights if they are separate
+    options.tiers.rule = rule;
+    options.tiers.has_momentum = has_momentum;
     const auto plan = plan_of(architecture, options, 0);
     using runtime::MemoryKind;
     using runtime::MemorySpace;
@@ -161,6 +235,16 @@ TEST_CASE("with states off the device a rank keeps only buckets of them, and the
     for (const actors::UnitState& unit : plan.states->all()) elements += unit.optimizer.count;
     CHECK(plan.tiers.bytes(TierKind::host) >= elements * bytes);
     CHECK(plan.tiers.bytes(TierKind::host) < elements * bytes + plan.states->all().size() * 4096);
+    // The first unit that fits stays on the device; the other regions and the slots are the same.
+    auto partly = options;
+    const actors::UnitState& first = plan.states->all().front();
+    partly.tiers.optimizer_budget = first.optimizer.count * bytes;
+    const auto kept = plan_of(architecture, partly, 0);
+    CHECK(kept.states->optimizers_on_device() == 1);
+    CHECK(kept.memory.bytes(MemorySpace::device) ==
+          plan.memory.bytes(MemorySpace::device) + first.optimizer.count * bytes);
+    CHECK(kept.tiers.bytes(TierKind::host) ==
+          plan.tiers.bytes(TierKind::host) - plan.optimizer.states.states.front().layout().region_bytes());
     if (dtype == DType::f32) continue;
     options.tiers.commit = actors::Commit::flip;
     const auto flips = plan_of(architecture, options, 0);

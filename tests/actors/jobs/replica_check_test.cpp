@@ -90,12 +90,14 @@ TEST_CASE("the replica that differs from the majority is reported, and both of t
 }
 
 TEST_CASE("a bit that flips on one of three rows is detected at the next check, and its rank is named") {
-  for (const bool half : {false, true}) {
+  for (const auto& [compute, moments] :
+       {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::i8}}) {
     for (const StateKind array : {StateKind::parameters, StateKind::weights, StateKind::m, StateKind::v}) {
-      if (array == StateKind::weights && !half) continue;  // layers' parameters are the weights
-      INFO("half ", half, ", array ", to_string(array));
+      if (array == StateKind::weights && compute == DType::f32) continue;  // layers' parameters are the weights
+      INFO("compute ", to_string(compute), ", moments ", to_string(moments), ", array ", to_string(array));
       auto options = checked_run({1, 3}, "ddp");
-      if (half) options.precision = {DType::bf16, DType::f32};
+      options.precision = {compute, DType::f32};
+      options.tiers.moments = moments;
       const ReplicaMismatch damage = found_damage(options, 1, array);
       CHECK(damage.array == array);
       CHECK(damage.range.begin == 0);
@@ -122,6 +124,16 @@ TEST_CASE(
       run_simulated(in_precision(small_gpt(2), options.precision), options, 1),
       doctest::Contains("step 2: replica mismatch: rank 1 (stage 0, row 1) and rank 3 (stage 1, row 1) differ in "),
       Error);
+}
+
+TEST_CASE("SGD's momentum is compared, and damage to a moment that SGD lacks is refused") {
+  auto options = checked_run({1, 3}, "ddp");
+  options.tiers.rule = actors::UpdateRule::sgd;
+  CHECK(found_damage(options, 1, StateKind::m).array == StateKind::m);
+  options.fault = Fault{.rank = 1, .step = 2, .kind = Fault::Kind::damage, .array = StateKind::v};
+  CHECK_THROWS_WITH_AS(run_simulated(small_gpt(2), options, 1),
+                       doctest::Contains("RANVIER_FAULT needs replicated states; rank 1 has no replicated v"),
+                       Error);
 }
 
 TEST_CASE("the final states of a run that stops during an evaluation are checked") {

@@ -27,7 +27,8 @@ SentBytes sent_by_run(const models::Architecture& architecture, const TrainerOpt
   runtime::Simulation simulation(options.grid.ranks(), {.seed = 5});
   WatchedRanks ranks(
       simulation, architecture, tokens, options, [&](int rank, int peer, runtime::Tag tag, std::size_t bytes) {
-        if (tag.channel != Channel::collective && tag.channel != Channel::piece) return;
+        if (tag.channel != Channel::collective && tag.channel != Channel::piece && tag.channel != Channel::matrix)
+          return;
         const bool same_node = options.node_of.at(std::size_t(rank)) == options.node_of.at(std::size_t(peer));
         (same_node ? sent.intra_node : sent.inter_node) += bytes;
       });
@@ -45,7 +46,7 @@ SentBytes worked_out(const models::Architecture& architecture, const TrainerOpti
   SentBytes bytes;
   for (int stage = 0; stage < options.grid.g_inter; ++stage) {
     const RankPlan plan = plan_rank(architecture, {}, options, stage * rows);
-    const auto units = sharded_units(architecture, plan.layers, rows);
+    const auto units = sharded_units(architecture, plan.layers, rows, options.tiers);
     const auto moves = as_papers_count || plan.parameters.classes.places.empty()
                            ? moves_of(units, std::uint64_t(microbatches))
                            : replayed_moves(plan, stage, units, plan.parameters.classes);
@@ -55,6 +56,7 @@ SentBytes worked_out(const models::Architecture& architecture, const TrainerOpti
                            .group_size = shape.group_size,
                            .algorithms = plan.column->choices,
                            .precision = options.precision,
+                           .tiers = options.tiers,
                            .pulls = plan.parameters.options.pulls});
     const auto total = counter.count(moves, options.shardings()).total();
     bytes.intra_node += total.intra_node.bytes;
@@ -108,6 +110,7 @@ TEST_CASE("a job sends exactly the predicted bytes, under every sharding") {
       for (const int prefetch : {0, 2}) {
         if ((prefetch == 0 && sharding.parameters == Scope::none) || !share.takes()) continue;
         options.prefetch = prefetch;
+        options.tiers.rule = (g_data + prefetch) % 4 == 0 ? UpdateRule::muon : UpdateRule::adamw;
         options.reuse = g_data % 3 != 0 || prefetch > 0;
         options.precision = prefetch == 0 ? models::Precision{DType::bf16, DType::f32} : models::Precision{};
         const auto gpt = gpt_of(6, options.precision);
@@ -132,6 +135,7 @@ TEST_CASE("a job sends exactly the predicted bytes if frozen and trained units h
           options.precision = precision;
           options.sharding = parse_sharding(frozen);
           options.trained_sharding = parse_sharding(trained);
+          options.tiers.rule = dtype == DType::f32 ? UpdateRule::muon : UpdateRule::adamw;
           check_sent(gpt, options, false);
           options.policy = Policy::message_driven;
           check_sent_at_most(gpt, options);

@@ -116,6 +116,33 @@ TEST_CASE("a manifest that does not describe a complete checkpoint is refused wi
     check([&](Manifest& m) { m.files[0].name = name; }, "is not the name of a checkpoint file");
 }
 
+TEST_CASE("segments of int8 arrays consist of whole blocks") {
+  using runtime::DType;
+  Manifest manifest;
+  manifest.arrays = {{"h.0", "m", DType::i8, 1000}, {"h.0", "v", DType::u8, 1000}};
+  manifest.files = {{"rank-0000.data", 4 * block_bytes}};
+  manifest.pieces = {{0, 0, 0, 512, 0, 1},
+                     {0, 0, 512, 488, block_bytes, 2},
+                     {1, 0, 0, 256, 2 * block_bytes, 3},
+                     {1, 0, 256, 744, 3 * block_bytes, 4}};
+  const Manifest read = parse_manifest(to_json(manifest), "DIR/manifest.json");
+  CHECK(to_json(read) == to_json(manifest));
+  CHECK(read.arrays[0].dtype == DType::i8);
+  CHECK(read.arrays[1].dtype == DType::u8);
+  CHECK(read.bytes_of(read.pieces[1]) == 2 * 260);
+  CHECK(read.bytes_of(read.pieces[3]) == 3 * 260);
+
+  Manifest split = manifest;
+  split.pieces[0].count = split.pieces[1].begin = split.pieces[1].count = 500;
+  CHECK(
+      says(refusal(split), ErrorCode::data, "a segment of m of h.0 starts at element 500, not a multiple of 256"));
+  Manifest large = manifest;
+  large.pieces[0].count = 8065 * 256 + 1;
+  CHECK(says(refusal(large), ErrorCode::data, "a segment of m of h.0 has 2064641 elements, not 1 to 2064640"));
+  large.arrays[0].elements = std::uint64_t{1} << 60;
+  CHECK(says(refusal(large), ErrorCode::data, "m of h.0 has too many elements"));
+}
+
 TEST_CASE("a manifest in another format is refused with the reason") {
   const std::string text = to_json(small());
   const auto check = [&](const std::string& bad, const char* words) {

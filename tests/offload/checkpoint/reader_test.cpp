@@ -1,6 +1,7 @@
 #include "offload/checkpoint/reader.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/kernels/int8_block.hpp"
 #include "tests/doubles/memory_storage.hpp"
 #include "tests/offload/checkpoint/small_checkpoint.hpp"
 #include "tests/test.hpp"
@@ -80,6 +81,53 @@ TEST_CASE("any range of any array reads back as written") {
       for (std::uint64_t i = 0; i < count; ++i)
         REQUIRE(values[i] == SmallCheckpoint::value_of(seed_of_small, array, begin + i));
     }
+  }
+}
+
+TEST_CASE("any range of arrays in int8 reads as the floats of their blocks") {
+  using runtime::int8_block_elements;
+  constexpr std::size_t elements = 1000, first = 512;  // the last block is incomplete
+  std::mt19937_64 random(test::random_seed());
+  CAPTURE(test::random_seed());
+  MemoryStorage storage;
+  CheckpointFolder folder("/run", storage);
+  folder.lock("aaaa");
+  Manifest manifest;
+  manifest.step = 1;
+  manifest.arrays = {{"h.0", "m", runtime::DType::i8, elements}, {"h.0", "v", runtime::DType::u8, elements}};
+  manifest.files = {{"rank-0000.data", 4 * Tier::block_bytes}};
+  const int file = storage.open(folder.prepare(1, "aaaa") / "rank-0000.data", false);
+  std::vector<std::vector<float>> expected;
+  for (std::uint32_t array = 0; array < 2; ++array) {
+    const runtime::DType dtype = manifest.arrays[array].dtype;
+    std::vector<float> values(elements);
+    std::uniform_real_distribution<float> of_type(dtype == runtime::DType::i8 ? -1.0f : 0.0f, 1.0f);
+    for (float& value : values) value = of_type(random);
+    std::vector<runtime::Int8Block> blocks((elements + int8_block_elements - 1) / int8_block_elements);
+    runtime::blocks_of_floats(blocks.data(), values.data(), dtype, elements);
+    runtime::floats_of_blocks(expected.emplace_back(elements).data(), blocks.data(), dtype, elements);
+    for (const std::size_t begin : {std::size_t{0}, first}) {
+      CheckpointSegment piece{array, 0, begin, begin == 0 ? first : elements - first,
+                              manifest.pieces.size() * Tier::block_bytes};
+      std::vector<std::byte> bytes(Tier::block_bytes);
+      std::memcpy(bytes.data(), blocks.data() + begin / int8_block_elements, runtime::bytes_of(dtype, piece.count));
+      REQUIRE(storage.write_all(file, piece.offset, bytes) == 0);
+      piece.hash = runtime::xxh3(bytes);
+      manifest.pieces.push_back(piece);
+    }
+  }
+  storage.close(file);
+  folder.commit(1, "aaaa", manifest);
+  CHECK(verify_checkpoint(many_path, 2, nullptr, storage).empty());
+  CheckpointReader reader(many_path, {}, storage);
+  for (int round = 0; round < 200; ++round) {
+    const std::size_t array = random() % 2, begin = random() % (elements + 1),
+                      end = begin + random() % (elements - begin + 1);
+    std::vector<float> values(end - begin);
+    reader.read("h.0", manifest.arrays[array].name, begin, values);
+    const auto from = expected[array].begin();
+    REQUIRE(values ==
+            std::vector<float>(from + static_cast<std::ptrdiff_t>(begin), from + static_cast<std::ptrdiff_t>(end)));
   }
 }
 

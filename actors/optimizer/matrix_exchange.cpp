@@ -1,0 +1,249 @@
+#include "actors/optimizer/matrix_exchange.hpp"
+
+#include "models/ops/orthogonalize.hpp"
+#include "runtime/base/arithmetic.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ranvier::actors {
+
+using collectives::Range;
+using collectives::Scope;
+using collectives::ShardLayout;
+using runtime::Channel;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+
+namespace {
+
+constexpr std::size_t units_at_a_time = 2;  // one is computed while another one is exchanged
+
+/// Elements of a matrix in its owner's buffer. All matrices are aligned like parameters, so that the choice of a GPU's
+/// matrix multiplication does not depend on their owners.
+std::size_t room_of(const UnitMatrix& matrix) {
+  return runtime::round_up(matrix.range.count, models::UnitSpec::alignment);
+}
+
+bool owns_any(const UnitState& unit, int owner) {
+  return std::ranges::find(unit.matrices, owner, &UnitMatrix::owner) != unit.matrices.end();
+}
+
+/// Elements of an owner's matrices that are in `held`.
+std::size_t common_elements(const UnitState& unit, int owner, const Range& held) {
+  std::size_t elements = 0;
+  for (const UnitMatrix& matrix : unit.matrices)
+    if (matrix.owner == owner) elements += matrix.range.common(held).count;
+  return elements;
+}
+
+}  // namespace
+
+MatrixExchange::Plan MatrixExchange::plan(PlanContext& planner, std::size_t units) {
+  Plan plan;
+  const int ranks = planner.share.column->layout.ranks();
+  std::size_t update = 0, matrices = 0, units_with_matrices = 0, workspace = 0;
+  for (const UnitState& unit : planner.share.states->all()) {
+    if (unit.matrices.empty()) continue;
+    ++units_with_matrices;
+    update = std::max(update, unit.optimizer.count);
+    std::vector<std::size_t> rooms(static_cast<std::size_t>(ranks));  // by owner
+    for (const UnitMatrix& matrix : unit.matrices) {
+      std::size_t& room = rooms[static_cast<std::size_t>(matrix.owner)];
+      matrices = std::max(matrices, room += room_of(matrix));
+      for (const models::MatrixPart& part : unit.spec->parameters[matrix.parameter].matrices)
+        workspace = std::max(workspace, models::orthogonalize_workspace(part.rows, part.columns));
+    }
+  }
+  const auto slots = [&planner](const char* name, std::size_t elements, std::size_t count) {
+    return runtime::SlotPool::plan(
+        planner.memory, {MemoryKind::workspace, MemorySpace::device, name, elements * sizeof(float), count});
+  };
+  plan.updates = slots("updates of matrices", update, units);
+  if (ranks > 1)
+    plan.matrices = slots("matrices to orthogonalize", matrices, std::min(units_with_matrices, units_at_a_time));
+  if (workspace > 0)
+    plan.workspace = planner.memory.add(
+        {MemoryKind::workspace, MemorySpace::device, "workspace to orthogonalize a matrix", workspace});
+  return plan;
+}
+
+std::vector<runtime::StagedMessages> MatrixExchange::staged_messages(const ModelShare& share) {
+  using Direction = runtime::StagedMessages::Direction;
+  const ShardLayout& layout = share.column->layout;
+  std::size_t bytes = 0;
+  for (const UnitState& unit : share.states->all()) {
+    for (int owner = 0; owner < layout.ranks(); ++owner) {
+      for (int other = 0; other < layout.ranks(); ++other) {
+        const Range held = layout.range(share.column->sharding.trained.optimizer, unit.elements, other);
+        if (other != owner) bytes = std::max(bytes, common_elements(unit, owner, held) * sizeof(float));
+      }
+    }
+  }
+  if (bytes == 0) return {};
+  const std::size_t count = units_at_a_time * static_cast<std::size_t>(layout.ranks() - 1);
+  return {{.channel = Channel::matrix, .direction = Direction::send, .bytes = bytes, .count = count},
+          {.channel = Channel::matrix, .direction = Direction::receive, .bytes = bytes, .count = count}};
+}
+
+std::size_t MatrixExchange::messages(const ModelShare& share) {
+  std::size_t messages = 0;
+  for (const Peer& peer : column_of(share)) {
+    if (peer.rank == share.column->ranks[static_cast<std::size_t>(share.column->layout.rank())]) continue;
+    const auto has_any = [](const std::vector<Part>& parts) { return !parts.empty(); };
+    if (peer.shares) messages += static_cast<std::size_t>(std::ranges::count_if(peer.of_peer, has_any));
+    messages += static_cast<std::size_t>(std::ranges::count_if(peer.of_mine, has_any));
+  }
+  return messages;
+}
+
+std::vector<MatrixExchange::Peer> MatrixExchange::column_of(const ModelShare& share) {
+  const ColumnOptions& column = *share.column;
+  const Scope scope = column.sharding.trained.optimizer;
+  const auto parts = [](const UnitState& unit, int owner, const Range& held) {
+    std::vector<Part> all;
+    std::size_t offset = 0;
+    for (const UnitMatrix& matrix : unit.matrices) {
+      if (matrix.owner != owner) continue;
+      const Range range = matrix.range.common(held);
+      if (range.count > 0) all.push_back({range, offset + range.begin - matrix.range.begin});
+      offset += room_of(matrix);
+    }
+    return all;
+  };
+  std::vector<Peer> peers;
+  const int me = column.layout.rank();
+  for (int row = 0; row < column.layout.ranks(); ++row) {
+    Peer& peer = peers.emplace_back();
+    peer.rank = column.ranks.at(static_cast<std::size_t>(row));
+    peer.shares = column.layout.share_copy(scope, me, row);
+    for (const UnitState& unit : share.states->all()) {
+      peer.of_peer.push_back(parts(unit, row, unit.optimizer));
+      peer.of_mine.push_back(parts(unit, me, column.layout.range(scope, unit.elements, row)));
+    }
+  }
+  return peers;
+}
+
+MatrixExchange::MatrixExchange(const RankContext& context, const ModelShare& share, const Plan& plan)
+    : context_(&context),
+      states_(share.states.get()),
+      me_(share.column->layout.rank()),
+      column_(column_of(share)),
+      workspace_(plan.workspace ? context.arena.slot(*plan.workspace) : nullptr),
+      updates_(context.arena, plan.updates),
+      matrices_(context.arena, plan.matrices) {}
+
+void MatrixExchange::orthogonalize(std::size_t unit, float* update, runtime::Handler done) {
+  work_.push_back({.unit = unit, .update = update, .since = context_->loop.now(), .done = std::move(done)});
+  if (work_.size() <= units_at_a_time) start(std::prev(work_.end()));
+}
+
+void MatrixExchange::start(WorkPlace work) {
+  if (column_.size() > 1 && owns_any(states_->all()[work->unit], me_)) {
+    work->matrices = matrices_.take();
+    copy_own(*work, Way::to_owners);
+  }
+  exchange(work, Way::to_owners, [this, work] { compute(work); });
+}
+
+void MatrixExchange::exchange(WorkPlace work, Way way, const runtime::Handler& done) {
+  const UnitState& unit = states_->all()[work->unit];
+  struct Message {
+    int rank = 0;
+    std::vector<runtime::Bytes> ranges;
+  };
+  std::vector<Message> sends, receives;
+  for (std::size_t row = 0; row < column_.size(); ++row) {
+    const Peer& peer = column_[row];
+    if (static_cast<int>(row) == me_ || (way == Way::to_owners && !peer.shares)) continue;
+    Message in_update{.rank = peer.rank, .ranges = {}}, in_matrices = in_update;
+    for (const Part& part : peer.of_peer[work->unit])
+      in_update.ranges.push_back(std::as_writable_bytes(
+          std::span(work->update + (part.range.begin - unit.optimizer.begin), part.range.count)));
+    for (const Part& part : peer.of_mine[work->unit])
+      in_matrices.ranges.emplace_back(work->matrices.data(part.offset * sizeof(float)),
+                                      part.range.count * sizeof(float));
+    const bool back = way == Way::back;
+    if (!in_update.ranges.empty()) (back ? receives : sends).push_back(std::move(in_update));
+    if (!in_matrices.ranges.empty()) (back ? sends : receives).push_back(std::move(in_matrices));
+  }
+  if (sends.empty() && receives.empty()) return context_->loop.post(done);
+  work->waits = true;
+  const runtime::Handler one_passed = runtime::last_of(sends.size() + receives.size(), [work, done] {
+    work->waits = false;
+    done();
+  });
+  const runtime::Tag tag{Channel::matrix, static_cast<std::uint32_t>(unit.global_index)};
+  for (const Message& message : receives)
+    context_->transport.receive(message.rank, tag, message.ranges, one_passed);
+  for (const Message& message : sends)
+    context_->transport.send(message.rank, tag,
+                             std::vector<runtime::ConstBytes>(message.ranges.begin(), message.ranges.end()),
+                             one_passed);
+}
+
+void MatrixExchange::copy_own(const Work& work, Way way) {
+  const std::size_t begin = states_->all()[work.unit].optimizer.begin;
+  for (const Part& part : column_[static_cast<std::size_t>(me_)].of_mine[work.unit]) {
+    auto* const update = reinterpret_cast<std::byte*>(work.update + (part.range.begin - begin));
+    std::byte* const matrix = work.matrices.data(part.offset * sizeof(float));
+    const bool back = way == Way::back;
+    runtime::copy(context_->compute, back ? update : matrix, back ? matrix : update,
+                  part.range.count * sizeof(float));
+  }
+}
+
+void MatrixExchange::compute(WorkPlace work) {
+  const UnitState& unit = states_->all()[work->unit];
+  const auto go_on = [this, work] { exchange(work, Way::back, [this, work] { finish(work); }); };
+  if (!owns_any(unit, me_)) return go_on();
+  const bool alone = column_.size() == 1;
+  auto* matrices = reinterpret_cast<float*>(work->matrices.data());
+  for (const UnitMatrix& matrix : unit.matrices) {
+    if (matrix.owner != me_) continue;
+    const models::ParameterSpec& parameter = unit.spec->parameters[matrix.parameter];
+    float* const values = alone ? work->update + matrix.range.begin : matrices;
+    const std::size_t stride = parameter.elements() / parameter.shape.front();
+    for (const models::MatrixPart& part : parameter.matrices) {
+      models::orthogonalize(context_->compute, values + part.first_row * stride + part.first_column, part.rows,
+                            part.columns, stride, models::muon_scale(part.rows, part.columns), workspace_);
+    }
+    if (!alone) matrices += room_of(matrix);
+  }
+  if (!alone) copy_own(*work, Way::back);
+  context_->loop.after_work(context_->compute, {"optimizer", "the orthogonal update of", unit.spec->name}, go_on);
+}
+
+void MatrixExchange::finish(WorkPlace work) {
+  work->matrices.release();
+  const runtime::Handler done = std::move(work->done);
+  work_.erase(work);
+  if (work_.size() >= units_at_a_time) start(std::next(work_.begin(), units_at_a_time - 1));
+  done();
+}
+
+std::vector<Wait> MatrixExchange::waits() const {
+  std::vector<Wait> all;
+  for (const Work& work : work_) {
+    if (work.waits)
+      all.push_back({fmt::format("the updates of the matrices of {}", states_->all()[work.unit].spec->name),
+                     std::nullopt, work.since});
+  }
+  return all;
+}
+
+std::vector<int> MatrixExchange::peers() const {
+  std::vector<int> all;
+  for (std::size_t row = 0; row < column_.size(); ++row) {
+    const auto has_any = [](const std::vector<Part>& parts) { return !parts.empty(); };
+    const Peer& peer = column_[row];
+    if (static_cast<int>(row) != me_ &&
+        (std::ranges::any_of(peer.of_peer, has_any) || std::ranges::any_of(peer.of_mine, has_any)))
+      all.push_back(peer.rank);
+  }
+  return all;
+}
+
+}  // namespace ranvier::actors
