@@ -82,8 +82,7 @@ struct Tiers::Staged {
   IoKind kind = IoKind::read;
   std::uint64_t address = 0;
   StridedLayout runs;
-  std::size_t missing = 0;  // unfinished slots
-  runtime::Handler done;
+  runtime::Handler one_done;  // for each slot
 
   /// Calls f(run, begin, count, at) for the part of each range in [begin, begin + bytes) of the transfer; `at` is
   /// relative to `begin`.
@@ -100,11 +99,7 @@ struct Tiers::Staged {
 
 Tiers::Tiers(runtime::EventLoop& loop, runtime::Device& device, const TierPlan& plan, const FileOptions& files,
              const runtime::Arena& arena, int rank)
-    : loop_(&loop),
-      host_addressable_(!device.apart()),
-      arena_(&arena),
-      places_(plan.items()),
-      pool_(arena, plan.staging()) {
+    : loop_(&loop), device_(&device), arena_(&arena), places_(plan.items()), pool_(arena, plan.staging()) {
   if (places_.empty()) return;
   fetch_stream_ = device.make_stream("fetch", runtime::StreamWidth::one);
   store_stream_ = device.make_stream("store", runtime::StreamWidth::one);
@@ -131,15 +126,6 @@ Tiers::~Tiers() {
   }
 }
 
-const TierPlan::Item& Tiers::region_of(IoKind kind, TierRegion region, std::size_t offset,
-                                       std::size_t bytes) const {
-  const TierPlan::Item& place = places_.at(region.index);
-  expect(offset % Tier::block_bytes == 0 && offset + bytes <= place.bytes,
-         "{} is out of range: {} bytes at {} of {}, which has {}", kind == IoKind::read ? "fetch" : "store", bytes,
-         offset, place.name, place.bytes);
-  return place;
-}
-
 void Tiers::move_file(IoKind kind, std::uint64_t address, std::span<std::byte> memory, runtime::Handler done) {
   files_->move(kind, address, memory,
                loop_->ends({.part = "tiers",
@@ -149,18 +135,15 @@ void Tiers::move_file(IoKind kind, std::uint64_t address, std::span<std::byte> m
 }
 
 void Tiers::move(IoKind kind, TierRegion region, std::size_t offset, StridedLayout runs, runtime::Handler done) {
-  const TierPlan::Item& place = region_of(kind, region, offset, bytes_of(runs));
+  const TierPlan::Item& place = places_.at(region.index);
+  const std::size_t bytes = bytes_of(runs);
+  expect(offset % Tier::block_bytes == 0 && offset + bytes <= place.bytes,
+         "{} is out of range: {} bytes at {} of {}, which has {}", kind == IoKind::read ? "fetch" : "store", bytes,
+         offset, place.name, place.bytes);
   if (place.kind == TierKind::host) return copy_runs(kind, place, offset, runs, std::move(done));
   done = traced(region, std::move(done));
   if (direct(runs)) return move_file(kind, place.address + offset, runs.front(), std::move(done));
   stage(kind, place.address + offset, std::move(runs), std::move(done));
-}
-
-void Tiers::move_on_host(IoKind kind, TierRegion region, std::size_t offset, std::span<std::byte> memory,
-                         runtime::Handler done) {
-  const TierPlan::Item& place = region_of(kind, region, offset, memory.size());
-  if (place.kind == TierKind::host) return copy_runs(kind, place, offset, {memory}, std::move(done));
-  move_file(kind, place.address + offset, memory, traced(region, std::move(done)));
 }
 
 std::span<std::byte> Tiers::memory(TierRegion region) const {
@@ -178,8 +161,8 @@ runtime::Handler Tiers::traced(TierRegion region, runtime::Handler done) const {
 }
 
 bool Tiers::direct(const StridedLayout& runs) const {
-  return host_addressable_ && runs.size() == 1 && on_block(runs.front().data()) &&
-         runs.front().size() % Tier::block_bytes == 0;
+  return runs.size() == 1 && on_block(runs.front().data()) && runs.front().size() % Tier::block_bytes == 0 &&
+         device_->host_reaches(runs.front().data());
 }
 
 void Tiers::copy_runs(IoKind kind, const TierPlan::Item& place, std::size_t offset, const StridedLayout& runs,
@@ -207,7 +190,8 @@ void Tiers::stage(IoKind kind, std::uint64_t address, StridedLayout runs, runtim
   const std::size_t slot_bytes = TierPlan::staging_slot_bytes;
   const std::size_t pieces = runtime::ceil_divide(bytes, slot_bytes);
   if (pieces == 0) return loop_->post(std::move(done));
-  const auto staged = std::make_shared<Staged>(Staged{kind, address, std::move(runs), pieces, std::move(done)});
+  const auto staged =
+      std::make_shared<Staged>(Staged{kind, address, std::move(runs), runtime::last_of(pieces, std::move(done))});
   for (std::size_t begin = 0; begin < bytes; begin += slot_bytes) {
     const std::size_t count = std::min(slot_bytes, bytes - begin);
     pool_.when_free([this, staged, begin, count](const runtime::SlotPool::Slot& slot) {
@@ -222,7 +206,7 @@ void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin
   const auto over = [this, staged, slot] {
     slot.release();
     pool_.serve();
-    if (--staged->missing == 0) std::exchange(staged->done, nullptr)();
+    staged->one_done();
   };
   const std::uint64_t address = staged->address + begin;
   if (staged->kind == IoKind::read) {

@@ -83,16 +83,12 @@ class Tiers {
         const runtime::Arena& arena, int rank);
   ~Tiers();
 
-  /// Reads from `offset` of the region into device memory, or writes that memory; calls `done` on the loop, after this
-  /// returned. `offset` is a multiple of Tier::block_bytes; lengths and addresses are arbitrary: unaligned data passes
-  /// through pinned slots. Several transfers may run unless they overlap. Written data must not change until `done`. If
-  /// its length is not a multiple of block_bytes, bytes up to the next block may change, so start records on blocks.
+  /// Reads from `offset` of the region into memory, or writes that memory; calls `done` on the loop, after this
+  /// returned. `offset` is a multiple of Tier::block_bytes; lengths and addresses are arbitrary. Files access complete,
+  /// block-aligned blocks that the host reaches directly, as for reading ahead; other data passes through pinned slots.
+  /// Several transfers may run unless they overlap. Written data must not change until `done`. If its length is not a
+  /// multiple of block_bytes, bytes up to the next block may change, so start records on blocks.
   void move(IoKind kind, TierRegion region, std::size_t offset, StridedLayout runs, runtime::Handler done);
-
-  /// The same for complete blocks and block-aligned pinned memory: the first half of a read, for reading ahead, or the
-  /// second half of a write.
-  void move_on_host(IoKind kind, TierRegion region, std::size_t offset, std::span<std::byte> memory,
-                    runtime::Handler done);
 
   /// Records spans of file transfers in `trace` from now on, which must outlive this.
   void record(runtime::Trace& trace) noexcept { trace_ = &trace; }
@@ -115,9 +111,6 @@ class Tiers {
  private:
   struct Staged;
 
-  /// The region, of which `bytes` at `offset` are moved.
-  [[nodiscard]] const TierPlan::Item& region_of(IoKind kind, TierRegion region, std::size_t offset,
-                                                std::size_t bytes) const;
   void move_file(IoKind kind, std::uint64_t address, std::span<std::byte> memory, runtime::Handler done);
   void copy_runs(IoKind kind, const TierPlan::Item& place, std::size_t offset, const StridedLayout& runs,
                  runtime::Handler done);
@@ -129,8 +122,8 @@ class Tiers {
   [[nodiscard]] runtime::Handler traced(TierRegion region, runtime::Handler done) const;
 
   runtime::EventLoop* loop_;
+  runtime::Device* device_;
   runtime::Trace* trace_ = nullptr;
-  bool host_addressable_;  // the file system can access device memory
   std::unique_ptr<runtime::Stream> fetch_stream_, store_stream_;
   const runtime::Arena* arena_;
   std::vector<TierPlan::Item> places_;  // by region

@@ -33,21 +33,20 @@ Checkpointer::Checkpointer(const RankContext& context, Snapshot& snapshot, Optim
       optimizer_(&optimizer),
       scalars_(std::move(scalars)),
       gate_(context.loop) {
-  if (context.transport.rank() != 0) return;
-  arriving_.resize(static_cast<std::size_t>(context.transport.ranks()));
-  files_ = context.host.make_stream("checkpoint files", runtime::StreamWidth::one);
+  if (context.transport.rank() == 0)
+    files_ = context.host.make_stream("checkpoint files", runtime::StreamWidth::one);
 }
 
 std::vector<Wait> Checkpointer::waits() const {
   std::vector<Wait> all;
   if (!current_) return all;
-  if (context_->transport.rank() != 0 && opened_ == Target::awaited) {
+  if (context_->transport.rank() != 0 && current_->opened == Target::awaited) {
     all.push_back({.what = fmt::format("the folder for the checkpoint of step {}", current_->step),
                    .rank = 0,
                    .since = current_->began});
   }
-  for (std::size_t rank = 1; rank < arriving_.size(); ++rank) {
-    if (arriving_[rank] == nullptr || arriving_[rank]->here) continue;
+  for (std::size_t rank = 1; rank < reports_.size(); ++rank) {
+    if (reports_[rank] != nullptr) continue;
     all.push_back({.what = fmt::format("its share of the checkpoint of step {}", current_->step),
                    .rank = static_cast<int>(rank),
                    .since = current_->began});
@@ -57,7 +56,7 @@ std::vector<Wait> Checkpointer::waits() const {
 
 std::string Checkpointer::details() const {
   if (!current_) return {};
-  return fmt::format("of step {}, {}", current_->step, copied_ ? "being committed" : "being copied");
+  return fmt::format("of step {}, {}", current_->step, current_->copied ? "being committed" : "being copied");
 }
 
 void Checkpointer::start(std::int64_t step) {
@@ -100,27 +99,23 @@ void Checkpointer::begin(std::size_t number, std::int64_t step) {
               .scalars = scalars_(),
               .began = series.at,
               .waited_before = snapshot_->waited()};
-  opened_ = Target::awaited;
-  copied_ = false;
   gate_.shut();
   if (last_step_) target().is_last();
   if (context_->transport.rank() == 0) {
-    shares_missing_ = arriving_.size();
-    bytes_ = 0;
-    max_waited_ = {};
-    for (int rank = 0; rank < context_->transport.ranks(); ++rank) receive(rank);
+    reports_.assign(static_cast<std::size_t>(context_->transport.ranks()), nullptr);
+    for (int rank = 1; rank < context_->transport.ranks(); ++rank) receive(rank);
     target().begin(step);
     on_host(
         "the folder for step", [step](CheckpointTarget& target) { target.prepare(step); },
         [this](std::string failure) { prepared(std::move(failure)); });
   } else {
-    const auto go = std::make_shared<Go>();
-    context_->transport.receive(0, go_tag, std::as_writable_bytes(std::span(go.get(), 1)),
-                                [this, go] { open(go->prepared != 0); });
+    const auto is_prepared = std::make_shared<std::int64_t>();
+    context_->transport.receive(0, go_tag, std::as_writable_bytes(std::span(is_prepared.get(), 1)),
+                                [this, is_prepared] { open(*is_prepared != 0); });
   }
   optimizer_->when_stored([this] {
     snapshot_->begin(series_[current_->series].options.selection, gate_, [this] {
-      copied_ = true;
+      current_->copied = true;
       close_if_due();
     });
   });
@@ -142,56 +137,53 @@ void Checkpointer::on_host(const char* what, std::function<void(CheckpointTarget
 }
 
 void Checkpointer::prepared(std::string failure) {
-  not_prepared_ = std::move(failure);
-  const auto go = std::make_shared<Go>(Go{current_->step, not_prepared_.empty() ? 1 : 0});
+  current_->not_prepared = std::move(failure);
+  const auto is_prepared = std::make_shared<std::int64_t>(current_->not_prepared.empty());
   for (int rank = 1; rank < context_->transport.ranks(); ++rank) {
     ++sends_;
-    context_->transport.send(rank, go_tag, std::as_bytes(std::span(go.get(), 1)), [this, go] { sent(); });
+    context_->transport.send(rank, go_tag, std::as_bytes(std::span(is_prepared.get(), 1)),
+                             [this, is_prepared] { sent(); });
   }
-  open(not_prepared_.empty());
+  open(*is_prepared != 0);
 }
 
 void Checkpointer::open(bool is_prepared) {
   if (!is_prepared) {
-    opened_ = Target::refused;
-    gate_.drop();
+    current_->opened = Target::refused;
+    gate_.open(nullptr, 0);
     return close_if_due();
   }
   target().open(current_->step, [this] {
-    opened_ = Target::open;
+    current_->opened = Target::open;
     const double rate = series_[current_->series].options.bytes_per_second;
-    gate_.open(target(), last_step_ ? 0 : rate);
+    gate_.open(&target(), last_step_ ? 0 : rate);
     close_if_due();
   });
 }
 
 void Checkpointer::close_if_due() {
-  if (!copied_ || opened_ == Target::awaited) return;
-  if (opened_ == Target::refused) return closed({});
+  if (!current_->copied || current_->opened == Target::awaited) return;
+  if (current_->opened == Target::refused) return closed({});
   target().close([this](CheckpointShare share) { closed(std::move(share)); });
 }
 
 void Checkpointer::closed(CheckpointShare share) {
-  if (context_->transport.rank() == 0) {
-    arriving_.front()->header.waited = waited();
-    arriving_.front()->share = std::move(share);
-    return arrived(0, arriving_.front());
-  }
-  tell_rank_0(std::move(share));
-  over();
-}
-
-void Checkpointer::tell_rank_0(CheckpointShare share) {
   const auto leaving = std::make_shared<Report>();
   leaving->share = std::move(share);
   const std::array<runtime::ConstBytes, 2> ranges = {leaving->share.data, bytes_of(leaving->share.failure)};
-  leaving->header = {current_->step, waited(), leaving->share.bytes, ranges[0].size(), ranges[1].size()};
+  leaving->header = {.waited = snapshot_->waited() - current_->waited_before,
+                     .bytes = leaving->share.bytes,
+                     .data_bytes = ranges[0].size(),
+                     .failure_bytes = ranges[1].size()};
+  if (context_->transport.rank() == 0) return arrived(0, leaving);
   ++sends_;
   context_->transport.send(0, header_tag, std::as_bytes(std::span(&leaving->header, 1)),
                            [this, leaving] { sent(); });
-  if (ranges[0].empty() && ranges[1].empty()) return;
-  ++sends_;
-  context_->transport.send(0, share_tag, ranges, [this, leaving] { sent(); });
+  if (!ranges[0].empty() || !ranges[1].empty()) {
+    ++sends_;
+    context_->transport.send(0, share_tag, ranges, [this, leaving] { sent(); });
+  }
+  over();
 }
 
 void Checkpointer::sent() {
@@ -201,11 +193,9 @@ void Checkpointer::sent() {
 
 void Checkpointer::receive(int rank) {
   const auto arriving = std::make_shared<Report>();
-  arriving_[static_cast<std::size_t>(rank)] = arriving;
-  if (rank == 0) return;
   const auto header = std::as_writable_bytes(std::span(&arriving->header, 1));
   context_->transport.receive(rank, header_tag, header, [this, rank, arriving] {
-    auto& [announced, share, here] = *arriving;
+    auto& [announced, share] = *arriving;
     share.bytes = announced.bytes;
     share.data.resize(announced.data_bytes);
     share.failure.resize(announced.failure_bytes);
@@ -216,20 +206,20 @@ void Checkpointer::receive(int rank) {
 }
 
 void Checkpointer::arrived(int rank, const std::shared_ptr<Report>& report) {
-  report->here = true;
+  reports_[static_cast<std::size_t>(rank)] = report;
   if (std::string& failure = report->share.failure; !failure.empty())
     failure = fmt::format("rank {}: {}", rank, failure);
-  if (--shares_missing_ == 0) commit();
+  if (std::ranges::count(reports_, nullptr) == 0) commit();
 }
 
 void Checkpointer::commit() {
   const auto shares = std::make_shared<std::vector<CheckpointShare>>();
-  std::string failure = not_prepared_;
-  for (const auto& arriving : arriving_) {
-    const CheckpointShare& share = shares->emplace_back(std::move(arriving->share));
+  std::string failure = current_->not_prepared;
+  for (const auto& report : reports_) {
+    const CheckpointShare& share = shares->emplace_back(std::move(report->share));
     if (failure.empty()) failure = share.failure;
-    bytes_ += share.bytes;
-    max_waited_ = std::max(max_waited_, arriving->header.waited);
+    current_->bytes += share.bytes;
+    current_->max_waited = std::max(current_->max_waited, report->header.waited);
   }
   if (!failure.empty()) return fail_with(std::move(failure));
   const auto warning = std::make_shared<std::string>();
@@ -255,9 +245,9 @@ void Checkpointer::conclude(std::string failure, std::string warning) {
   if (tell) {
     tell({.step = current_->step,
           .last = last_step_ == current_->step,
-          .bytes = bytes_,
+          .bytes = current_->bytes,
           .seconds = runtime::seconds(context_->loop.now() - current_->began),
-          .waited_seconds = runtime::seconds(max_waited_),
+          .waited_seconds = runtime::seconds(current_->max_waited),
           .failure = std::move(failure),
           .warning = std::move(warning)});
   }

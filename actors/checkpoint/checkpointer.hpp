@@ -75,6 +75,7 @@ class Checkpointer final : public Actor {
       return options.every > 0 && now / options.every > step / options.every;
     }
   };
+  enum class Target { awaited, open, refused };
   /// The checkpoint in progress.
   struct Current {
     std::size_t series = 0;
@@ -82,10 +83,14 @@ class Checkpointer final : public Actor {
     std::vector<StateScalar> scalars;
     runtime::Duration began{};
     runtime::Duration waited_before{};
+    Target opened = Target::awaited;
+    bool copied = false;             // the snapshot is complete
+    std::string not_prepared = {};   // failure of prepare(), on rank 0
+    std::uint64_t bytes = 0;         // sum over ranks, on rank 0
+    runtime::Duration max_waited{};  // maximum over ranks, on rank 0
   };
   /// Header of a rank's report to rank 0; the share's data and failure follow.
   struct Header {
-    std::int64_t step = 0;
     runtime::Duration waited{};
     std::uint64_t bytes = 0;
     std::uint64_t data_bytes = 0;
@@ -95,12 +100,6 @@ class Checkpointer final : public Actor {
   struct Report {
     Header header;
     CheckpointShare share;
-    bool here = false;  // it has arrived
-  };
-  /// Message from rank 0: whether the target is prepared.
-  struct Go {
-    std::int64_t step = 0;
-    std::int64_t prepared = 0;
   };
 
   void begin(std::size_t series, std::int64_t step);
@@ -114,8 +113,6 @@ class Checkpointer final : public Actor {
   void close_if_due();
   void sent();
   void closed(CheckpointShare share);
-  void tell_rank_0(CheckpointShare share);
-  [[nodiscard]] runtime::Duration waited() const { return snapshot_->waited() - current_->waited_before; }
   void receive(int rank);
   void arrived(int rank, const std::shared_ptr<Report>& report);
   void commit();
@@ -133,16 +130,9 @@ class Checkpointer final : public Actor {
   std::unique_ptr<runtime::Stream> files_;  // rank 0
 
   std::optional<Current> current_;
-  enum class Target { awaited, open, refused };
-  Target opened_ = Target::awaited;
-  bool copied_ = false;                            // the snapshot is complete
-  std::string not_prepared_;                       // failure of prepare(), on rank 0
-  std::vector<std::shared_ptr<Report>> arriving_;  // by rank, on rank 0
-  std::size_t shares_missing_ = 0;
-  std::uint64_t bytes_ = 0;                // sum over ranks, on rank 0
-  runtime::Duration max_waited_{};         // maximum over ranks, on rank 0
-  int sends_ = 0;                          // pending sends
-  std::optional<std::int64_t> last_step_;  // last step of the run
+  std::vector<std::shared_ptr<Report>> reports_;  // arrived ones, by rank, on rank 0
+  int sends_ = 0;                                 // pending sends
+  std::optional<std::int64_t> last_step_;         // last step of the run
   runtime::Handler finished_;
 };
 

@@ -6,9 +6,9 @@
 
 namespace ranvier::actors {
 
-void GatedSink::open(StateSink& sink, double bytes_per_second) {
-  gate_ = Gate::open;
-  sink_ = &sink;
+void GatedSink::open(StateSink* sink, double bytes_per_second) {
+  shut_ = false;
+  sink_ = sink;
   bytes_per_second_ = bytes_per_second;
   next_ = loop_->now();
   pass_on();
@@ -20,28 +20,24 @@ void GatedSink::hurry() {
   pass_on();
 }
 
-void GatedSink::drop() {
-  gate_ = Gate::dropping;
-  for (const Kept& kept : std::exchange(kept_, {})) kept.done();
-}
-
 void GatedSink::put(const StatePiece& piece, std::size_t number, std::span<const std::byte> blocks,
                     std::uint64_t hash, runtime::Handler done) {
-  if (gate_ == Gate::dropping) return done();
-  kept_.push_back({&piece, number, blocks, hash, std::move(done)});
+  kept_.push_back({blocks.size(), [=, this, &piece, done = std::move(done)] {
+                     sink_ == nullptr ? done() : sink_->put(piece, number, blocks, hash, done);
+                   }});
   pass_on();
 }
 
 void GatedSink::pass_on() {
-  if (gate_ != Gate::open) return;
+  if (shut_) return;
   while (!kept_.empty() && next_ <= loop_->now()) {
-    Kept kept = std::move(kept_.front());
+    const Kept kept = std::move(kept_.front());
     kept_.pop_front();
     if (bytes_per_second_ > 0) {
-      const std::chrono::duration<double> takes(static_cast<double>(kept.blocks.size()) / bytes_per_second_);
+      const std::chrono::duration<double> takes(static_cast<double>(kept.bytes) / bytes_per_second_);
       next_ = std::max(next_, loop_->now()) + std::chrono::duration_cast<runtime::Duration>(takes);
     }
-    sink_->put(*kept.piece, kept.number, kept.blocks, kept.hash, std::move(kept.done));
+    kept.put();
   }
   if (kept_.empty() || (timer_ && *timer_ <= next_)) return;
   timer_ = next_;

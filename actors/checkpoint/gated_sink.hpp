@@ -20,13 +20,12 @@ class GatedSink final : public StateSink, private runtime::ProgressSource {
   explicit GatedSink(runtime::EventLoop& loop) : loop_(&loop) {}
 
   /// Holds following segments, at most a snapshot's staging.
-  void shut() { gate_ = Gate::shut; }
-  /// Passes on held and following segments to `sink`, which must stay until shut(). `bytes_per_second` 0: no limit.
-  void open(StateSink& sink, double bytes_per_second);
+  void shut() { shut_ = true; }
+  /// Passes on held and following segments to `sink`, which must stay until shut(); null: discards them.
+  /// `bytes_per_second` 0: no limit.
+  void open(StateSink* sink, double bytes_per_second);
   /// Removes the rate limit.
   void hurry();
-  /// Discards held and following segments.
-  void drop();
 
   void put(const StatePiece& piece, std::size_t number, std::span<const std::byte> blocks, std::uint64_t hash,
            runtime::Handler done) override;
@@ -36,19 +35,15 @@ class GatedSink final : public StateSink, private runtime::ProgressSource {
   /// Progress counter: grows with time until the pause is over.
   [[nodiscard]] std::uint64_t done() const noexcept override;
 
-  enum class Gate { shut, open, dropping };
   struct Kept {
-    const StatePiece* piece = nullptr;
-    std::size_t number = 0;
-    std::span<const std::byte> blocks;
-    std::uint64_t hash = 0;
-    runtime::Handler done;
+    std::size_t bytes = 0;
+    runtime::Handler put;
   };
   /// Passes on segments that the rate allows by now.
   void pass_on();
 
   runtime::EventLoop* loop_;
-  Gate gate_ = Gate::shut;
+  bool shut_ = true;
   StateSink* sink_ = nullptr;
   double bytes_per_second_ = 0;
   runtime::Duration next_{};                // earliest time of the next segment

@@ -26,7 +26,8 @@ json::value to_json(const std::vector<T>& row) {
   return array;
 }
 
-std::optional<double> read_double(const json::value& value) {
+std::optional<decltype(StateScalar::value)> read_number(const json::value& value) {
+  if (const auto* whole = value.if_int64()) return *whole;
   const auto* text = value.if_string();
   if (text == nullptr || text->empty()) return std::nullopt;
   char* end = nullptr;
@@ -35,25 +36,16 @@ std::optional<double> read_double(const json::value& value) {
   return number;
 }
 
-std::optional<decltype(StateScalar::value)> read_number(const json::value& value) {
-  if (const auto* whole = value.if_int64()) return *whole;
-  if (const auto number = read_double(value)) return *number;
-  return std::nullopt;
-}
-
 /// Reads an array of integers or doubles. An empty one counts as integers; find_scalar() then finds no doubles, which
 /// has the same meaning.
 std::optional<decltype(StateScalar::value)> read_row(const json::array& row) {
   std::vector<std::int64_t> whole;
   std::vector<double> doubles;
   for (const json::value& value : row) {
-    if (const auto* number = value.if_int64()) {
-      whole.push_back(*number);
-    } else if (const auto real = read_double(value)) {
-      doubles.push_back(*real);
-    } else {
-      return std::nullopt;
-    }
+    const auto number = read_number(value);
+    if (!number) return std::nullopt;
+    if (const auto* integer = std::get_if<std::int64_t>(&*number)) whole.push_back(*integer);
+    if (const auto* real = std::get_if<double>(&*number)) doubles.push_back(*real);
   }
   if (!whole.empty() && !doubles.empty()) return std::nullopt;
   if (doubles.empty()) return whole;

@@ -22,23 +22,13 @@ namespace {
 
 constexpr std::size_t no_bucket = ~std::size_t{0};
 
-/// Buckets in the order in which steps change them.
-std::vector<ChunkSchedule::Bucket> in_order_of_steps(const ChunkSchedule& chunks,
-                                                     const Optimizer::Plan& optimizer) {
-  const bool as_reduced = optimizer.every_step_counts || optimizer.flips;
+/// Buckets in the order in which steps change them, then buckets of frozen units.
+std::vector<ChunkSchedule::Bucket> all_buckets(const ModelShare& share, const Optimizer::Plan& optimizer) {
   std::vector<ChunkSchedule::Bucket> buckets;
-  for (const std::size_t bundle : as_reduced ? chunks.as_reduced() : chunks.from_the_front()) {
-    const auto& of_bundle = chunks.bundles[bundle].buckets;
-    buckets.insert(buckets.end(), of_bundle.begin(), of_bundle.end());
-  }
-  return buckets;
-}
-
-/// Buckets of frozen units.
-std::vector<ChunkSchedule::Bucket> frozen_buckets(const UnitStates& states) {
-  std::vector<ChunkSchedule::Bucket> buckets;
-  for (std::size_t u = 0; u < states.all().size(); ++u) {
-    const UnitState& unit = states.all()[u];
+  for (const std::size_t bundle : optimizer.order(share.chunks))
+    append(buckets, share.chunks.bundles[bundle].buckets);
+  for (std::size_t u = 0; u < share.states->all().size(); ++u) {
+    const UnitState& unit = share.states->all()[u];
     for (std::size_t b = 0; !unit.trained() && b < unit.cut.buckets(); ++b) buckets.push_back({u, b});
   }
   return buckets;
@@ -58,9 +48,7 @@ Snapshot::Plan Snapshot::plan(PlanContext& planner, const Options& options, cons
   Plan plan;
   std::size_t max_bytes = 0;
   const UnitStates& states = *planner.share.states;
-  std::vector<ChunkSchedule::Bucket> buckets = in_order_of_steps(planner.share.chunks, optimizer);
-  for (const ChunkSchedule::Bucket& bucket : frozen_buckets(states)) buckets.push_back(bucket);
-  for (const ChunkSchedule::Bucket& bucket : buckets) {
+  for (const ChunkSchedule::Bucket& bucket : all_buckets(planner.share, optimizer)) {
     if (!options.writes[bucket.unit]) continue;
     const UnitState& unit = states.all()[bucket.unit];
     const Range range = finest(unit, planner.share.column->layout, bucket.index);
@@ -89,7 +77,6 @@ Snapshot::Snapshot(const RankContext& context, const ModelShare& share, const Pl
       states_(share.states.get()),
       optimizer_(&optimizer),
       plan_(plan),
-      bucket_of_(plan.pieces.size()),
       buckets_(plan.buckets.size()),
       slots_(context.arena, plan.staging) {
   copies_ = context.device.make_stream("checkpoint", StreamWidth::one);
@@ -98,10 +85,10 @@ Snapshot::Snapshot(const RankContext& context, const ModelShare& share, const Pl
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     const Plan::Bucket& bucket = plan_.buckets[b];
     number_of_[bucket.bucket.unit][bucket.bucket.index] = b;
-    std::fill(bucket_of_.begin() + static_cast<std::ptrdiff_t>(bucket.begin),
-              bucket_of_.begin() + static_cast<std::ptrdiff_t>(bucket.end), b);
   }
-  optimizer.guard_with(*this);
+  optimizer.guard_with([this](const ChunkSchedule::Bucket& bucket, std::size_t copy, runtime::Handler go) {
+    before_change(bucket, copy, std::move(go));
+  });
 }
 
 Snapshot::~Snapshot() { finish_streams({copies_.get(), hashes_.get()}); }
@@ -123,9 +110,8 @@ void Snapshot::begin(Selection selection, StateSink& sink, runtime::Handler done
   expect(!under_way(), "snapshot starts before the end of the previous one");
   selection_ = selection;
   const auto wanted = [&](std::size_t begin, std::size_t end) {
-    return static_cast<std::size_t>(std::count_if(plan_.pieces.begin() + static_cast<std::ptrdiff_t>(begin),
-                                                  plan_.pieces.begin() + static_cast<std::ptrdiff_t>(end),
-                                                  [&](const StatePiece& piece) { return wants(piece); }));
+    return static_cast<std::size_t>(std::ranges::count_if(std::span(plan_.pieces).subspan(begin, end - begin),
+                                                          [&](const StatePiece& piece) { return wants(piece); }));
   };
   put_missing_ = wanted(0, plan_.pieces.size());
   if (put_missing_ == 0) return context_->loop.post(std::move(done));
@@ -142,49 +128,45 @@ void Snapshot::begin(Selection selection, StateSink& sink, runtime::Handler done
   copy_ahead();
 }
 
-std::optional<std::size_t> Snapshot::next_of(std::size_t bucket) {
-  std::size_t& next = buckets_[bucket].next;
-  while (next < plan_.buckets[bucket].end && !wants(plan_.pieces[next])) ++next;
-  if (next == plan_.buckets[bucket].end) return std::nullopt;
-  return next++;
-}
-
-std::optional<std::size_t> Snapshot::next_piece() {
-  for (; !urgent_.empty(); urgent_.pop_front()) {
-    if (const auto piece = next_of(urgent_.front())) return piece;
-  }
-  for (; next_bucket_ < buckets_.size(); ++next_bucket_) {
-    if (const auto piece = next_of(next_bucket_)) return piece;
-  }
-  return std::nullopt;
-}
-
 void Snapshot::copy_ahead() {
   while (slots_.has_free()) {
-    const auto piece = next_piece();
-    if (!piece) return;
-    copy(*piece, slots_.take());
+    if (!urgent_.empty()) {
+      if (!copy_next(urgent_.front())) urgent_.pop_front();
+    } else if (next_bucket_ < buckets_.size()) {
+      if (!copy_next(next_bucket_)) ++next_bucket_;
+    } else {
+      return;
+    }
   }
 }
 
-void Snapshot::copy(std::size_t number, const SlotPool::Slot& slot) {
+bool Snapshot::copy_next(std::size_t number) {
+  BucketCopy& bucket = buckets_[number];
+  const std::size_t end = plan_.buckets[number].end;
+  while (bucket.next < end && !wants(plan_.pieces[bucket.next])) ++bucket.next;
+  if (bucket.next == end) return false;
+  copy(bucket, bucket.next++, slots_.take());
+  return true;
+}
+
+void Snapshot::copy(BucketCopy& bucket, std::size_t number, const SlotPool::Slot& slot) {
   const StatePiece& piece = plan_.pieces[number];
   const StateKind kind = kind_of(states_->all()[piece.unit].trained(), piece.array);
-  const StatePlace place = optimizer_->place(piece.unit, buckets_[bucket_of_[number]].copy, kind, piece.begin);
+  const StateLocation place = optimizer_->place(piece.unit, bucket.copy, kind, piece.begin);
   if (place.memory != nullptr) {
     runtime::copy(*copies_, slot.data(), place.memory, piece.bytes());
     return context_->loop.after_work(*copies_,
                                      {name(), "the copy of the states of", states_->all()[piece.unit].spec->name},
-                                     [this, number, slot] { copied(number, slot, 0); });
+                                     [this, &bucket, number, slot] { copied(bucket, number, slot, 0); });
   }
   const std::size_t first = place.offset / Tier::block_bytes * Tier::block_bytes;
   const std::size_t end = Tier::whole_blocks(place.offset + piece.bytes());
-  context_->tiers.move_on_host(offload::IoKind::read, place.region, first, {slot.data(), end - first},
-                               [this, number, slot, begin = place.offset - first] { copied(number, slot, begin); });
+  context_->tiers.move(
+      offload::IoKind::read, place.region, first, {{slot.data(), end - first}},
+      [this, &bucket, number, slot, begin = place.offset - first] { copied(bucket, number, slot, begin); });
 }
 
-void Snapshot::copied(std::size_t number, const SlotPool::Slot& slot, std::size_t begin) {
-  BucketCopy& bucket = buckets_[bucket_of_[number]];
+void Snapshot::copied(BucketCopy& bucket, std::size_t number, const SlotPool::Slot& slot, std::size_t begin) {
   if (--bucket.missing == 0 && bucket.waits) {
     if (--waiting_ == 0) waited_ += context_->loop.now() - waits_since_;
     std::exchange(bucket.waits, nullptr)();

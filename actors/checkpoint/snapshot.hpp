@@ -16,14 +16,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace ranvier::actors {
 
-class Snapshot final : public Actor, public CopyOnWriteGuard {
+class Snapshot final : public Actor {
  public:
   /// Set of arrays, by index in optimizer_states.
   using Arrays = std::bitset<optimizer_states.size()>;
@@ -67,8 +66,6 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
   /// Total optimizer stall so far.
   [[nodiscard]] runtime::Duration waited() const noexcept { return waited_; }
 
-  void before_change(const ChunkSchedule::Bucket& bucket, std::size_t copy, runtime::Handler go) override;
-
  private:
   /// Progress of a bucket in the current snapshot.
   struct BucketCopy {
@@ -78,14 +75,15 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
     runtime::Handler waits;   // waiting update; null: none
   };
 
+  /// The optimizer's guard.
+  void before_change(const ChunkSchedule::Bucket& bucket, std::size_t copy, runtime::Handler go);
   [[nodiscard]] bool wants(const StatePiece& piece) const;
   void copy_ahead();
-  /// The next segment to copy, if any.
-  [[nodiscard]] std::optional<std::size_t> next_piece();
-  [[nodiscard]] std::optional<std::size_t> next_of(std::size_t bucket);
-  void copy(std::size_t piece, const runtime::SlotPool::Slot& slot);
+  /// Copies the bucket's next segment; false: there is none.
+  [[nodiscard]] bool copy_next(std::size_t bucket);
+  void copy(BucketCopy& bucket, std::size_t piece, const runtime::SlotPool::Slot& slot);
   /// The segment starts at byte `begin` of the slot.
-  void copied(std::size_t piece, const runtime::SlotPool::Slot& slot, std::size_t begin);
+  void copied(BucketCopy& bucket, std::size_t piece, const runtime::SlotPool::Slot& slot, std::size_t begin);
   void put(std::size_t piece, const runtime::SlotPool::Slot& slot, std::uint64_t hash);
   [[nodiscard]] std::span<std::byte> blocks(std::size_t piece, const runtime::SlotPool::Slot& slot) const;
 
@@ -95,7 +93,6 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
   Plan plan_;
   std::unique_ptr<runtime::Stream> copies_, hashes_;
   std::vector<std::vector<std::size_t>> number_of_;  // by unit and bucket: index in plan_.buckets
-  std::vector<std::size_t> bucket_of_;               // by piece
 
   StateSink* sink_ = nullptr;  // null: no snapshot in progress
   runtime::Handler done_;

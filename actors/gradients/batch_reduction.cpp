@@ -52,14 +52,14 @@ BatchReduction::Plan BatchReduction::plan(PlanContext& planner, bool every_step_
     plan.places = SlotPool::plan(
         planner.memory, {MemoryKind::gradients, MemorySpace::device, "chunks of gradients being reduced", most,
                          std::min(chunks_on_device, chunks.chunks.size())});
-    plan.lends = every_step_counts && !GradientRecords::stepped_in_place(planner);
+    plan.lends = every_step_counts && !OffloadedGradients::stepped_in_place(planner);
   }
   plan.squares = GradientSquaredNorm::plan(planner);
   return plan;
 }
 
 BatchReduction::BatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan,
-                               TiedUnits& tied, GradientRecords* records)
+                               TiedUnits& tied, OffloadedGradients* records)
     : context_(&context),
       states_(share.states.get()),
       tied_(&tied),
@@ -95,10 +95,6 @@ void BatchReduction::start(runtime::Handler done) {
 
 void BatchReduction::summed(std::size_t unit) {
   ready_[unit] = true;
-  bring_ready();
-}
-
-void BatchReduction::bring_ready() {
   for (; next_ < chunks_.size(); ++next_) {
     const auto& buckets = chunks_[next_].buckets;
     if (!std::ranges::all_of(buckets, [this](const auto& bucket) { return ready_[bucket.unit]; })) return;
@@ -172,14 +168,15 @@ void BatchReduction::make_equal(std::size_t number) {
 
 /// The reduced part of bucket number `place` of a chunk.
 std::vector<runtime::Bytes> BatchReduction::runs_of_reduced(const Chunk& chunk, std::size_t place) const {
-  const ChunkSchedule::Bucket& bucket = chunk.buckets[place];
-  const UnitState& unit = states_->all()[bucket.unit];
-  const std::size_t width = runtime::size_of(states_->precision().gradient);
-  const auto [begin, count, runs] = unit.cut.spread(unit.reduced, bucket.index);
-  std::byte* const first = reduced_part(chunk, place);
-  if (record(chunk, place) != nullptr || runs.contiguous()) return {{first, count * width}};
+  const auto& [u, index] = chunk.buckets[place];
+  const UnitState& unit = states_->all()[u];
+  const UnitView& sum = unit.gradients.front();
+  const auto bytes = [&sum](std::size_t elements) { return runtime::bytes_of(sum.dtype, elements); };
+  if (record(chunk, place) != nullptr)
+    return {{reduced_part(chunk, place), bytes(unit.cut.elements(unit.reduced, index))}};
   std::vector<runtime::Bytes> all;
-  for (std::size_t x = 0; x < count; x += runs.run) all.emplace_back(first + runs.at(x) * width, runs.run * width);
+  for (const auto& [begin, count] : unit.cut.runs(unit.reduced, index))
+    all.emplace_back(sum.at(begin), bytes(count));
   return all;
 }
 
@@ -188,43 +185,29 @@ void BatchReduction::reduced(std::size_t number) {
   for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
     squares_.take(chunk.buckets[i], reduced_part(chunk, i), record(chunk, i) != nullptr);
   }
-  context_->loop.after_work(context_->compute, {"gradients", "sums of squares"}, [this, number] {
-    if (records_ != nullptr && !lends_) return store(number);
-    if (records_ != nullptr) {
-      lend(number);
-      announce(number);
-    }
-    over();
-  });
+  context_->loop.after_work(context_->compute, {"gradients", "sums of squares"},
+                            [this, number] { records_ == nullptr ? over() : keep(number); });
   if (records_ == nullptr) announce(number);
 }
 
-/// Stores the reduced gradients until the step is committed.
-void BatchReduction::store(std::size_t number) {
+/// Stores the reduced gradients until the step is committed, or keeps the chunk on the device until the optimizer has
+/// read it. The next batch may have started by then.
+void BatchReduction::keep(std::size_t number) {
   const Chunk& chunk = chunks_[number];
-  const auto stored = runtime::last_of(chunk.buckets.size(), [this, number] {
-    chunks_[number].place.release();
-    announces_.run(number, [this, number] { announce(number); });
-    places_.serve();
-    over();
-  });
-  for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
-    const auto& [unit, index] = chunk.buckets[i];
-    records_->store_reduced(unit, index, reduced_part(chunk, i), stored);
-  }
-}
-
-/// Keeps the chunk on the device until the optimizer has read it. The next batch may have started by then.
-void BatchReduction::lend(std::size_t number) {
-  const Chunk& chunk = chunks_[number];
-  const auto returned = runtime::last_of(chunk.buckets.size(), [this, place = chunk.place] {
+  const auto left = runtime::last_of(chunk.buckets.size(), [this, number, place = chunk.place] {
     place.release();
+    if (!lends_) announces_.run(number, [this, number] { announce(number); });
     places_.serve();
+    if (!lends_) over();
   });
   for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
     const auto& [unit, index] = chunk.buckets[i];
-    records_->lend_reduced(unit, index, reduced_part(chunk, i), returned);
+    lends_ ? records_->lend_reduced(unit, index, reduced_part(chunk, i), left)
+           : records_->store_reduced(unit, index, reduced_part(chunk, i), left);
   }
+  if (!lends_) return;
+  announce(number);
+  over();
 }
 
 /// The optimizer may read the chunk.

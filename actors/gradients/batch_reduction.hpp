@@ -7,7 +7,7 @@
 // every step is applied.
 #pragma once
 
-#include "actors/gradients/gradient_records.hpp"
+#include "actors/gradients/offloaded_gradients.hpp"
 #include "actors/gradients/gradient_squared_norm.hpp"
 #include "actors/gradients/tied_units.hpp"
 #include "actors/states/hop_pipeline.hpp"
@@ -31,7 +31,7 @@ class BatchReduction {
 
   /// `records` is null if accumulated gradients are on the device.
   BatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan, TiedUnits& tied,
-                 GradientRecords* records);
+                 OffloadedGradients* records);
 
   /// Sets a callback with the number of each chunk that is ready for the optimizer, in order. Call it once, before
   /// start().
@@ -54,13 +54,11 @@ class BatchReduction {
     std::vector<std::size_t> offsets;  // by bucket, within the buffer
   };
 
-  void bring_ready();
   void bring(std::size_t chunk);
   void submit(std::size_t chunk);
   void make_equal(std::size_t chunk);
   void reduced(std::size_t chunk);
-  void store(std::size_t chunk);
-  void lend(std::size_t chunk);
+  void keep(std::size_t chunk);
   void announce(std::size_t chunk);
   void over();
   /// Record of bucket number `place` of a fetched chunk; null: the gradients are stored at UnitState::gradients.
@@ -72,7 +70,7 @@ class BatchReduction {
   const RankContext* context_;
   const UnitStates* states_;
   TiedUnits* tied_;
-  GradientRecords* records_;
+  OffloadedGradients* records_;
   bool lends_;
   HopPipeline reduction_;
   GradientSquaredNorm squares_;

@@ -35,7 +35,9 @@ std::vector<std::size_t> layout_of(const UnitState& unit) {
 MicrobatchReduction::Plan MicrobatchReduction::plan(PlanContext& planner, int ahead) {
   const UnitStates& states = *planner.share.states;
   const runtime::DType dtype = states.precision().gradient;
+  const bool shards = states.shards_gradients();
   Plan plan;
+  if (planner.tiers.gradients == TierKind::device && !shards) return plan;
   std::vector<std::vector<std::size_t>> layouts;
   for (const UnitState& unit : states.all()) layouts.push_back(layout_of(unit));
   const auto steps = planner.share.stage->units_of_parts(models::Stage::PassStep::Kind::backward_weight);
@@ -51,7 +53,6 @@ MicrobatchReduction::Plan MicrobatchReduction::plan(PlanContext& planner, int ah
     auto& items = shapes.emplace_back();
     for (const std::size_t unit : units) items.push_back({states.all()[unit].elements});
   }
-  const bool shards = states.shards_gradients();
   plan.reduction =
       HopPipeline::plan(planner,
                         {.hops = shards ? planner.share.flow.reduce_microbatch : std::vector<collectives::Hop>{},
@@ -63,17 +64,19 @@ MicrobatchReduction::Plan MicrobatchReduction::plan(PlanContext& planner, int ah
 }
 
 MicrobatchReduction::MicrobatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan,
-                                         GradientRecords* records,
+                                         OffloadedGradients* records,
                                          std::function<void(const models::Stage::PassStep&)> complete)
     : context_(&context),
       stage_(share.stage.get()),
       states_(share.states.get()),
       records_(records),
+      in_place_(records == nullptr && !states_->shards_gradients()),
       complete_(std::move(complete)),
       schedule_(plan.classes),
       reduction_(context, *share.column, plan.reduction),
       places_(schedule_.places()),
-      last_step_(stage_->uses().size()) {
+      last_step_(stage_->uses().size()),
+      writings_(context.loop, "gradients", [this](std::uint64_t step) { return ready(step); }) {
   std::vector<std::size_t> taken(plan.places.size(), 0);
   for (std::size_t p = 0; p < places_.size(); ++p) {
     const std::size_t kind = schedule_.class_of_place(p);
@@ -88,19 +91,23 @@ void MicrobatchReduction::start(int microbatches) {
   microbatches_ = microbatches;
 }
 
-std::uint64_t MicrobatchReduction::announce(const models::Stage::Pass& pass, bool adds) {
+std::uint64_t MicrobatchReduction::announce(const Announced& pass) {
   const std::uint64_t first = writings_.next();
-  for (const models::Stage::PassStep& writes : pass) {
-    if (writes.kind != models::Stage::PassStep::Kind::backward_weight) continue;
+  for (const models::Stage::PassStep& step : pass.steps) {
+    if (!pass.backward || !uses(step)) continue;
     const std::uint64_t number = writings_.next();
-    Writing& writing = writings_.add({.writes = writes});
-    writing.places.resize(stage_->layer(stage_->layer_of(writes)).layer->units().size());
-    for (const std::size_t use : stage_->uses_of(writes)) {
+    Writing& writing = writings_.add({.writes = step, .microbatch = pass.microbatch});
+    writing.places.resize(stage_->layer(stage_->layer_of(step)).layer->units().size());
+    for (const std::size_t use : stage_->uses_of(step)) {
       const auto [layer, index, unit] = stage_->uses()[use];
+      if (in_place_) {
+        writing.places[index] = states_->all()[unit].gradients[use_in_unit_[use]].data;
+        continue;
+      }
       const BufferSchedule::Assignment assigned = schedule_.next(unit, number, false);
       writing.after.push_back(assigned.after);
       writing.places[index] = places_[assigned.place];
-      if (adds) writing.sums.push_back({use, last_step_[use]});
+      if (adds(pass.microbatch)) writing.sums.push_back({use, last_step_[use]});
       last_step_[use] = number;
     }
     writing.sums_missing = writing.sums.size();
@@ -125,27 +132,36 @@ void MicrobatchReduction::bring_sums() {
       if (sum.begun || sum.after >= writings_.first() || !is_over(writing.after[s])) continue;
       sum.begun = true;
       const auto [layer, index, unit] = stage_->uses()[sum.use];
-      records_->call(GradientRecords::Call::fetch, unit, use_in_unit_[sum.use], writing.places[index],
+      records_->call(OffloadedGradients::Call::fetch, unit, use_in_unit_[sum.use], writing.places[index],
                      [this, step] {
                        --writings_[step].sums_missing;
-                       check_waiting();
+                       writings_.check();
                      });
     }
   }
 }
 
-void MicrobatchReduction::when_ready(std::uint64_t step, runtime::Handler handler) {
-  writings_.wait_for(step, std::move(handler));
-  check_waiting();
+void MicrobatchReduction::provide(std::uint64_t step, models::StepArrays& arrays) {
+  const Writing& writing = writings_[step];
+  arrays.gradients = writing.places;
+  arrays.accumulate = adds(writing.microbatch);
 }
 
-void MicrobatchReduction::check_waiting() {
-  writings_.post_if(context_->loop, [this](std::uint64_t step) { return ready(step); });
+bool MicrobatchReduction::queued(std::uint64_t step) {
+  const Writing& writing = writings_[step];
+  const auto& uses = stage_->uses_of(writing.writes);
+  if (spoils_by_ && stage_->layer_of(writing.writes) == 0 && !uses.empty()) {
+    runtime::scale(context_->compute, writing.places[stage_->uses()[uses.front()].index_in_layer],
+                   states_->precision().gradient, *std::exchange(spoils_by_, std::nullopt), 1);
+  }
+  if (!in_place_ || writing.microbatch + 1 == microbatches_) return true;
+  writings_.remove(step);
+  return false;
 }
 
-void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
-  Writing& leaving = writings_[step];
-  leaving.microbatch = microbatch;
+void MicrobatchReduction::done(std::uint64_t step) {
+  if (in_place_) return complete_(writings_.remove(step).writes);
+  const Writing& leaving = writings_[step];
   std::vector<HopPipeline::Item> items;
   for (const std::size_t use : stage_->uses_of(leaving.writes)) {
     const auto [layer, index, unit] = stage_->uses()[use];
@@ -154,7 +170,7 @@ void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
   const auto begin = context_->trace.now();
   reduction_.submit(std::move(items),
                     fmt::format("reduce-scatter of the gradients of layer {}, microbatch {}",
-                                stage_->layer_of(leaving.writes), microbatch),
+                                stage_->layer_of(leaving.writes), leaving.microbatch),
                     [this, step, begin] {
                       context_->trace.add(SpanKind::reduce, Trace::Lane::communicate, begin, context_->trace.now(),
                                           writings_[step].microbatch);
@@ -164,42 +180,39 @@ void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
 
 void MicrobatchReduction::accumulate_reduced(std::uint64_t step) {
   const Writing writing = writings_.remove(step);
+  const auto& uses = stage_->uses_of(writing.writes);
   accumulating_.insert(step);
-  accumulate(writing, [this, step, writes = writing.writes, last = writing.microbatch + 1 == microbatches_] {
+  const runtime::Handler done = [this, step, writes = writing.writes,
+                                 last = writing.microbatch + 1 == microbatches_] {
     accumulating_.erase(step);
     bring_sums();
-    check_waiting();
+    writings_.check();
     if (last) complete_(writes);
-  });
-  bring_sums();
-}
-
-void MicrobatchReduction::accumulate(const Writing& writing, const runtime::Handler& done) {
-  if (records_ != nullptr) return accumulate_in_records(writing, done);
+  };
+  const runtime::Handler one_done = uses.empty() ? done : runtime::last_of(uses.size(), done);
+  const bool first = writing.microbatch == 0, adds = states_->shards_gradients() && !first;
   const runtime::DType dtype = states_->precision().gradient;
-  for (const std::size_t use : stage_->uses_of(writing.writes)) {
+  for (const std::size_t use : uses) {
     const auto [layer, index, unit] = stage_->uses()[use];
+    if (records_ != nullptr) {
+      records_->call(adds ? OffloadedGradients::Call::add : OffloadedGradients::Call::store, unit,
+                     use_in_unit_[use], writing.places[index], one_done);
+      continue;
+    }
     const UnitView& sum = states_->all()[unit].gradients[use_in_unit_[use]];
     const std::byte* arrived = writing.places[index] + sum.range.begin * runtime::size_of(dtype);
-    if (writing.microbatch == 0) {
+    if (first) {
       runtime::copy(context_->reduce, sum.data, arrived, sum.bytes());
     } else {
       runtime::add(context_->reduce, sum.data, arrived, dtype, sum.range.count);
     }
   }
-  context_->loop.after_work(context_->reduce, {"gradients", "the addition of a microbatch's gradients"}, done);
-}
-
-void MicrobatchReduction::accumulate_in_records(const Writing& writing, const runtime::Handler& done) {
-  const auto& uses = stage_->uses_of(writing.writes);
-  if (uses.empty()) return context_->loop.post(done);
-  const auto one_done = runtime::last_of(uses.size(), done);
-  const bool adds = states_->shards_gradients() && writing.microbatch > 0;
-  const auto call = adds ? GradientRecords::Call::add : GradientRecords::Call::store;
-  for (const std::size_t use : uses) {
-    const auto [layer, index, unit] = stage_->uses()[use];
-    records_->call(call, unit, use_in_unit_[use], writing.places[index], one_done);
+  if (records_ == nullptr) {
+    context_->loop.after_work(context_->reduce, {"gradients", "the addition of a microbatch's gradients"}, done);
+  } else if (uses.empty()) {
+    context_->loop.post(done);
   }
+  bring_sums();
 }
 
 }  // namespace ranvier::actors

@@ -1,10 +1,10 @@
-// Reduces gradients per microbatch if they are sharded (scope I or G; MiCS §3.4, PaRO §3.4) or offloaded. Steps of a
-// backward pass write to separate buffers, which are reduce-scattered and added to the sum on the device or in a tier.
-// Offloaded gradients that are not sharded are fetched before the layer adds to them. Sums have the order of steps.
-// Loop thread only.
+// Provides buffers for gradients to passes, and accumulates microbatches. If gradients are sharded (scope I or G; MiCS
+// §3.4, PaRO §3.4) or offloaded, steps of a backward pass write to separate buffers, which are reduce-scattered and
+// added to the sum on the device or in a tier. Offloaded gradients that are not sharded are fetched before the layer
+// adds to them. Sums have the order of steps. Otherwise layers accumulate in place. Loop thread only.
 #pragma once
 
-#include "actors/gradients/gradient_records.hpp"
+#include "actors/gradients/offloaded_gradients.hpp"
 #include "actors/schedule/buffer_schedule.hpp"
 #include "actors/schedule/pass_resource.hpp"
 #include "actors/states/hop_pipeline.hpp"
@@ -15,36 +15,40 @@
 #include <functional>
 #include <optional>
 #include <set>
-#include <span>
 #include <vector>
 
 namespace ranvier::actors {
 
-class MicrobatchReduction {
+class MicrobatchReduction final : public PassResource {
  public:
   struct Plan {
     BufferClasses classes;
     std::vector<runtime::MemoryId> places;  ///< by class: buffers for a microbatch's gradients
     HopPipeline::Plan reduction;
   };
-  /// `ahead`: maximum number of steps with pending reductions.
+  /// `ahead`: maximum number of steps with pending reductions. Empty if layers accumulate in place.
   [[nodiscard]] static Plan plan(PlanContext& planner, int ahead);
 
   /// `records` is null if accumulated gradients are on the device. `complete` is called for each step whose last
   /// microbatch is in the sums.
   MicrobatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan,
-                      GradientRecords* records, std::function<void(const models::Stage::PassStep&)> complete);
+                      OffloadedGradients* records, std::function<void(const models::Stage::PassStep&)> complete);
 
   void start(int microbatches);
 
-  // Functions of GradientSync as a PassResource. `adds`: layers add to the destination.
-  std::uint64_t announce(const models::Stage::Pass& pass, bool adds);
-  [[nodiscard]] bool ready(std::uint64_t step) const;
-  void when_ready(std::uint64_t step, runtime::Handler handler);
-  /// Destinations of the step's gradients, by unit of its layer.
-  [[nodiscard]] std::span<std::byte* const> places(std::uint64_t step) const { return writings_[step].places; }
-  /// Call it on the loop after the gradients are written, in the order of steps.
-  void written(std::uint64_t step, int microbatch);
+  // Accesses are steps that write gradients. One is ready when it has buffers for them.
+  [[nodiscard]] bool uses(const models::Stage::PassStep& step) const override { return !step.needs_parameters(); }
+  std::uint64_t announce(const Announced& pass) override;
+  [[nodiscard]] bool ready(std::uint64_t step) const override;
+  void when_ready(std::uint64_t step, runtime::Handler handler) override {
+    writings_.when_ready(step, std::move(handler));
+  }
+  void provide(std::uint64_t step, models::StepArrays& arrays) override;
+  [[nodiscard]] bool queued(std::uint64_t step) override;
+  void done(std::uint64_t step) override;
+
+  /// For tests: multiplies the first gradients that the front layer writes in this batch.
+  void spoil(float factor) { spoils_by_ = factor; }
 
   [[nodiscard]] std::vector<Wait> waits() const { return reduction_.waits(); }
   [[nodiscard]] std::vector<int> peers() const { return reduction_.peers(); }
@@ -66,20 +70,20 @@ class MicrobatchReduction {
     std::size_t sums_missing = 0;
   };
 
+  /// Returns whether layers add to the destination of gradients instead of overwriting it.
+  [[nodiscard]] bool adds(int microbatch) const noexcept { return !states_->shards_gradients() && microbatch > 0; }
   /// Returns whether the step's gradients are in the sums, so that its buffers are free.
   [[nodiscard]] bool is_over(std::optional<std::uint64_t> step) const {
     return !step || (*step < writings_.first() && !accumulating_.contains(*step));
   }
   void bring_sums();
   void accumulate_reduced(std::uint64_t step);
-  void accumulate(const Writing& writing, const runtime::Handler& done);
-  void accumulate_in_records(const Writing& writing, const runtime::Handler& done);
-  void check_waiting();
 
   const RankContext* context_;
   const models::StageSlices* stage_;
   const UnitStates* states_;
-  GradientRecords* records_;
+  OffloadedGradients* records_;
+  bool in_place_;  // layers accumulate in UnitState::gradients
   std::function<void(const models::Stage::PassStep&)> complete_;
   BufferSchedule schedule_;
   HopPipeline reduction_;
@@ -87,9 +91,10 @@ class MicrobatchReduction {
   std::vector<std::size_t> use_in_unit_;  // by use of the stage
   std::vector<std::uint64_t> last_step_;  // by use of the stage: last step in the batch
   int microbatches_ = 0;
-  Accesses<Writing> writings_{"buffers for gradients"};
+  Accesses<Writing> writings_;
   std::set<std::uint64_t> accumulating_;  // reduced steps that are being added to the sums
   runtime::InOrder sums_;
+  std::optional<float> spoils_by_;
 };
 
 }  // namespace ranvier::actors

@@ -16,15 +16,13 @@ using runtime::MemorySpace;
 using runtime::SlotPool;
 
 TiedUnits::Plan TiedUnits::plan(PlanContext& planner, Options options) {
-  Plan plan{.options = std::move(options), .has_places = {}, .messages_of_each = 0, .places = {}};
+  Plan plan{.options = std::move(options), .messages_of_each = 0, .places = {}};
   const bool in_tier = planner.tiers.gradients != TierKind::device;
   std::size_t units = 0;
   for (std::size_t u = 0; u < planner.share.states->all().size(); ++u) {
     const UnitState& unit = planner.share.states->all()[u];
     const bool has_two = unit.trained() && unit.gradients.size() > 1;
-    const bool has = plan.options.partners[u].has_value() || (in_tier && has_two);
-    plan.has_places.push_back(has);
-    units += has;
+    units += plan.options.partners[u].has_value() || (in_tier && has_two);
   }
   const std::size_t sharing = std::max<std::size_t>(units, 1);
   plan.messages_of_each = runtime::ceil_divide(static_cast<std::size_t>(plan.options.depth), sharing);
@@ -52,7 +50,7 @@ std::vector<runtime::StagedMessages> TiedUnits::staged_messages(const UnitStates
 }
 
 TiedUnits::TiedUnits(const RankContext& context, const ModelShare& share, const Plan& plan,
-                     GradientRecords* records)
+                     OffloadedGradients* records)
     : context_(&context),
       states_(share.states.get()),
       records_(records),
@@ -63,12 +61,12 @@ TiedUnits::TiedUnits(const RankContext& context, const ModelShare& share, const 
   for (std::size_t u = 0; u < states_->all().size(); ++u) {
     const UnitState& unit = states_->all()[u];
     const std::optional<int> partner = plan.options.partners[u];
+    const bool sums = partner || (unit.trained() && unit.gradients.size() > 1);
     std::vector<std::byte*> places;
-    for (std::size_t p = 0; p < plan.messages_of_each && plan.has_places[u]; ++p) {
+    for (std::size_t p = 0; p < plan.messages_of_each && (partner || (sums && records != nullptr)); ++p) {
       places.push_back(context.arena.slot(plan.places, taken++));
     }
-    const bool sums = partner || (unit.trained() && unit.gradients.size() > 1);
-    std::vector<GradientRecords::Stretch> stretches;
+    std::vector<OffloadedGradients::Stretch> stretches;
     if (sums && records != nullptr) {
       stretches = records->stretches(u, message_bytes_);
     } else if (sums) {
@@ -114,7 +112,7 @@ void TiedUnits::sum_uses(std::size_t u, runtime::Handler done) {
 void TiedUnits::sum(std::size_t u, std::size_t number, const SlotPool::Slot& place, runtime::Handler done) {
   Unit& tied = units_[u];
   const UnitState& unit = states_->all()[u];
-  const GradientRecords::Stretch stretch = tied.stretches[number];
+  const OffloadedGradients::Stretch stretch = tied.stretches[number];
   const runtime::DType dtype = states_->precision().gradient;
   const std::size_t bytes = stretch.elements() * size_of(dtype);
   const bool offloaded = records_ != nullptr;

@@ -4,7 +4,7 @@
 // the other one. Ranks of the same row exchange messages of limited size. Loop thread only.
 #pragma once
 
-#include "actors/gradients/gradient_records.hpp"
+#include "actors/gradients/offloaded_gradients.hpp"
 #include "runtime/loop/in_order.hpp"
 #include "runtime/transport/staged_transport.hpp"
 
@@ -24,7 +24,6 @@ class TiedUnits {
   };
   struct Plan {
     Options options;
-    std::vector<bool> has_places;      ///< by unit
     std::size_t messages_of_each = 0;  ///< messages in flight per unit
     runtime::MemoryId places;
   };
@@ -34,7 +33,7 @@ class TiedUnits {
                                                                             const Plan& plan);
 
   /// `records` is null if accumulated gradients are on the device. All arguments must outlive this object.
-  TiedUnits(const RankContext& context, const ModelShare& share, const Plan& plan, GradientRecords* records);
+  TiedUnits(const RankContext& context, const ModelShare& share, const Plan& plan, OffloadedGradients* records);
 
   /// Adds a unit's complete uses into use 0, then calls `done` on the loop; at once if there is a single use.
   void sum_uses(std::size_t unit, runtime::Handler done);
@@ -54,7 +53,7 @@ class TiedUnits {
     std::optional<int> partner;  // rank of the other use; none: it is use 1 of this stage
     bool sums = false, copies = false;
     runtime::Tag tag;
-    std::vector<GradientRecords::Stretch> stretches;  // parts of the sum, identical on both stages
+    std::vector<OffloadedGradients::Stretch> stretches;  // parts of the sum, identical on both stages
     runtime::SlotPool places;                    // one per stretch or message in progress; copies need no memory
     runtime::InOrder sends;                      // sends of stretches
     std::optional<runtime::Duration> sum_since;  // start of the current sum
@@ -66,7 +65,7 @@ class TiedUnits {
 
   const RankContext* context_;
   const UnitStates* states_;
-  GradientRecords* records_;
+  OffloadedGradients* records_;
   std::size_t message_bytes_;
   std::vector<Unit> units_;
 };

@@ -6,12 +6,12 @@
 // that updates overlap with passes. Same arithmetic as on the device.
 #pragma once
 
+#include "actors/optimizer/bundle_sweep.hpp"
 #include "actors/optimizer/state_records.hpp"
 
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace ranvier::actors {
@@ -32,7 +32,7 @@ class BucketStep {
   /// Returns whether offloaded states are updated on the host.
   [[nodiscard]] bool on_host() const noexcept { return plan_.has_value(); }
 
-  /// Arrays of an update; for records see bundle_sweep.hpp.
+  /// An update and its arrays; for records see bundle_sweep.hpp.
   struct Operands {
     ChunkSchedule::Bucket bucket;
     std::size_t slot = 0;                                  ///< slot of its states
@@ -41,24 +41,17 @@ class BucketStep {
     bool gradients_on_host = false;                        ///< update on the host; the record is in host memory
     std::byte* parameters = nullptr;  ///< record of layers' parameters; null: in place in the unit
     float* update = nullptr;          ///< updates of the unit's matrices (MatrixExchange::updates()); null: none
-    bool rounds = true;               ///< whether the update writes layers' parameters
+    /// `momentum` leaves the updates of matrices in `update`, and does not write layers' parameters; `matrices`
+    /// subtracts the orthogonal updates, and rounds as `only_rounds`.
+    BundleSweep::Pass pass = BundleSweep::Pass::whole;
+    bool only_rounds = false;  ///< rounds master weights to layers' parameters without an update
   };
   /// `done` runs on the loop when states are updated and layers' parameters are on the device.
-  void step(const Operands& operands, const runtime::AdamWOptions& adamw, runtime::Handler done);
-  /// Rounds master weights to layers' parameters without an update.
-  void round(const Operands& operands, runtime::Handler done);
-  /// Subtracts the orthogonal updates of matrices, which Muon's step() left in `update`, and rounds as round().
-  void subtract(const Operands& operands, const runtime::AdamWOptions& adamw, runtime::Handler done);
+  void step(const Operands& operands, runtime::AdamWOptions adamw, runtime::Handler done);
 
  private:
   /// Arrays of a stretch of a bucket: states on the host or the device, the rest on the device.
-  struct Stretch {
-    StateRecords::Stretch states;
-    const std::byte* gradient = nullptr;
-    runtime::StridedLayout gradient_runs;
-    bool gradient_on_host = false;     // the gradient is in host memory
-    std::byte* layers_copy = nullptr;  // see AdamWArrays::working
-    runtime::StridedLayout layers_runs;
+  struct Stretch : StateRecords::Stretch {
     std::vector<runtime::DecaySegment> segments, matrix_segments;  // relative to the stretch's start in the unit
     float* update = nullptr;
   };
@@ -67,23 +60,12 @@ class BucketStep {
     return on_host() && !records_->on_device(bucket);
   }
   [[nodiscard]] std::vector<Stretch> stretches(const Operands& operands) const;
-  /// Options of an update of the unit.
-  [[nodiscard]] static runtime::AdamWOptions options_for(const UnitState& unit, runtime::AdamWOptions adamw);
-  [[nodiscard]] std::pair<runtime::AdamWArrays, runtime::AdamWRuns> kernel_arguments(const UnitState& unit,
-                                                                                     const Stretch& stretch) const;
-  void round_stretches(const Operands& operands, const UnitState& unit, const std::vector<Stretch>& stretches,
-                       runtime::Handler done);
-  void clear_record(const Operands& operands);
-  /// Queues the update of a stretch; with Muon, its first part.
-  void step_stretch(runtime::StreamView stream, const UnitState& unit, const Stretch& stretch,
+  /// Queues the work on a stretch.
+  void step_stretch(runtime::StreamView stream, const Operands& operands, const Stretch& stretch,
                     runtime::AdamWOptions adamw) const;
 
-  void prepare_host();
-  void step_on_host(std::size_t slot, const UnitState& unit, std::vector<Stretch> stretches,
-                    const runtime::AdamWOptions& adamw, runtime::Handler done);
-  void round_on_host(std::size_t slot, const UnitState& unit, std::vector<Stretch> stretches,
-                     runtime::Handler done);
-  void copy_to_layers(std::size_t slot, const std::vector<Stretch>& stretches, runtime::Handler done);
+  void step_on_host(const Operands& operands, std::vector<Stretch> stretches, const runtime::AdamWOptions& adamw,
+                    runtime::Handler done);
   void after(runtime::Stream& stream, runtime::Handler next);
 
   const RankContext* context_;

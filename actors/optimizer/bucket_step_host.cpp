@@ -10,7 +10,10 @@ namespace ranvier::actors {
 
 using runtime::StreamWidth;
 
-void BucketStep::prepare_host() {
+BucketStep::BucketStep(const RankContext& context, const ModelShare& share, const Plan& plan,
+                       const StateRecords& states)
+    : context_(&context), states_(share.states.get()), records_(&states), plan_(plan) {
+  if (!on_host()) return;
   runtime::Device& device = context_->device;
   // With a GPU, host threads have no other work, so all cores are used.
   host_ = device.make_host_device(device.apart() ? runtime::available_cores() : device.threads());
@@ -28,72 +31,54 @@ void BucketStep::after(runtime::Stream& stream, runtime::Handler next) {
   context_->loop.after_work(stream, {"optimizer", "a bucket that is stepped on the host"}, std::move(next));
 }
 
-void BucketStep::step_on_host(std::size_t slot, const UnitState& unit, std::vector<Stretch> stretches,
+void BucketStep::step_on_host(const Operands& operands, std::vector<Stretch> stretches,
                               const runtime::AdamWOptions& adamw, runtime::Handler done) {
   const auto [compute, gradient] = states_->precision();
-  const bool separate = states_->separate_master();
-  std::byte* parameters = context_->arena.slot(plan_->parameters, slot);
+  const bool separate = states_->separate_master(), updates = !operands.only_rounds;
+  std::byte* parameters = context_->arena.slot(plan_->parameters, operands.slot);
   const std::size_t gradient_width = runtime::size_of(gradient), width = runtime::size_of(compute);
   for (Stretch& stretch : stretches) {
-    const StateRecords::Stretch& states = stretch.states;
-    if (!stretch.gradient_on_host) {
-      std::byte* const to = context_->arena.slot(plan_->gradients, slot) + states.offset * gradient_width;
-      runtime::copy(*to_host_, to, {}, stretch.gradient, stretch.gradient_runs, gradient_width, states.count);
-      stretch.gradient = to;
-      stretch.gradient_runs = {};
+    runtime::AdamWArrays& arrays = stretch.arrays;
+    runtime::AdamWRuns& runs = arrays.runs;
+    if (updates && !operands.gradients_on_host) {
+      std::byte* const to = context_->arena.slot(plan_->gradients, operands.slot) + stretch.offset * gradient_width;
+      runtime::copy(*to_host_, to, {}, arrays.gradient, runs.gradient, gradient_width, runs.elements);
+      arrays.gradient = to;
+      runs.gradient = {};
     }
     if (separate) continue;
-    runtime::copy(*to_host_, parameters + states.offset * width, {}, states.weights, states.weight_runs, width,
-                  states.count);
+    runtime::copy(*to_host_, parameters + stretch.offset * width, {}, arrays.weights, runs.weights, width,
+                  runs.elements);
   }
   const auto shared = std::make_shared<std::vector<Stretch>>(std::move(stretches));
-  const auto to_layers = [=, this, done = std::move(done)] { copy_to_layers(slot, *shared, done); };
-  after(*to_host_, [=, this, &unit] {
-    context_->trace.begin(*steps_, runtime::SpanKind::optimizer);
+  const auto to_layers = [=, this, done = std::move(done)] {
+    for (const Stretch& stretch : *shared) {
+      void* to = separate ? stretch.arrays.working : stretch.arrays.weights;
+      if (to == nullptr) continue;
+      runtime::copy(*to_device_, to, separate ? stretch.arrays.runs.working : stretch.arrays.runs.weights,
+                    parameters + stretch.offset * width, {}, width, stretch.arrays.runs.elements);
+    }
+    after(*to_device_, done);
+  };
+  const auto step = [=, this] {
+    if (updates) context_->trace.begin(*steps_, runtime::SpanKind::optimizer);
     for (Stretch stretch : *shared) {
-      std::byte* here = parameters + stretch.states.offset * width;
+      std::byte* here = parameters + stretch.offset * width;
       if (separate) {
         // Gaps between parameters are not updated, and must be zero in the layers' copies.
-        runtime::fill_zero(*steps_, here, stretch.states.count * width);
-        if (stretch.layers_copy != nullptr) stretch.layers_copy = here;
-        stretch.layers_runs = {};
+        if (updates) runtime::fill_zero(*steps_, here, stretch.arrays.runs.elements * width);
+        if (stretch.arrays.working != nullptr) stretch.arrays.working = here;
+        stretch.arrays.runs.working = {};
       } else {
-        stretch.states.weights = here;
-        stretch.states.weight_runs = {};
+        stretch.arrays.weights = here;
+        stretch.arrays.runs.weights = {};
       }
-      step_stretch(*steps_, unit, stretch, adamw);
+      step_stretch(*steps_, operands, stretch, adamw);
     }
-    context_->trace.end(*steps_, runtime::SpanKind::optimizer, runtime::Trace::Lane::compute);
+    if (updates) context_->trace.end(*steps_, runtime::SpanKind::optimizer, runtime::Trace::Lane::compute);
     after(*steps_, to_layers);
-  });
-}
-
-void BucketStep::round_on_host(std::size_t slot, const UnitState& unit, std::vector<Stretch> stretches,
-                               runtime::Handler done) {
-  const runtime::DType dtype = states_->precision().compute;
-  for (const Stretch& stretch : stretches) {
-    if (stretch.layers_copy == nullptr) continue;
-    const StateRecords::Stretch& states = stretch.states;
-    runtime::cast(*steps_, context_->arena.slot(plan_->parameters, slot) + states.offset * runtime::size_of(dtype),
-                  dtype, states.weights, unit.master.dtype, states.count, {}, states.weight_runs);
-  }
-  after(*steps_, [this, slot, stretches = std::move(stretches), done = std::move(done)] {
-    copy_to_layers(slot, stretches, done);
-  });
-}
-
-void BucketStep::copy_to_layers(std::size_t slot, const std::vector<Stretch>& stretches, runtime::Handler done) {
-  const std::byte* parameters = context_->arena.slot(plan_->parameters, slot);
-  const std::size_t width = runtime::size_of(states_->precision().compute);
-  const bool separate = states_->separate_master();
-  for (const Stretch& stretch : stretches) {
-    const StateRecords::Stretch& states = stretch.states;
-    std::byte* to = separate ? stretch.layers_copy : states.weights;
-    if (to == nullptr) continue;
-    runtime::copy(*to_device_, to, separate ? stretch.layers_runs : states.weight_runs,
-                  parameters + states.offset * width, {}, width, states.count);
-  }
-  after(*to_device_, std::move(done));
+  };
+  updates ? after(*to_host_, step) : step();
 }
 
 }  // namespace ranvier::actors

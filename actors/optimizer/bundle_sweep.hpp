@@ -53,6 +53,10 @@ struct BundleSweep {
   /// follows the next unit's first one, so that one is exchanged while the other one is computed.
   BundleSweep(const ModelShare& share, std::span<const std::size_t> order);
 
+  [[nodiscard]] std::span<const Bucket> of(const Bundle& bundle) const {
+    return std::span(buckets).subspan(bundle.first, bundle.buckets.size());
+  }
+
   std::vector<Bundle> bundles;  ///< bundles that pass twice are listed twice
   std::vector<Bucket> buckets;
   std::vector<std::size_t> matrix_units;  ///< units with matrices, in the order in which their first pass ends

@@ -16,7 +16,7 @@ constexpr std::size_t bundles_at_a_time = 2;  // one is gathered while the other
 GradientGather::Plan GradientGather::plan(PlanContext& planner) {
   const auto& hops = planner.share.flow.gather_gradient;
   const bool in_place =
-      GradientRecords::stepped_in_place(planner) && planner.share.states->optimizers_on_device() == 0;
+      OffloadedGradients::stepped_in_place(planner) && planner.share.states->optimizers_on_device() == 0;
   const bool needed = !hops.empty() || (planner.tiers.gradients != TierKind::device && !in_place);
   return plan_gather(planner, gradient_bytes, "gradients for the optimizer", needed ? bundles_at_a_time : 0,
                      {.hops = hops,
@@ -26,7 +26,7 @@ GradientGather::Plan GradientGather::plan(PlanContext& planner) {
 }
 
 GradientGather::GradientGather(const RankContext& context, const ModelShare& share, const Plan& plan,
-                               GradientRecords* records)
+                               OffloadedGradients* records)
     : context_(&context),
       states_(share.states.get()),
       records_(records),
@@ -45,8 +45,7 @@ void GradientGather::bring(BundleSweep& round, std::size_t number, runtime::Hand
                          gathers_.run(me, [this, &round, &bundle, there] { gather(round, bundle, there); });
                        });
   const std::size_t width = runtime::size_of(states_->precision().gradient);
-  for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-    const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
+  for (const BundleSweep::Bucket& bucket : round.of(bundle)) {
     const auto& [u, index] = bucket.bucket;
     if (!needed(bucket.bucket)) continue;
     const UnitState& unit = states_->all()[u];
@@ -69,8 +68,7 @@ void GradientGather::bring(BundleSweep& round, std::size_t number, runtime::Hand
 
 void GradientGather::gather(const BundleSweep& round, const BundleSweep::Bundle& bundle, runtime::Handler there) {
   std::vector<HopPipeline::Item> items;
-  for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-    const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
+  for (const BundleSweep::Bucket& bucket : round.of(bundle)) {
     const UnitState& unit = states_->all()[bucket.bucket.unit];
     items.push_back({bundle.gradients.data(bucket.gradient_offset), unit.optimizer.begin, unit.elements,
                      unit.cut.slice(bucket.bucket.index), true});

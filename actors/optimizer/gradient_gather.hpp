@@ -3,7 +3,7 @@
 // gradients in place if nothing is gathered. Loop thread only.
 #pragma once
 
-#include "actors/gradients/gradient_records.hpp"
+#include "actors/gradients/offloaded_gradients.hpp"
 #include "actors/optimizer/bundle_sweep.hpp"
 #include "actors/states/hop_pipeline.hpp"
 #include "runtime/loop/in_order.hpp"
@@ -19,7 +19,8 @@ class GradientGather {
   [[nodiscard]] static Plan plan(PlanContext& planner);
 
   /// `records` is null if accumulated gradients are on the device.
-  GradientGather(const RankContext& context, const ModelShare& share, const Plan& plan, GradientRecords* records);
+  GradientGather(const RankContext& context, const ModelShare& share, const Plan& plan,
+                 OffloadedGradients* records);
 
   /// Returns whether gradients for offloaded states pass through buffers; otherwise updates read them in place.
   [[nodiscard]] bool needed() const noexcept { return needed_; }
@@ -43,7 +44,7 @@ class GradientGather {
 
   const RankContext* context_;
   const UnitStates* states_;
-  GradientRecords* records_;
+  OffloadedGradients* records_;
   bool needed_;
   HopPipeline gather_;
   runtime::SlotPool places_;

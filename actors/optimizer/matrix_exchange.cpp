@@ -30,14 +30,6 @@ bool owns_any(const UnitState& unit, int owner) {
   return std::ranges::find(unit.matrices, owner, &UnitMatrix::owner) != unit.matrices.end();
 }
 
-/// Elements of an owner's matrices that are in `held`.
-std::size_t common_elements(const UnitState& unit, int owner, const Range& held) {
-  std::size_t elements = 0;
-  for (const UnitMatrix& matrix : unit.matrices)
-    if (matrix.owner == owner) elements += matrix.range.common(held).count;
-  return elements;
-}
-
 }  // namespace
 
 MatrixExchange::Plan MatrixExchange::plan(PlanContext& planner, std::size_t units) {
@@ -77,7 +69,9 @@ std::vector<runtime::StagedMessages> MatrixExchange::staged_messages(const Model
     for (int owner = 0; owner < layout.ranks(); ++owner) {
       for (int other = 0; other < layout.ranks(); ++other) {
         const Range held = layout.range(share.column->sharding.trained.optimizer, unit.elements, other);
-        if (other != owner) bytes = std::max(bytes, common_elements(unit, owner, held) * sizeof(float));
+        std::size_t elements = 0;
+        for (const Part& part : parts(unit, owner, held)) elements += part.range.count;
+        if (other != owner) bytes = std::max(bytes, elements * sizeof(float));
       }
     }
   }
@@ -89,8 +83,7 @@ std::vector<runtime::StagedMessages> MatrixExchange::staged_messages(const Model
 
 std::size_t MatrixExchange::messages(const ModelShare& share) {
   std::size_t messages = 0;
-  for (const Peer& peer : column_of(share)) {
-    if (peer.rank == share.column->ranks[static_cast<std::size_t>(share.column->layout.rank())]) continue;
+  for (const Peer& peer : peers_of(share)) {
     const auto has_any = [](const std::vector<Part>& parts) { return !parts.empty(); };
     if (peer.shares) messages += static_cast<std::size_t>(std::ranges::count_if(peer.of_peer, has_any));
     messages += static_cast<std::size_t>(std::ranges::count_if(peer.of_mine, has_any));
@@ -98,23 +91,26 @@ std::size_t MatrixExchange::messages(const ModelShare& share) {
   return messages;
 }
 
-std::vector<MatrixExchange::Peer> MatrixExchange::column_of(const ModelShare& share) {
+/// Elements of an owner's matrices that are in `held`.
+std::vector<MatrixExchange::Part> MatrixExchange::parts(const UnitState& unit, int owner, const Range& held) {
+  std::vector<Part> all;
+  std::size_t offset = 0;
+  for (const UnitMatrix& matrix : unit.matrices) {
+    if (matrix.owner != owner) continue;
+    const Range range = matrix.range.common(held);
+    if (range.count > 0) all.push_back({range, offset + range.begin - matrix.range.begin});
+    offset += room_of(matrix);
+  }
+  return all;
+}
+
+std::vector<MatrixExchange::Peer> MatrixExchange::peers_of(const ModelShare& share) {
   const ColumnOptions& column = *share.column;
   const Scope scope = column.sharding.trained.optimizer;
-  const auto parts = [](const UnitState& unit, int owner, const Range& held) {
-    std::vector<Part> all;
-    std::size_t offset = 0;
-    for (const UnitMatrix& matrix : unit.matrices) {
-      if (matrix.owner != owner) continue;
-      const Range range = matrix.range.common(held);
-      if (range.count > 0) all.push_back({range, offset + range.begin - matrix.range.begin});
-      offset += room_of(matrix);
-    }
-    return all;
-  };
   std::vector<Peer> peers;
   const int me = column.layout.rank();
   for (int row = 0; row < column.layout.ranks(); ++row) {
+    if (row == me) continue;
     Peer& peer = peers.emplace_back();
     peer.rank = column.ranks.at(static_cast<std::size_t>(row));
     peer.shares = column.layout.share_copy(scope, me, row);
@@ -130,7 +126,7 @@ MatrixExchange::MatrixExchange(const RankContext& context, const ModelShare& sha
     : context_(&context),
       states_(share.states.get()),
       me_(share.column->layout.rank()),
-      column_(column_of(share)),
+      peers_(peers_of(share)),
       workspace_(plan.workspace ? context.arena.slot(*plan.workspace) : nullptr),
       updates_(context.arena, plan.updates),
       matrices_(context.arena, plan.matrices) {}
@@ -141,7 +137,7 @@ void MatrixExchange::orthogonalize(std::size_t unit, float* update, runtime::Han
 }
 
 void MatrixExchange::start(WorkPlace work) {
-  if (column_.size() > 1 && owns_any(states_->all()[work->unit], me_)) {
+  if (!peers_.empty() && owns_any(states_->all()[work->unit], me_)) {
     work->matrices = matrices_.take();
     copy_own(*work, Way::to_owners);
   }
@@ -155,10 +151,9 @@ void MatrixExchange::exchange(WorkPlace work, Way way, const runtime::Handler& d
     std::vector<runtime::Bytes> ranges;
   };
   std::vector<Message> sends, receives;
-  for (std::size_t row = 0; row < column_.size(); ++row) {
-    const Peer& peer = column_[row];
-    if (static_cast<int>(row) == me_ || (way == Way::to_owners && !peer.shares)) continue;
-    Message in_update{.rank = peer.rank, .ranges = {}}, in_matrices = in_update;
+  for (const Peer& peer : peers_) {
+    if (way == Way::to_owners && !peer.shares) continue;
+    Message in_update{.rank = peer.rank, .ranges = {}}, in_matrices{.rank = peer.rank, .ranges = {}};
     for (const Part& part : peer.of_peer[work->unit])
       in_update.ranges.push_back(std::as_writable_bytes(
           std::span(work->update + (part.range.begin - unit.optimizer.begin), part.range.count)));
@@ -185,9 +180,9 @@ void MatrixExchange::exchange(WorkPlace work, Way way, const runtime::Handler& d
 }
 
 void MatrixExchange::copy_own(const Work& work, Way way) {
-  const std::size_t begin = states_->all()[work.unit].optimizer.begin;
-  for (const Part& part : column_[static_cast<std::size_t>(me_)].of_mine[work.unit]) {
-    auto* const update = reinterpret_cast<std::byte*>(work.update + (part.range.begin - begin));
+  const UnitState& unit = states_->all()[work.unit];
+  for (const Part& part : parts(unit, me_, unit.optimizer)) {
+    auto* const update = reinterpret_cast<std::byte*>(work.update + (part.range.begin - unit.optimizer.begin));
     std::byte* const matrix = work.matrices.data(part.offset * sizeof(float));
     const bool back = way == Way::back;
     runtime::copy(context_->compute, back ? update : matrix, back ? matrix : update,
@@ -199,7 +194,7 @@ void MatrixExchange::compute(WorkPlace work) {
   const UnitState& unit = states_->all()[work->unit];
   const auto go_on = [this, work] { exchange(work, Way::back, [this, work] { finish(work); }); };
   if (!owns_any(unit, me_)) return go_on();
-  const bool alone = column_.size() == 1;
+  const bool alone = peers_.empty();
   auto* matrices = reinterpret_cast<float*>(work->matrices.data());
   for (const UnitMatrix& matrix : unit.matrices) {
     if (matrix.owner != me_) continue;
@@ -236,11 +231,9 @@ std::vector<Wait> MatrixExchange::waits() const {
 
 std::vector<int> MatrixExchange::peers() const {
   std::vector<int> all;
-  for (std::size_t row = 0; row < column_.size(); ++row) {
+  for (const Peer& peer : peers_) {
     const auto has_any = [](const std::vector<Part>& parts) { return !parts.empty(); };
-    const Peer& peer = column_[row];
-    if (static_cast<int>(row) != me_ &&
-        (std::ranges::any_of(peer.of_peer, has_any) || std::ranges::any_of(peer.of_mine, has_any)))
+    if (std::ranges::any_of(peer.of_peer, has_any) || std::ranges::any_of(peer.of_mine, has_any))
       all.push_back(peer.rank);
   }
   return all;

@@ -50,7 +50,7 @@ class MatrixExchange {
     collectives::Range range;  ///< elements of the unit
     std::size_t offset = 0;    ///< element of the owner's buffer
   };
-  /// A rank of the column, and its common elements with this rank, by unit.
+  /// Another rank of the column, and its common elements with this rank, by unit.
   struct Peer {
     int rank = 0;                            ///< in the transport
     bool shares = false;                     ///< it shares a copy of the optimizer states with this rank
@@ -68,8 +68,8 @@ class MatrixExchange {
   using WorkPlace = std::list<Work>::iterator;
   enum class Way { to_owners, back };
 
-  /// All ranks of the column.
-  [[nodiscard]] static std::vector<Peer> column_of(const ModelShare& share);
+  [[nodiscard]] static std::vector<Part> parts(const UnitState& unit, int owner, const collectives::Range& held);
+  [[nodiscard]] static std::vector<Peer> peers_of(const ModelShare& share);
   void start(WorkPlace work);
   /// Sends the parts of all matrices one way. `done` runs when all messages of this rank have passed.
   void exchange(WorkPlace work, Way way, const runtime::Handler& done);
@@ -80,7 +80,7 @@ class MatrixExchange {
   const RankContext* context_;
   const UnitStates* states_;
   int me_;  ///< in the column
-  std::vector<Peer> column_;
+  std::vector<Peer> peers_;
   std::byte* workspace_;
   runtime::SlotPool updates_, matrices_;
   std::list<Work> work_;  // the first ones have started

@@ -9,46 +9,50 @@ namespace ranvier::actors {
 
 using offload::CommitMode;
 
-Optimizer::Plan Optimizer::plan(PlanContext& planner, const Options& options) {
+Optimizer::Plan Optimizer::plan(PlanContext& planner, bool every_step_counts) {
   const TierOptions& tiers = planner.tiers;
   Plan plan;
-  plan.every_step_counts = options.every_step_counts;
-  plan.flips = tiers.commit == Commit::flip && !options.every_step_counts;
+  if (!every_step_counts)
+    plan.commit_mode = tiers.commit == Commit::flip ? CommitMode::by_flip : CommitMode::on_resolve;
+  const bool flips = plan.commit_mode == CommitMode::by_flip;
   std::size_t buckets = 0;
   for (const UnitState& unit : planner.share.states->all())
     if (unit.trained() && !unit.optimizer_on_device()) buckets += unit.cut.buckets();
   plan.depth = std::max<std::size_t>(1, std::min(tiers.depth, buckets));
   plan.gradients = GradientGather::plan(planner);
-  plan.states = StateRecords::plan(planner, plan.flips);
+  plan.states = StateRecords::plan(planner, flips);
   plan.step = BucketStep::plan(planner, plan.depth);
   plan.refresh = ParameterRefresh::plan(planner);
-  plan.matrices = MatrixExchange::plan(
-      planner, BundleSweep(planner.share, order_of_updates(plan, planner.share)).updated_units);
-  expect(plan.matrices.updates.slots == 0 || (!plan.flips && tiers.step == StepLocation::device),
+  plan.matrices =
+      MatrixExchange::plan(planner, BundleSweep(planner.share, plan.order(planner.share.chunks)).updated_units);
+  expect(plan.matrices.updates.slots == 0 || (!flips && tiers.step == StepLocation::device),
          "Muon's matrices are updated into spare copies, or on the host");
   return plan;
 }
 
-std::vector<std::size_t> Optimizer::order_of_updates(const Plan& plan, const ModelShare& share) {
-  return plan.every_step_counts ? share.chunks.as_reduced() : share.chunks.from_the_front();
+std::vector<std::size_t> Optimizer::Plan::order(const ChunkSchedule& chunks) const {
+  return commit_mode == CommitMode::on_resolve ? chunks.from_the_front() : chunks.as_reduced();
 }
 
 Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const Plan& plan,
-                     ParameterStore& parameters, ParameterRecords* parameter_records, GradientRecords* gradients)
-    : share_(&share),
-      plan_(plan),
-      gradients_(context, share, plan.gradients, gradients),
-      states_(context, share, plan.states),
-      step_(context, share, plan.step, states_),
-      refresh_(context, share, plan.refresh, parameters, parameter_records),
-      matrices_(context, share, plan.matrices),
-      parameter_records_(parameter_records),
-      shared_{context.loop, share, plan.depth, gradients_, states_, step_, refresh_, matrices_},
-      ahead_(plan.flips ? std::make_unique<UpdateSweep>(shared_, share.chunks.as_reduced(),
-                                                        UpdateSweep::Options{.commit_mode = CommitMode::by_flip})
-                        : nullptr),
-      steps_(shared_, order_of_updates(plan, share),
-             {.commit_mode = plan.every_step_counts || plan.flips ? CommitMode::always : CommitMode::on_resolve,
+                     ParameterStore& parameters, OffloadedParameters* offloaded_parameters,
+                     OffloadedGradients* gradients)
+    : commit_mode_(plan.commit_mode),
+      offloaded_parameters_(offloaded_parameters),
+      shared_{.loop = context.loop,
+              .share = share,
+              .depth = plan.depth,
+              .gradients = {context, share, plan.gradients, gradients},
+              .states = {context, share, plan.states},
+              .step = {context, share, plan.step, shared_.states},
+              .refresh = {context, share, plan.refresh, parameters, offloaded_parameters},
+              .matrices = {context, share, plan.matrices}},
+      ahead_(commit_mode_ == CommitMode::by_flip
+                 ? std::make_unique<UpdateSweep>(shared_, plan.order(share.chunks),
+                                                 UpdateSweep::Options{.commit_mode = CommitMode::by_flip})
+                 : nullptr),
+      steps_(shared_, ahead_ ? share.chunks.from_the_front() : plan.order(share.chunks),
+             {.commit_mode = ahead_ ? CommitMode::always : commit_mode_,
               .refreshed = [this] { bundle_refreshed(); },
               .ahead = ahead_.get()}) {
   shared_.active = ahead_ ? ahead_.get() : &steps_;
@@ -57,23 +61,24 @@ Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const 
 void Optimizer::access_state(StateRecords::Access access, std::span<std::byte> blocks) {
   const bool reads = access.kind == offload::IoKind::read;
   expect(storing_.empty(), "states are {} during an update", reads ? "read" : "written");
-  if (!is_offloaded(access.unit, access.array)) return states_.access(std::move(access));
+  if (!is_offloaded(access.unit, access.array)) return shared_.states.access(std::move(access));
   expect(reads, "offloaded parameters are written");
-  parameter_records_->read(access.unit, access.begin, access.values, blocks, std::move(access.done));
+  offloaded_parameters_->read(access.unit, access.begin, access.values, blocks, std::move(access.done));
 }
 
-StatePlace Optimizer::place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const {
-  return is_offloaded(unit, kind) ? parameter_records_->place(unit, begin) : states_.place(unit, copy, kind, begin);
+StateLocation Optimizer::place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const {
+  return is_offloaded(unit, kind) ? offloaded_parameters_->place(unit, begin)
+                                  : shared_.states.place(unit, copy, kind, begin);
 }
 
 bool Optimizer::is_offloaded(std::size_t unit, StateKind kind) const {
-  return kind == StateKind::parameters && !share_->states->all()[unit].on_device();
+  return kind == StateKind::parameters && !shared_.share.states->all()[unit].on_device();
 }
 
 void Optimizer::begin(const runtime::AdamWOptions& unclipped) {
   newest_ = std::make_shared<BatchStep>();
   newest_->adamw = unclipped;
-  newest_->bundles_missing = share_->chunks.bundles.size();
+  newest_->bundles_missing = shared_.share.chunks.bundles.size();
   storing_.push_back(newest_);
   if (newest_->bundles_missing == 0) {
     part_over(*newest_);
@@ -84,9 +89,9 @@ void Optimizer::begin(const runtime::AdamWOptions& unclipped) {
 }
 
 void Optimizer::reduced(std::size_t chunk) {
-  const std::size_t bundles = share_->chunks.chunks[chunk].end;
+  const std::size_t bundles = shared_.share.chunks.chunks[chunk].end;
   if (ahead_) return ahead_->allow(bundles);
-  if (plan_.every_step_counts) steps_.allow(bundles);
+  if (commit_mode_ == CommitMode::always) steps_.allow(bundles);
 }
 
 void Optimizer::decide(const runtime::AdamWOptions* adamw, runtime::Handler done) {
@@ -95,7 +100,7 @@ void Optimizer::decide(const runtime::AdamWOptions* adamw, runtime::Handler done
   step->answered = shared_.loop.now();
   step->commits = adamw != nullptr;
   answers_.skipped += adamw == nullptr;
-  refresh_.begin();
+  shared_.refresh.begin();
   if (ahead_) {
     if (adamw != nullptr) {
       // Only the gradient scale can differ from the expected options. The decision is the same on all ranks.
@@ -104,7 +109,7 @@ void Optimizer::decide(const runtime::AdamWOptions* adamw, runtime::Handler done
       step->adamw = *adamw;
     }
     if (newest_has_pipeline()) end_ahead();
-  } else if (plan_.every_step_counts) {
+  } else if (commit_mode_ == CommitMode::always) {
     expect(adamw != nullptr, "a step is skipped where every step counts");
   } else if (adamw != nullptr) {
     step->adamw = *adamw;
@@ -126,17 +131,17 @@ void Optimizer::begin_states() {
   const auto step = storing_.front();
   if (ahead_) {
     ahead_->forget_stored();
-    if (step->commits && !gradients_.needed()) return ahead_over();
+    if (step->commits && !shared_.gradients.needed()) return ahead_over();
     ahead_->begin(step->adamw, [this] { ahead_over(); });
     if (step->commits) end_ahead();
     return;
   }
   if (step->commits == false) return shared_.loop.post([this] { stored(); });
   steps_.begin(step->adamw, [this] { stored(); });
-  if (step->commits && !plan_.every_step_counts) steps_.resolve(true);
+  if (step->commits && commit_mode_ != CommitMode::always) steps_.resolve(true);
 }
 
-void Optimizer::end_ahead() { ahead_->resolve(gradients_.needed()); }
+void Optimizer::end_ahead() { ahead_->resolve(shared_.gradients.needed()); }
 
 void Optimizer::ahead_over() {
   const auto step = storing_.front();
@@ -161,7 +166,7 @@ void Optimizer::ahead_over() {
 void Optimizer::bundle_refreshed() {
   const auto step = refreshing_.front();
   if (--step->bundles_missing > 0) {
-    if (refresh_.uses_places()) shared_.active->start_bundles();
+    if (shared_.refresh.uses_places()) shared_.active->start_bundles();
     return;
   }
   refreshing_.pop_front();
@@ -171,7 +176,7 @@ void Optimizer::bundle_refreshed() {
 }
 
 void Optimizer::keep_parameters() {
-  refresh_.keep_all();
+  shared_.refresh.keep_all();
   if (refreshing_.empty()) return;
   const auto step = refreshing_.front();
   refreshing_.pop_front();
@@ -194,17 +199,17 @@ void Optimizer::part_over(BatchStep& step) {
 }
 
 std::vector<Wait> Optimizer::waits() const {
-  std::vector<Wait> all = gradients_.waits();
-  append(all, refresh_.waits());
-  append(all, matrices_.waits());
+  std::vector<Wait> all = shared_.gradients.waits();
+  append(all, shared_.refresh.waits());
+  append(all, shared_.matrices.waits());
   oldest_first(all);
   return all;
 }
 
 std::vector<int> Optimizer::peers() const {
-  std::vector<int> all = gradients_.peers();
-  append(all, refresh_.peers());
-  append(all, matrices_.peers());
+  std::vector<int> all = shared_.gradients.peers();
+  append(all, shared_.refresh.peers());
+  append(all, shared_.matrices.peers());
   return all;
 }
 

@@ -27,21 +27,20 @@ namespace ranvier::actors {
 
 class Optimizer final : public Actor {
  public:
-  struct Options {
-    /// Updates do not depend on an agreement of all ranks: no clipping, no dynamic loss scale.
-    bool every_step_counts = false;
-  };
   struct Plan {
-    bool every_step_counts = false;
-    bool flips = false;     ///< Commit::flip, and steps need an agreement
+    offload::CommitMode commit_mode = offload::CommitMode::always;
     std::size_t depth = 1;  ///< maximum number of buckets with fetched states
     GradientGather::Plan gradients;
     StateRecords::Plan states;
     BucketStep::Plan step;
     ParameterRefresh::Plan refresh;
     MatrixExchange::Plan matrices;
+
+    /// Bundles in the order of first updates: as reduced, if updates do not wait for the agreement.
+    [[nodiscard]] std::vector<std::size_t> order(const ChunkSchedule& chunks) const;
   };
-  [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options);
+  /// `every_step_counts`: updates do not depend on an agreement of all ranks: no clipping, no dynamic loss scale.
+  [[nodiscard]] static Plan plan(PlanContext& planner, bool every_step_counts);
 
   /// Statistics of commit decisions, and the time from decisions until all states were stored.
   struct Answers {
@@ -54,9 +53,9 @@ class Optimizer final : public Actor {
     double seconds = 0;              ///< sum over all steps
   };
 
-  /// `parameter_records` is null if parameters are on the device, `gradients` if accumulated gradients are.
+  /// `offloaded_parameters` is null if parameters are on the device, `gradients` if accumulated gradients are.
   Optimizer(const RankContext& context, const ModelShare& share, const Plan& plan, ParameterStore& parameters,
-            ParameterRecords* parameter_records, GradientRecords* gradients);
+            OffloadedParameters* offloaded_parameters, OffloadedGradients* gradients);
 
   /// Starts a batch after the decision on the previous one; fetches the first states. `unclipped`: options of the step
   /// if it is committed without clipping.
@@ -72,11 +71,11 @@ class Optimizer final : public Actor {
   /// Calls `handler` when all states of this rank contain the newest step, before the next change; possibly at once.
   /// Call it after the decision on that step; one handler.
   void when_stored(runtime::Handler handler);
-  /// Sets a guard that is called before states change. It must outlive the steps.
-  void guard_with(CopyOnWriteGuard& guard) { shared_.guard = &guard; }
+  /// Sets a guard that is called before states change.
+  void guard_with(CopyOnWriteGuard guard) { shared_.guard = std::move(guard); }
 
   [[nodiscard]] const Answers& answers() const noexcept { return answers_; }
-  [[nodiscard]] const StateRecords& records() const noexcept { return states_; }
+  [[nodiscard]] const StateRecords& records() const noexcept { return shared_.states; }
 
   [[nodiscard]] const char* name() const noexcept override { return "optimizer"; }
   [[nodiscard]] std::vector<Wait> waits() const override;
@@ -84,15 +83,12 @@ class Optimizer final : public Actor {
 
   /// Reads or writes elements of an array of records(), or of this rank's parameters. Between steps, one call at a
   /// time. Replicas of other ranks do not change. Offloaded parameters are only read; `blocks`: see
-  /// ParameterRecords::read().
+  /// OffloadedParameters::read().
   void access_state(StateRecords::Access access, std::span<std::byte> blocks = {});
-  /// See StateRecords::place() and ParameterRecords::place().
-  [[nodiscard]] StatePlace place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const;
+  /// See StateRecords::place() and OffloadedParameters::place().
+  [[nodiscard]] StateLocation place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const;
 
  private:
-  /// Bundles in the order of committed updates.
-  [[nodiscard]] static std::vector<std::size_t> order_of_updates(const Plan& plan, const ModelShare& share);
-
   /// A step from its start until all its work has finished.
   struct BatchStep {
     runtime::AdamWOptions adamw;
@@ -105,7 +101,7 @@ class Optimizer final : public Actor {
     runtime::Handler done;
   };
 
-  /// Returns whether the array is in ParameterRecords.
+  /// Returns whether the array is in OffloadedParameters.
   [[nodiscard]] bool is_offloaded(std::size_t unit, StateKind kind) const;
   /// Commits the step with these options, or skips it.
   void decide(const runtime::AdamWOptions* adamw, runtime::Handler done);
@@ -124,14 +120,8 @@ class Optimizer final : public Actor {
   void stored();
   void part_over(BatchStep& step);
 
-  const ModelShare* share_;
-  Plan plan_;
-  GradientGather gradients_;
-  StateRecords states_;
-  BucketStep step_;
-  ParameterRefresh refresh_;
-  MatrixExchange matrices_;
-  ParameterRecords* parameter_records_;
+  offload::CommitMode commit_mode_;
+  OffloadedParameters* offloaded_parameters_;
   UpdateSweep::Shared shared_;
   std::unique_ptr<UpdateSweep> ahead_;  // updates before the decision; null: no flips
   UpdateSweep steps_;                   // committed updates

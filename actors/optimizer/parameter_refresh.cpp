@@ -27,7 +27,7 @@ ParameterRefresh::Plan ParameterRefresh::plan(PlanContext& planner) {
 }
 
 ParameterRefresh::ParameterRefresh(const RankContext& context, const ModelShare& share, const Plan& plan,
-                                   ParameterStore& parameters, ParameterRecords* tier)
+                                   ParameterStore& parameters, OffloadedParameters* tier)
     : trace_(&context.trace),
       states_(share.states.get()),
       parameters_(&parameters),
@@ -53,8 +53,7 @@ void ParameterRefresh::gather(const BundleSweep& round, std::size_t b, runtime::
   if (!gather_.moves()) return store(round, b, done);
   const BundleSweep::Bundle& bundle = round.bundles[b];
   std::vector<HopPipeline::Item> items;
-  for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-    const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
+  for (const BundleSweep::Bucket& bucket : round.of(bundle)) {
     const UnitState& unit = states_->all()[bucket.bucket.unit];
     items.push_back({uses_places() ? bundle.parameters.data(bucket.parameter_offset) : unit.parameters.data,
                      unit.parameters.range.begin, unit.elements, unit.cut.slice(bucket.bucket.index),
@@ -77,8 +76,7 @@ void ParameterRefresh::store(const BundleSweep& round, std::size_t b, const runt
     bundle.parameters.release();
     done();
   });
-  for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-    const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
+  for (const BundleSweep::Bucket& bucket : round.of(bundle)) {
     tier_->store(bucket.bucket.unit, bucket.bucket.index, bundle.parameters.data(bucket.parameter_offset), stored);
   }
 }

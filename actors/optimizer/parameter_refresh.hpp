@@ -4,7 +4,7 @@
 
 #include "actors/optimizer/bundle_sweep.hpp"
 #include "actors/states/hop_pipeline.hpp"
-#include "actors/states/parameter_records.hpp"
+#include "actors/states/offloaded_parameters.hpp"
 #include "actors/states/parameter_store.hpp"
 #include "runtime/loop/in_order.hpp"
 
@@ -19,7 +19,7 @@ class ParameterRefresh {
 
   /// `tier` is null if all parameters are on the device.
   ParameterRefresh(const RankContext& context, const ModelShare& share, const Plan& plan,
-                   ParameterStore& parameters, ParameterRecords* tier);
+                   ParameterStore& parameters, OffloadedParameters* tier);
 
   /// Returns whether updates write parameters to buffers.
   [[nodiscard]] bool uses_places() const noexcept { return tier_ != nullptr; }
@@ -49,7 +49,7 @@ class ParameterRefresh {
   runtime::Trace* trace_;
   const UnitStates* states_;
   ParameterStore* parameters_;
-  ParameterRecords* tier_;
+  OffloadedParameters* tier_;
   HopPipeline gather_;
   runtime::SlotPool places_;
   runtime::InOrder gathers_;

@@ -17,12 +17,12 @@ StateRecords::Plan StateRecords::plan(PlanContext& planner, bool has_spare) {
   const TierOptions& options = planner.tiers;
   const UnitStates& states = *planner.share.states;
   const bool has_own = states.separate_master() || options.arrays_of(true) > 1;
-  Plan plan{.tier = has_own ? options.optimizer : TierKind::device, .step = options.step};
+  Plan plan;
   expect(options.step == StepLocation::device || options.optimizer != TierKind::device,
          "states on the device are stepped on the host");
   expect(!has_spare || (options.optimizer != TierKind::device && states.separate_master()),
          "spare copies of states without master weights of their own");
-  if (plan.tier == TierKind::device) return plan;
+  if (!has_own || options.optimizer == TierKind::device) return plan;
   std::size_t buckets = 0;
   for (const UnitState& unit : states.all()) {
     std::vector<runtime::DType> dtypes;
@@ -30,8 +30,8 @@ StateRecords::Plan StateRecords::plan(PlanContext& planner, bool has_spare) {
       if (kind != StateKind::weights || states.separate_master()) dtypes.push_back(unit.view(kind).dtype);
     const Range offloaded = unit.optimizer_on_device() ? Range{} : unit.optimizer;
     const ShardRecords records(unit.cut, offloaded, std::move(dtypes));
-    plan.slot_bytes = std::max(plan.slot_bytes, records.layout().slot_bytes());
-    buckets += records.layout().buckets();
+    plan.slot_bytes = std::max(plan.slot_bytes, records.slot_bytes());
+    buckets += records.buckets();
     const auto reserve = [&](ShardRecords& copy, const std::string& name) {
       if (unit.trained() && !unit.optimizer_on_device())
         copy.reserve(planner, options.optimizer, MemoryKind::optimizer, unit.spec->name + name);
@@ -77,7 +77,7 @@ std::size_t StateRecords::array_of(StateKind kind) const {
   return static_cast<std::size_t>(array - optimizer_states.begin()) - (states_->separate_master() ? 0 : 1);
 }
 
-StatePlace StateRecords::place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const {
+StateLocation StateRecords::place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const {
   if (const std::byte* memory = states_->all()[unit].view(kind).at(begin)) return {.memory = memory};
   const ShardRecords& records = (copy == 0 ? plan_.states : plan_.spare)[unit];
   return records.place(*context_, records.run_from(begin, array_of(kind)).offset);
@@ -86,12 +86,12 @@ StatePlace StateRecords::place(std::size_t unit, std::size_t copy, StateKind kin
 std::byte* StateRecords::record(const Bucket& bucket, std::size_t slot_index, Copy to) const {
   if (!stays(bucket)) return slot(slot_index).data();
   const ShardRecords& states = records(bucket, to);
-  return states.memory(*context_, states.layout().record_offset(bucket.index));
+  return states.memory(*context_, states.record_offset(bucket.index));
 }
 
 void StateRecords::fetch(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
   if (on_device(bucket) || (stays(bucket) && to == Copy::counts)) return done();
-  const std::size_t bytes = plan_.states[bucket.unit].layout().record_bytes(bucket.index);
+  const std::size_t bytes = plan_.states[bucket.unit].record_bytes(bucket.index);
   move(IoKind::read, bucket, Copy::counts, {record(bucket, slot_index, to), bytes}, done);
 }
 
@@ -99,13 +99,13 @@ void StateRecords::fetch(const Bucket& bucket, std::size_t slot_index, Copy to, 
 void StateRecords::move_weights(IoKind kind, const Bucket& bucket, std::size_t slot_index,
                                 const runtime::Handler& done) {
   if (stays(bucket) || !states_->separate_master()) return done();
-  const std::size_t bytes = plan_.states[bucket.unit].layout().array_offset(bucket.index, 1);
+  const std::size_t bytes = plan_.states[bucket.unit].array_offset(bucket.index, 1);
   move(kind, bucket, Copy::counts, slot(slot_index).first(offload::Tier::whole_blocks(bytes)), done);
 }
 
 void StateRecords::store(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
   if (stays(bucket)) return done();
-  const std::size_t bytes = plan_.states[bucket.unit].layout().record_bytes(bucket.index);
+  const std::size_t bytes = plan_.states[bucket.unit].record_bytes(bucket.index);
   move(IoKind::write, bucket, to, slot(slot_index).first(bytes), done);
 }
 
@@ -118,26 +118,27 @@ std::vector<StateRecords::Stretch> StateRecords::stretches(const Bucket& bucket,
   std::vector<Stretch> all;
   for (const Range& range : stepped_ranges(unit)) {
     const auto [begin, count, runs] = unit.cut.spread(range, bucket.index);
-    Stretch& stretch = all.emplace_back();
-    stretch.begin = begin;
-    stretch.offset = (range.begin - unit.optimizer.begin) / piece * of_piece;
-    stretch.count = count;
-    stretch.in_unit = runs;
-    stretch.layers_have = unit.parameters.range.contains(range);
-    const auto find = [&](StateKind kind, std::byte*& state, runtime::StridedLayout& layout) {
+    Stretch& stretch = all.emplace_back(Stretch{.begin = begin,
+                                                .offset = (range.begin - unit.optimizer.begin) / piece * of_piece,
+                                                .layers_have = unit.parameters.range.contains(range),
+                                                .arrays = {.weights_dtype = unit.master.dtype,
+                                                           .m_dtype = unit.m.dtype,
+                                                           .v_dtype = unit.v.dtype,
+                                                           .runs = {.elements = count, .positions = runs}}});
+    const auto find = [&](StateKind kind, void*& state, runtime::StridedLayout& layout) {
       const UnitView& view = unit.view(kind);
       if (view.range.count == 0) return;  // the optimizer lacks this moment
       state = view.at(begin);
       if (state != nullptr) {
         layout = runs;
       } else {
-        const std::size_t array = plan_.states[bucket.unit].layout().array_offset(bucket.index, array_of(kind));
+        const std::size_t array = plan_.states[bucket.unit].array_offset(bucket.index, array_of(kind));
         state = record(bucket, slot_index, to) + array + runtime::bytes_of(view.dtype, stretch.offset);
       }
     };
-    find(StateKind::weights, stretch.weights, stretch.weight_runs);
-    find(StateKind::m, stretch.m, stretch.moment_runs);
-    find(StateKind::v, stretch.v, stretch.moment_runs);
+    find(StateKind::weights, stretch.arrays.weights, stretch.arrays.runs.weights);
+    find(StateKind::m, stretch.arrays.m, stretch.arrays.runs.moments);
+    find(StateKind::v, stretch.arrays.v, stretch.arrays.runs.moments);
   }
   return all;
 }
@@ -167,7 +168,7 @@ std::span<float> StateRecords::memory(const StateArray& array, std::size_t begin
                                                : std::span<float>();
   };
   if (std::byte* whole = view.at(begin)) return floats(whole, unit.optimizer.begin + unit.optimizer.count - begin);
-  if (plan_.tier != TierKind::host) return {};
+  if (plan_.states[array.unit].in_files()) return {};
   const auto [bucket, first, count, offset] = plan_.states[array.unit].run_from(begin, array_of(array.kind));
   return floats(records({array.unit, bucket}, Copy::counts).memory(*context_, offset), count);
 }
@@ -199,9 +200,7 @@ void StateRecords::access(Access access) {
 
 void StateRecords::move(IoKind kind, const Bucket& bucket, Copy copy, std::span<std::byte> memory,
                         const runtime::Handler& done) {
-  const ShardRecords& states = records(bucket, copy);
-  if (plan_.step == StepLocation::device) return states.move_record(*context_, kind, bucket.index, 0, memory, done);
-  context_->tiers.move_on_host(kind, states.region(), states.layout().record_offset(bucket.index), memory, done);
+  records(bucket, copy).move_record(*context_, kind, bucket.index, 0, memory, done);
 }
 
 }  // namespace ranvier::actors

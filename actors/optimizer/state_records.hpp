@@ -1,5 +1,5 @@
 // Optimizer states and their transfer for updates. On the device they stay with their unit. Offloaded, a bucket is one
-// record (offload/bucket_layout.hpp) that passes through a few buffers (Myelin §V-B, ZeRO-Infinity §5.1.1). A record
+// record (states/shard_records.hpp) that passes through a few buffers (Myelin §V-B, ZeRO-Infinity §5.1.1). A record
 // has master weights (if separate) and the optimizer's moments. With spare copies (flip) an update writes to the other
 // copy, and commit() makes it valid; states on the device have no spare copies. Loop thread only.
 #pragma once
@@ -29,8 +29,6 @@ class StateRecords {
   using Bucket = ChunkSchedule::Bucket;
 
   struct Plan {
-    TierKind tier = TierKind::device;  ///< device also if layers' parameters are the only states (SGD)
-    StepLocation step = StepLocation::device;
     std::optional<runtime::MemoryId> slots;
     std::size_t slot_bytes = 0;
     /// By unit, without elements if its states are on the device. Empty if all are; `spare` without spare copies.
@@ -73,7 +71,7 @@ class StateRecords {
 
   /// Location of elements starting at `begin` (an element of the unit), up to the end of their bucket and finest shard.
   /// `copy`: number of the copy.
-  [[nodiscard]] StatePlace place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const;
+  [[nodiscard]] StateLocation place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const;
 
   /// Fetches a bucket's valid states to a slot, or stores them from it to a copy. Calls `done` at once if they are
   /// updated in place.
@@ -81,25 +79,14 @@ class StateRecords {
   void store(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
   void commit(const Bucket& bucket);
   /// Fetches the valid master weights only, or stores them. Calls `done` at once if they are not separate.
-  void fetch_weights(const Bucket& bucket, std::size_t slot, const runtime::Handler& done) {
-    move_weights(offload::IoKind::read, bucket, slot, done);
-  }
-  void store_weights(const Bucket& bucket, std::size_t slot, const runtime::Handler& done) {
-    move_weights(offload::IoKind::write, bucket, slot, done);
-  }
+  void move_weights(offload::IoKind kind, const Bucket& bucket, std::size_t slot, const runtime::Handler& done);
 
   /// Elements of a bucket in consecutive finest shards, with their states.
   struct Stretch {
-    std::size_t begin = 0;   ///< first element, within the unit
-    std::size_t offset = 0;  ///< offset among the bucket's elements in the optimizer's range
-    std::size_t count = 0;
-    runtime::StridedLayout in_unit;  ///< layout relative to `begin`
-    std::byte* weights = nullptr;    ///< in the type of UnitState::master
-    runtime::StridedLayout weight_runs;
-    std::byte* m = nullptr;  ///< moments in the type of UnitState::m; null if the optimizer lacks one
-    std::byte* v = nullptr;
-    runtime::StridedLayout moment_runs;
-    bool layers_have = false;  ///< completely inside this rank's layers' copies; false: completely outside
+    std::size_t begin = 0;        ///< first element, within the unit
+    std::size_t offset = 0;       ///< offset among the bucket's elements in the optimizer's range
+    bool layers_have = false;     ///< completely inside this rank's layers' copies; false: completely outside
+    runtime::AdamWArrays arrays;  ///< states only, null if the optimizer lacks one; positions start at `begin`
   };
   /// One stretch, or up to three if the layers' copies contain a part of the range.
   [[nodiscard]] std::vector<Stretch> stretches(const Bucket& bucket, std::size_t slot, Copy to) const;
@@ -116,8 +103,6 @@ class StateRecords {
   /// Moves the first blocks of the bucket's record.
   void move(offload::IoKind kind, const Bucket& bucket, Copy copy, std::span<std::byte> memory,
             const runtime::Handler& done);
-
-  void move_weights(offload::IoKind kind, const Bucket& bucket, std::size_t slot, const runtime::Handler& done);
 
   const RankContext* context_;
   const UnitStates* states_;

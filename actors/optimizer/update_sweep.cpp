@@ -6,6 +6,7 @@
 namespace ranvier::actors {
 
 using offload::BucketPass;
+using offload::IoKind;
 using Copy = StateRecords::Copy;
 
 UpdateSweep::UpdateSweep(Shared& shared, std::span<const std::size_t> order, Options options)
@@ -32,51 +33,46 @@ std::vector<bool> UpdateSweep::without_slot() const {
 }
 
 offload::BucketStages UpdateSweep::stages() {
-  StateRecords& states = shared_->states;
-  offload::BucketStages stages = {
-      .fetch =
-          [this, &states](const BucketPass& pass, const auto& done) {
-            const ChunkSchedule::Bucket& bucket = bucket_of(pass);
-            if (pass_of(pass) == Pass::matrices && !has_stored(bucket)) {
-              fetches_[{bucket.unit, bucket.index}] = [this, &states, pass, done] {
-                states.fetch_weights(bucket_of(pass), pass.slot, done);
-              };
-              return;
-            }
-            if (was_ahead(pass) || pass_of(pass) == Pass::matrices)
-              return states.fetch_weights(bucket, pass.slot, done);
-            states.fetch(bucket, pass.slot, copy(), done);
-          },
-      .compute = [this](const BucketPass& pass, auto done) { update(pass, std::move(done)); },
-      .store =
-          [this, &states](const BucketPass& pass, auto done) {
-            if (was_ahead(pass) || !updates(bucket_of(pass))) return done();
-            if (pass_of(pass) == Pass::matrices) return states.store_weights(bucket_of(pass), pass.slot, done);
-            states.store(bucket_of(pass), pass.slot, copy(), [this, pass, done] {
-              if (copy() == Copy::spare || pass_of(pass) == Pass::momentum) stored(bucket_of(pass));
-              done();
-            });
-          },
-      .refresh =
-          [this](const BucketPass& pass, const auto& done) {
+  using Stages = offload::BucketStages;
+  // A stage that changes the destination copy waits for the guard.
+  const auto guarded = [this](Stages::Stage Stages::* which,
+                              void (UpdateSweep::*stage)(const BucketPass&, const runtime::Handler&)) {
+    return [=, this](const BucketPass& pass, runtime::Handler done) {
+      const ChunkSchedule::Bucket& bucket = bucket_of(pass);
+      if (!shared_->guard || shared_->states.changes_in(bucket, copy()) != which) return (this->*stage)(pass, done);
+      shared_->guard(bucket, shared_->states.number_of(bucket, copy()),
+                     [=, this, done = std::move(done)] { (this->*stage)(pass, done); });
+    };
+  };
+  return {.fetch = guarded(&Stages::fetch, &UpdateSweep::fetch),
+          .compute = guarded(&Stages::compute, &UpdateSweep::update),
+          .store = guarded(&Stages::store, &UpdateSweep::store),
+          .refresh = [this](const BucketPass& pass, const auto& done) {
             passed(bucket_of(pass), pass_of(pass));
             updated(bundles_.buckets[pass.bucket].bundle);
             done();  // the update wrote the layers' parameters
           }};
-  using Stages = offload::BucketStages;
-  for (Stage Stages::* const which : {&Stages::fetch, &Stages::compute, &Stages::store})
-    stages.*which = guarded(which, std::move(stages.*which));
-  return stages;
 }
 
-UpdateSweep::Stage UpdateSweep::guarded(Stage offload::BucketStages::* which, Stage stage) {
-  return [this, which, stage = std::move(stage)](const BucketPass& pass, runtime::Handler done) {
-    const ChunkSchedule::Bucket& bucket = bucket_of(pass);
-    if (shared_->guard == nullptr || shared_->states.changes_in(bucket, copy()) != which)
-      return stage(pass, std::move(done));
-    shared_->guard->before_change(bucket, shared_->states.number_of(bucket, copy()),
-                                  [&stage, pass, done = std::move(done)] { stage(pass, done); });
+void UpdateSweep::fetch(const BucketPass& pass, const runtime::Handler& done) {
+  const ChunkSchedule::Bucket& bucket = bucket_of(pass);
+  const bool second = pass_of(pass) == Pass::matrices;
+  if (!second && !was_ahead(pass)) return shared_->states.fetch(bucket, pass.slot, copy(), done);
+  const auto fetch_weights = [=, this, &bucket] {
+    shared_->states.move_weights(IoKind::read, bucket, pass.slot, done);
   };
+  if (!second || has_stored(bucket)) return fetch_weights();
+  fetches_[{bucket.unit, bucket.index}] = fetch_weights;
+}
+
+void UpdateSweep::store(const BucketPass& pass, const runtime::Handler& done) {
+  const ChunkSchedule::Bucket& bucket = bucket_of(pass);
+  if (was_ahead(pass) || !updates(bucket)) return done();
+  if (pass_of(pass) == Pass::matrices) return shared_->states.move_weights(IoKind::write, bucket, pass.slot, done);
+  shared_->states.store(bucket, pass.slot, copy(), [=, this, &bucket] {
+    if (copy() == Copy::spare || pass_of(pass) == Pass::momentum) stored(bucket);
+    done();
+  });
 }
 
 bool UpdateSweep::gathers(const BundleSweep::Bundle& bundle) const {
@@ -177,27 +173,21 @@ void UpdateSweep::bundle_here(std::size_t b) {
   }
 }
 
-void UpdateSweep::update(const BucketPass& pass, runtime::Handler done) {
+void UpdateSweep::update(const BucketPass& pass, const runtime::Handler& done) {
   const BundleSweep::Bucket& bucket = bundles_.buckets[pass.bucket];
   if (!updates(bucket.bucket)) return done();
   const BundleSweep::Bundle& bundle = bundles_.bundles[bucket.bundle];
   const std::byte* const on_host = shared_->gradients.on_host(bucket.bucket);
-  const BucketStep::Operands operands{
-      .bucket = bucket.bucket,
-      .slot = pass.slot,
-      .copy = copy(),
-      .gradients = on_host != nullptr ? on_host : bundle.gradients.data(bucket.gradient_offset),
-      .gradients_on_host = on_host != nullptr,
-      .parameters = bundle.parameters.data(bucket.parameter_offset),
-      .update = reinterpret_cast<float*>(matrix_units_[bucket.bucket.unit].update.data()),
-      .rounds = bundle.pass != Pass::momentum};
-  if (was_ahead(pass)) {
-    shared_->step.round(operands, std::move(done));
-  } else if (bundle.pass == Pass::matrices) {
-    shared_->step.subtract(operands, *adamw_, std::move(done));
-  } else {
-    shared_->step.step(operands, *adamw_, std::move(done));
-  }
+  shared_->step.step({.bucket = bucket.bucket,
+                      .slot = pass.slot,
+                      .copy = copy(),
+                      .gradients = on_host != nullptr ? on_host : bundle.gradients.data(bucket.gradient_offset),
+                      .gradients_on_host = on_host != nullptr,
+                      .parameters = bundle.parameters.data(bucket.parameter_offset),
+                      .update = reinterpret_cast<float*>(matrix_units_[bucket.bucket.unit].update.data()),
+                      .pass = bundle.pass,
+                      .only_rounds = was_ahead(pass)},
+                     *adamw_, done);
   if (copy() == Copy::counts && in_stream_order_ && bundle.pass != Pass::momentum)
     shared_->refresh.refreshed(bucket.bucket);
 }

@@ -29,15 +29,10 @@
 
 namespace ranvier::actors {
 
-/// Delays the update of a bucket until the running snapshot has copied it (checkpoint/snapshot.hpp).
-class CopyOnWriteGuard {
- public:
-  virtual ~CopyOnWriteGuard() = default;
-
-  /// Calls `go` when this copy of the bucket's states (StateRecords::number_of) may change: at once, or after it was
-  /// copied.
-  virtual void before_change(const ChunkSchedule::Bucket& bucket, std::size_t copy, runtime::Handler go) = 0;
-};
+/// Delays the update of a bucket until the running snapshot has copied it (checkpoint/snapshot.hpp): calls `go` when
+/// this copy of the bucket's states (StateRecords::number_of) may change, at once or after it was copied.
+using CopyOnWriteGuard =
+    std::function<void(const ChunkSchedule::Bucket& bucket, std::size_t copy, runtime::Handler go)>;
 
 class UpdateSweep {
  public:
@@ -46,13 +41,13 @@ class UpdateSweep {
     runtime::EventLoop& loop;
     const ModelShare& share;
     std::size_t depth = 1;  ///< maximum number of buckets in the pipeline
-    GradientGather& gradients;
-    StateRecords& states;
-    BucketStep& step;
-    ParameterRefresh& refresh;
-    MatrixExchange& matrices;
-    CopyOnWriteGuard* guard = nullptr;  ///< null: no snapshots
-    UpdateSweep* active = nullptr;      ///< the sweep that starts bundles
+    GradientGather gradients;
+    StateRecords states;
+    BucketStep step;
+    ParameterRefresh refresh;
+    MatrixExchange matrices;
+    CopyOnWriteGuard guard = nullptr;  ///< null: no snapshots
+    UpdateSweep* active = nullptr;     ///< the sweep that starts bundles
   };
   struct Options {
     offload::CommitMode commit_mode = offload::CommitMode::always;
@@ -90,7 +85,6 @@ class UpdateSweep {
   void forget_stored();
 
  private:
-  using Stage = offload::BucketStages::Stage;
   using Pass = BundleSweep::Pass;
 
   /// A unit with matrices between the start and the end of its passes.
@@ -118,8 +112,6 @@ class UpdateSweep {
   [[nodiscard]] bool refreshes(const BundleSweep::Bundle& bundle) const;
   [[nodiscard]] std::vector<bool> without_slot() const;
   [[nodiscard]] offload::BucketStages stages();
-  /// The stage, which waits for the guard if it changes the destination copy.
-  [[nodiscard]] Stage guarded(Stage offload::BucketStages::* which, Stage stage);
   [[nodiscard]] Pass pass_of(const offload::BucketPass& pass) const {
     return bundles_.bundles[bundles_.buckets[pass.bucket].bundle].pass;
   }
@@ -129,7 +121,9 @@ class UpdateSweep {
   void passed(const ChunkSchedule::Bucket& bucket, Pass pass);
   void stored(const ChunkSchedule::Bucket& bucket);
   void bundle_here(std::size_t bundle);
-  void update(const offload::BucketPass& pass, runtime::Handler done);
+  void fetch(const offload::BucketPass& pass, const runtime::Handler& done);
+  void update(const offload::BucketPass& pass, const runtime::Handler& done);
+  void store(const offload::BucketPass& pass, const runtime::Handler& done);
   void updated(std::size_t bundle);
 
   Shared* shared_;

@@ -28,7 +28,12 @@ ActivationCheckpoints::ActivationCheckpoints(const RankContext& context, const S
       stage_(&stage),
       plan_(plan),
       checkpoints_(stage_->checkpoints() * static_cast<std::size_t>(stage_->slots())),
-      places_(static_cast<std::size_t>(stage_->checkpoint_places())) {}
+      places_(static_cast<std::size_t>(stage_->checkpoint_places())),
+      uses_(context.loop, "checkpoints", [this](std::uint64_t use) {
+        const bool is_ready = ready(use);
+        if (is_ready) bind(uses_[use]);
+        return is_ready;
+      }) {}
 
 std::uint64_t ActivationCheckpoints::announce(const Announced& pass) {
   const std::uint64_t first = uses_.next();
@@ -99,7 +104,7 @@ bool ActivationCheckpoints::ready(std::uint64_t number) const {
 }
 
 void ActivationCheckpoints::when_ready(std::uint64_t use, runtime::Handler handler) {
-  uses_.wait_for(use, std::move(handler));
+  uses_.when_ready(use, std::move(handler));
   move();
 }
 
@@ -176,11 +181,7 @@ void ActivationCheckpoints::done(std::uint64_t number) {
 
 void ActivationCheckpoints::move() {
   store_written();
-  uses_.post_if(context_->loop, [this](std::uint64_t use) {
-    const bool is_ready = ready(use);
-    if (is_ready) bind(uses_[use]);
-    return is_ready;
-  });
+  uses_.check();
   fetch_ahead();
 }
 

@@ -93,7 +93,7 @@ class ActivationCheckpoints final : public Actor, public PassResource {
   Plan plan_;
   std::vector<Checkpoint> checkpoints_;
   std::vector<Place> places_;
-  Accesses<Use> uses_{"checkpoints"};
+  Accesses<Use> uses_;
   std::uint64_t next_use_ = 0;  // to be queued
   std::uint64_t passes_ = 0;
 };

@@ -23,10 +23,10 @@ bool FaultInjection::before_passes(std::int64_t step) {
     case Kind::hangs:
       return true;
     case Kind::overflow:
-      gradients_->spoil(std::numeric_limits<float>::infinity());
+      gradients_->microbatches().spoil(std::numeric_limits<float>::infinity());
       return false;
     case Kind::nan:
-      gradients_->spoil(std::numeric_limits<float>::quiet_NaN());
+      gradients_->microbatches().spoil(std::numeric_limits<float>::quiet_NaN());
       return false;
     case Kind::slow:
       stage_->timer().slow_down(fault_->times);

@@ -54,19 +54,21 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
     weight_staging_ = device.allocate(WeightStaging::bytes, runtime::MemorySpace::pinned);
 
   if (options.tiers.parameters_leave())
-    parameter_records_ = &add<ParameterRecords>(context, plan_, plan_.parameter_records);
-  parameters_ = &add<ParameterStore>(context, plan_, plan_.parameters, parameter_records_);
-  GradientRecords* gradient_records = nullptr;
+    offloaded_parameters_ = &add<OffloadedParameters>(context, plan_, plan_.offloaded_parameters);
+  parameters_ = &add<ParameterStore>(context, plan_, plan_.parameters, offloaded_parameters_);
+  OffloadedGradients* offloaded_gradients = nullptr;
   if (options.tiers.gradients != TierKind::device)
-    gradient_records = &add<GradientRecords>(context, plan_, plan_.gradient_records);
-  auto& gradients = add<GradientSync>(context, plan_, plan_.gradients, gradient_records);
-  optimizer_ = &add<Optimizer>(context, plan_, plan_.optimizer, *parameters_, parameter_records_, gradient_records);
+    offloaded_gradients = &add<OffloadedGradients>(context, plan_, plan_.offloaded_gradients);
+  auto& gradients = add<GradientSync>(context, plan_, plan_.gradients, offloaded_gradients);
+  optimizer_ =
+      &add<Optimizer>(context, plan_, plan_.optimizer, *parameters_, offloaded_parameters_, offloaded_gradients);
   std::vector<StageActor::Resources> resources;  // by slice
   for (std::size_t s = 0; s < plan_.checkpoints.size(); ++s)
     resources.push_back({&add<ActivationCheckpoints>(context, plan_.stage->slice(s), plan_.checkpoints[s])});
   auto& consensus = take(agreement ? std::move(agreement) : std::make_unique<Consensus>(loop, transport));
 
-  for (StageActor::Resources& of_slice : resources) of_slice.insert(of_slice.end(), {parameters_, &gradients});
+  for (StageActor::Resources& of_slice : resources)
+    of_slice.insert(of_slice.end(), {parameters_, &gradients.microbatches()});
   auto& loader = add<Loader>(context, load_places_, samples_, options.batch_size);
   auto& stage = add<StageActor>(context, plan_, plan_.passes, loader, resources);
   const GridPass::Parts forward{.context = &context,
@@ -170,9 +172,9 @@ void Rank::load(runtime::Handler done) {
       done();
     });
   };
-  if (parameter_records_ == nullptr) return load_states();
+  if (offloaded_parameters_ == nullptr) return load_states();
   if (source_ != nullptr) source_->will_read(parameters_to_read(*plan_.states, false));
-  parameter_records_->load(weights_, load_states);
+  offloaded_parameters_->load(weights_, load_states);
 }
 
 /// State arrays that are filled from a source.

@@ -140,8 +140,9 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
              messages);
     }
   };
-  each("pulled parameters leaving, staged", "pulled parameters arriving, staged, for place",
-       ParameterStore::staged_messages(plan, plan.parameters));
+  if (plan.parameters.pulls)
+    each("pulled parameters leaving, staged", "pulled parameters arriving, staged, for place",
+         ShardPulls::staged_messages(plan, plan.parameters.classes));
   each("tied gradients leaving, staged, of unit", "tied gradients arriving, staged, of unit",
        TiedUnits::staged_messages(*plan.states, plan.gradients.tied));
   each("updates of matrices leaving, staged", "updates of matrices arriving, staged",
@@ -383,12 +384,10 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.frozen_flow = plan.column->layout.flow(options.shardings().frozen);
   PlanContext planner{plan, options.tiers, plan.memory, plan.tiers};
   plan.states = std::make_unique<UnitStates>(planner, units, options.steps > 0);
-  const bool pulls = messages_decide(plan.policy);
-  plan.parameters =
-      ParameterStore::plan(planner, {.prefetch = options.prefetch, .pulls = pulls, .reuse = options.reuse});
-  plan.parameter_records = ParameterRecords::plan(
-      planner, {.prefetch = options.prefetch, .lends = pulls && !UnitPieces(plan).other_rows().empty()});
-  plan.gradient_records = GradientRecords::plan(planner);
+  plan.parameters = ParameterStore::plan(
+      planner, {.prefetch = options.prefetch, .pulls = messages_decide(plan.policy), .reuse = options.reuse});
+  plan.offloaded_parameters = OffloadedParameters::plan(planner, options.prefetch, plan.parameters.pulls);
+  plan.offloaded_gradients = OffloadedGradients::plan(planner);
   std::vector<std::optional<int>> partners;
   const auto stages_of = stages_of_units(architecture, slices, map);
   for (const UnitState& unit : plan.states->all()) {
@@ -411,7 +410,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   gradients.every_step_counts = every_step_counts(options);
   gradients.prefetch = options.prefetch;
   plan.gradients = GradientSync::plan(planner, gradients);
-  plan.optimizer = Optimizer::plan(planner, {.every_step_counts = every_step_counts(options)});
+  plan.optimizer = Optimizer::plan(planner, every_step_counts(options));
   if (options.check_every > 0 && options.steps > 0) {
     std::vector<std::vector<int>> of_units;
     for (const models::UnitSpec& unit : units) of_units.push_back(stages_of.at(unit.name));

@@ -10,7 +10,7 @@
 #include "actors/rank/trainer_options.hpp"
 #include "actors/replicas/replica_check.hpp"
 #include "actors/states/model_share.hpp"
-#include "actors/states/parameter_records.hpp"
+#include "actors/states/offloaded_parameters.hpp"
 #include "actors/states/parameter_store.hpp"
 #include "models/core/sample_source.hpp"
 #include "offload/tiers.hpp"
@@ -48,8 +48,8 @@ struct RankPlan : ModelShare {
   runtime::MemoryPlan memory;
   offload::TierPlan tiers;
   ParameterStore::Plan parameters;
-  ParameterRecords::Plan parameter_records;
-  GradientRecords::Plan gradient_records;
+  OffloadedParameters::Plan offloaded_parameters;
+  OffloadedGradients::Plan offloaded_gradients;
   GradientSync::Plan gradients;
   Optimizer::Plan optimizer;
   Snapshot::Plan snapshot;                               ///< empty: no checkpoints

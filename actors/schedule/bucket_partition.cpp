@@ -3,7 +3,6 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace ranvier::actors {
 
@@ -35,10 +34,6 @@ BucketPartition::Spread BucketPartition::spread(Range range, std::size_t bucket)
   const bool together = pieces(range) <= 1 || part.count == piece_;
   return {range.begin + part.begin, elements(range, bucket),
           together ? runtime::StridedLayout{} : runtime::StridedLayout{.run = part.count, .stride = piece_}};
-}
-
-offload::BucketLayout BucketPartition::layout(Range range, std::vector<runtime::DType> dtypes) const {
-  return {range.count, std::max<std::size_t>(1, pieces(range) * std::min(slice_, piece_)), std::move(dtypes)};
 }
 
 }  // namespace ranvier::actors

@@ -9,7 +9,6 @@
 #pragma once
 
 #include "collectives/plans/plan.hpp"
-#include "offload/bucket_layout.hpp"
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/dtype.hpp"
 
@@ -52,9 +51,6 @@ class BucketPartition {
     runtime::StridedLayout runs;  ///< layout relative to `begin`
   };
   [[nodiscard]] Spread spread(collectives::Range range, std::size_t bucket) const;
-
-  /// Layout of a range's buckets in a tier, with arrays of these types.
-  [[nodiscard]] offload::BucketLayout layout(collectives::Range range, std::vector<runtime::DType> dtypes) const;
 
  private:
   std::size_t piece_ = 0;

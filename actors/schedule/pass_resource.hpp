@@ -1,6 +1,6 @@
 // Interface of resources that steps of passes need, and the queue of accesses behind it (Accesses). Resources are
-// parameters (ParameterStore), gradient buffers (GradientSync) and checkpoints (ActivationCheckpoints). Loop thread
-// only. Steps that need a resource are its accesses (`use`), numbered in order:
+// parameters (ParameterStore), gradient buffers (MicrobatchReduction) and checkpoints (ActivationCheckpoints). Steps
+// that need a resource are its accesses (`use`), numbered in order. Loop thread only.
 //
 //   first = resource.announce(pass)      at the latest when the pass starts; the resource may prefetch
 //   resource.when_ready(use, …); resource.provide(use, arrays)          just before the step is queued
@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <utility>
 
 namespace ranvier::actors {
@@ -39,7 +40,7 @@ class PassResource {
   [[nodiscard]] virtual bool ready(std::uint64_t use) const = 0;
   /// Calls `handler` on the loop when the access is ready; one at a time.
   virtual void when_ready(std::uint64_t use, runtime::Handler handler) = 0;
-  /// Sets the arrays of a ready access; they stay valid until done().
+  /// Sets the arrays of a ready access; the spans stay valid until queued(), their memory until done().
   virtual void provide(std::uint64_t use, models::StepArrays& arrays) = 0;
   /// Call it after the step's work was queued. Returns whether done() must be called.
   [[nodiscard]] virtual bool queued(std::uint64_t use) = 0;
@@ -51,8 +52,9 @@ class PassResource {
 template <typename Use>
 class Accesses {
  public:
-  /// `what`: the resource in messages, "parameters".
-  explicit Accesses(const char* what) noexcept : what_(what) {}
+  /// `what`: the resource in messages, "parameters". `ready`: returns whether the access with this number is ready.
+  Accesses(runtime::EventLoop& loop, const char* what, std::function<bool(std::uint64_t)> ready)
+      : loop_(&loop), what_(what), ready_(std::move(ready)) {}
 
   [[nodiscard]] bool empty() const noexcept { return uses_.empty(); }
   /// Number of the next announced access.
@@ -71,21 +73,22 @@ class Accesses {
     return removed;
   }
 
-  /// Keeps the handler until post_if() finds the access ready.
-  void wait_for(std::uint64_t use, runtime::Handler handler) {
+  /// Posts the handler when the access is ready: now, or in a later check().
+  void when_ready(std::uint64_t use, runtime::Handler handler) {
     expect(!waiting_, "a pass waits for two accesses to {}", what_);
     waiting_use_ = use;
     waiting_ = std::move(handler);
+    check();
   }
   [[nodiscard]] bool awaited() const noexcept { return waiting_ != nullptr; }
-  /// Posts the handler if `ready` is true for the number of its access.
-  template <typename Ready>
-  void post_if(runtime::EventLoop& loop, Ready&& ready) {
-    if (waiting_ && ready(waiting_use_)) loop.post(std::exchange(waiting_, nullptr));
+  void check() {
+    if (waiting_ && ready_(waiting_use_)) loop_->post(std::exchange(waiting_, nullptr));
   }
 
  private:
+  runtime::EventLoop* loop_;
   const char* what_;
+  std::function<bool(std::uint64_t)> ready_;
   std::deque<Use> uses_;
   std::uint64_t first_ = 0;
   std::uint64_t waiting_use_ = 0;

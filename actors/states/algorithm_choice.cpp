@@ -106,10 +106,9 @@ PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, cons
   const collectives::ShardLayout layout(node_of, group_size, 0);
   const auto used = [&](Collective collective, TeamKind kind) {
     if (!options.sharding) return true;
-    collectives::ShardFlow frozen;
     const collectives::ShardFlow gathers = layout.flow(options.sharding->frozen);
-    frozen.gather_forward = gathers.gather_forward;
-    frozen.gather_backward = gathers.gather_backward;
+    const collectives::ShardFlow frozen{.gather_forward = gathers.gather_forward,
+                                        .gather_backward = gathers.gather_backward};
     return uses(frozen, collective, kind) || uses(layout.flow(options.sharding->trained), collective, kind);
   };
   for (int k = 0; k < collectives::team_kinds; ++k) {

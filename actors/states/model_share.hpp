@@ -1,8 +1,8 @@
 // A rank's share of a model as data: its layers, its shards of their units, and its column; identical on all ranks of a
 // column except for positions. PlanContext is the argument of functions that plan an actor:
 //
-//   const ParameterRecords::Plan plan = ParameterRecords::plan(planner, options);   // before anything is allocated
-//   ParameterRecords records(context, share, plan);
+//   const auto plan = OffloadedParameters::plan(planner, prefetch, lends);   // before anything is allocated
+//   OffloadedParameters records(context, share, plan);
 #pragma once
 
 #include "actors/schedule/chunk_schedule.hpp"

@@ -15,22 +15,10 @@ using runtime::Trace;
 
 namespace {
 
-bool pulls_pieces(const ModelShare& share, const ParameterStore::Options& options) {
-  return options.pulls && !UnitPieces(share).other_rows().empty();
-}
-
 /// Returns whether trained and frozen units use the same hops.
 bool gathers_alike(const ModelShare& share) {
   return share.flow.gather_forward == share.frozen_flow.gather_forward &&
          share.flow.gather_backward == share.frozen_flow.gather_backward;
-}
-
-/// Keeps the units for which `wanted` is true, and the steps that still have units.
-template <typename F>
-std::vector<std::vector<std::size_t>> only(std::vector<std::vector<std::size_t>> steps, F&& wanted) {
-  for (auto& units : steps) std::erase_if(units, [&](std::size_t unit) { return !wanted(unit); });
-  std::erase_if(steps, [](const auto& units) { return units.empty(); });
-  return steps;
 }
 
 }  // namespace
@@ -40,7 +28,8 @@ BufferClasses ParameterStore::classes_of(const models::StageSlices& stage, const
   std::vector<std::vector<std::size_t>> layouts;
   for (const std::size_t of_unit : elements) layouts.push_back({of_unit});
   const auto of_steps = [&](models::Stage::PassStep::Kind kind) {
-    const auto steps = only(stage.units_of_parts(kind), [&](std::size_t unit) { return elements[unit] > 0; });
+    auto steps = stage.units_of_parts(kind);
+    for (auto& units : steps) std::erase_if(units, [&](std::size_t unit) { return elements[unit] == 0; });
     return buffer_classes(layouts, steps, options.prefetch, options.reuse);
   };
   BufferClasses classes = of_steps(models::Stage::PassStep::Kind::forward);
@@ -51,36 +40,9 @@ BufferClasses ParameterStore::classes_of(const models::StageSlices& stage, const
   return classes;
 }
 
-std::array<HopPipeline::Plan, 2> ParameterStore::plan_way(PlanContext& planner,
-                                                          const std::vector<std::size_t>& elements,
-                                                          const std::vector<std::size_t>& way_of, std::size_t way) {
-  const ModelShare& share = planner.share;
-  std::vector<std::vector<HopPipeline::ItemShape>> bundles;
-  using Kind = models::Stage::PassStep::Kind;
-  for (const Kind kind : {Kind::forward, Kind::backward_input}) {
-    for (const auto& units : only(share.stage->units_of_parts(kind),
-                                  [&](std::size_t unit) { return elements[unit] > 0 && way_of[unit] == way; })) {
-      auto& bundle = bundles.emplace_back();
-      for (const std::size_t unit : units) bundle.push_back({elements[unit]});
-    }
-  }
-  if (bundles.empty()) return {};
-  const collectives::ShardFlow& flow = way == 0 ? share.flow : share.frozen_flow;
-  const auto hops = [&](const std::vector<collectives::Hop>& of_passes, int family) {
-    return HopPipeline::plan(planner,
-                             {.hops = of_passes,
-                              .dtype = share.states->precision().compute,
-                              .family = family,
-                              .name = way == 0 ? "parameters" : "frozen parameters"},
-                             bundles);
-  };
-  const int family = way == 0 ? 0 : 6;
-  return {hops(flow.gather_forward, family), hops(flow.gather_backward, family + 1)};
-}
-
 ParameterStore::Plan ParameterStore::plan(PlanContext& planner, const Options& options) {
   const ModelShare& share = planner.share;
-  Plan plan{.options = options};
+  Plan plan{.options = options, .pulls = options.pulls && !ShardOwners(share).other_rows().empty()};
   if (!share.states->gathers_parameters()) return plan;
   std::vector<std::size_t> elements;  // by unit
   for (const UnitState& unit : share.states->all()) elements.push_back(unit.in_place() ? 0 : unit.elements);
@@ -94,32 +56,48 @@ ParameterStore::Plan ParameterStore::plan(PlanContext& planner, const Options& o
   }
   const bool alike = gathers_alike(share);
   for (const UnitState& unit : share.states->all()) plan.way_of.push_back(alike || unit.trained() ? 0 : 1);
-  plan.ways.push_back(plan_way(planner, elements, plan.way_of, 0));
-  if (!alike) plan.ways.push_back(plan_way(planner, elements, plan.way_of, 1));
+  for (std::size_t way = 0; way < (alike ? 1 : 2); ++way) {
+    std::vector<std::vector<HopPipeline::ItemShape>> bundles;
+    for (const auto kind :
+         {models::Stage::PassStep::Kind::forward, models::Stage::PassStep::Kind::backward_input}) {
+      for (const auto& units : share.stage->units_of_parts(kind)) {
+        std::vector<HopPipeline::ItemShape> bundle;
+        for (const std::size_t unit : units)
+          if (elements[unit] > 0 && plan.way_of[unit] == way) bundle.push_back({elements[unit]});
+        if (!bundle.empty()) bundles.push_back(std::move(bundle));
+      }
+    }
+    auto& [forward, backward] = plan.ways.emplace_back();
+    if (bundles.empty()) continue;
+    const collectives::ShardFlow& flow = way == 0 ? share.flow : share.frozen_flow;
+    HopPipeline::Options hops{.hops = flow.gather_forward,
+                              .dtype = dtype,
+                              .family = way == 0 ? 0 : 6,
+                              .name = way == 0 ? "parameters" : "frozen parameters"};
+    forward = HopPipeline::plan(planner, hops, bundles);
+    hops.hops = flow.gather_backward;
+    ++hops.family;
+    backward = HopPipeline::plan(planner, hops, bundles);
+  }
   return plan;
 }
 
-std::vector<runtime::StagedMessages> ParameterStore::staged_messages(const ModelShare& share, const Plan& plan) {
-  if (!pulls_pieces(share, plan.options)) return {};
-  return PiecePulls::staged_messages(share, plan.classes);
-}
-
 ParameterStore::ParameterStore(const RankContext& context, const ModelShare& share, const Plan& plan,
-                               ParameterRecords* records)
+                               OffloadedParameters* records)
     : context_(&context),
       records_(records),
       stage_(share.stage.get()),
       states_(share.states.get()),
       column_(share.column.get()),
-      pieces_(share),
-      options_(plan.options),
-      gathers_(states_->gathers_parameters()),
+      owners_(share),
+      reuse_(plan.options.reuse),
       schedule_(plan.classes),
       way_of_(plan.way_of),
       places_(schedule_.places()),
       version_of_(states_->all().size(), 0),
       secondary_of_(states_->all().size(), 0),
-      secondary_begun_of_(states_->all().size(), 0) {
+      secondary_begun_of_(states_->all().size(), 0),
+      uses_(context.loop, "parameters", [this](std::uint64_t use) { return ready(use); }) {
   for (const auto& [forward, backward] : plan.ways) {
     ways_.push_back({HopPipeline(context, *column_, forward), HopPipeline(context, *column_, backward)});
   }
@@ -128,15 +106,10 @@ ParameterStore::ParameterStore(const RankContext& context, const ModelShare& sha
     const std::size_t kind = schedule_.class_of_place(p);
     places_[p].data = context.arena.slot(plan.places[kind], used[kind]++);
   }
-  if (pulls_pieces(share, options_)) {
+  if (plan.pulls) {
     pulls_.emplace(context, share, records, [this](std::size_t unit, bool backward, std::uint64_t version) {
-      return has_piece(unit, backward, version);
+      return has_shard(unit, backward, version);
     });
-  }
-  if (gathers_) return;
-  whole_.resize(stage_->layers());
-  for (const models::StageSlices::UnitUse& use : stage_->uses()) {
-    whole_[use.layer].push_back(states_->all()[use.unit].parameters.data);
   }
 }
 
@@ -144,12 +117,9 @@ void ParameterStore::start() {
   if (pulls_) pulls_->start();
 }
 
-ParameterRecords::Piece ParameterStore::piece(std::size_t unit, bool backward) const {
-  return {unit, pieces_.secondary(unit, backward)};
-}
-
-bool ParameterStore::has_piece(std::size_t unit, bool backward, std::uint64_t version) const {
-  return version_of_[unit] == version && (!pieces_.secondary(unit, backward) || secondary_of_[unit] == version + 1);
+bool ParameterStore::has_shard(std::size_t unit, bool backward, std::uint64_t version) const {
+  return version_of_[unit] == version &&
+         (!owners_.own(unit, backward).secondary || secondary_of_[unit] == version + 1);
 }
 
 std::uint64_t ParameterStore::announce(const Announced& pass) {
@@ -158,10 +128,7 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
     if (!uses(step)) continue;
     const std::uint64_t number = uses_.next();
     Use& use = uses_.add({.step = step});
-    if (!gathers_) continue;
-    auto gather = std::make_shared<Gather>();
-    gather->use = number;
-    gather->backward = pass.backward;
+    Gather gather{.use = number, .backward = pass.backward};
     use.pointers.resize(stage_->layer(stage_->layer_of(step)).layer->units().size());
     for (const std::size_t unit_use : stage_->uses_of(step)) {
       const auto [layer, index, unit] = stage_->uses()[unit_use];
@@ -169,15 +136,15 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
         use.pointers[index] = state.parameters.data;
         continue;
       }
-      const BufferSchedule::Assignment assigned = schedule_.next(unit, number, options_.reuse);
+      const BufferSchedule::Assignment assigned = schedule_.next(unit, number, reuse_);
       use.pointers[index] = places_[assigned.place].data;
       if (!assigned.fill) continue;
-      gather->fills.push_back({unit, assigned.place, places_[assigned.place].data});
-      if (!states_->all()[unit].on_device()) records_->announce(piece(unit, pass.backward));
-      if (assigned.after && (!gather->after || *gather->after < *assigned.after)) gather->after = assigned.after;
+      gather.fills.push_back({unit, assigned.place, places_[assigned.place].data});
+      if (!states_->all()[unit].on_device()) records_->announce(owners_.own(unit, pass.backward));
+      gather.after = std::max(gather.after, assigned.after);
     }
-    use.here = gather->fills.empty();
-    if (!use.here) gathers_to_start_.push_back(std::move(gather));
+    use.here = gather.fills.empty();
+    if (!use.here) gathers_to_start_.push_back(std::make_shared<Gather>(std::move(gather)));
   }
   start_gathers();
   return first;
@@ -192,22 +159,13 @@ bool ParameterStore::ready(std::uint64_t number) const {
          });
 }
 
-void ParameterStore::when_ready(std::uint64_t use, runtime::Handler handler) {
-  uses_.wait_for(use, std::move(handler));
-  check_waiting();
-}
-
-void ParameterStore::check_waiting() {
-  uses_.post_if(context_->loop, [this](std::uint64_t use) { return ready(use); });
-}
-
 void ParameterStore::provide(std::uint64_t use, models::StepArrays& arrays) {
-  arrays.parameters = gathers_ ? uses_[use].pointers : whole_[stage_->layer_of(uses_[use].step)];
+  arrays.parameters = uses_[use].pointers;
 }
 
 bool ParameterStore::queued(std::uint64_t use) {
-  if (!gathers_) uses_.remove(use);
-  return gathers_;
+  if (ways_.empty()) uses_.remove(use);
+  return !ways_.empty();
 }
 
 void ParameterStore::done(std::uint64_t use) {
@@ -218,7 +176,7 @@ void ParameterStore::done(std::uint64_t use) {
 bool ParameterStore::can_start(const Gather& gather) const {
   if (gather.after && *gather.after >= uses_.first()) return false;
   return std::ranges::all_of(gather.fills, [&](const Fill& fill) {
-    return places_[fill.place].copies == 0 && has_piece(fill.unit, gather.backward, version_);
+    return places_[fill.place].copies == 0 && has_shard(fill.unit, gather.backward, version_);
   });
 }
 
@@ -229,7 +187,14 @@ void ParameterStore::start_gathers() {
     gathers_under_way_.push_back(gather);
     gather->since = context_->loop.now();
     gather->missing = 1;  // this rank's shards
-    if (pulls_) pull(gather);
+    if (pulls_) {
+      gather->asked = pulls_->ask(gather->fills, gather->backward, version_, [this, gather](int rank) {
+        gather->asked.erase(std::ranges::find(gather->asked, rank));
+        came(gather);
+      });
+      if (!gather->asked.empty()) gather->asked_at = context_->trace.now();
+      gather->missing += gather->asked.size();
+    }
     bring_own(gather);
   }
   read_ahead();
@@ -238,7 +203,7 @@ void ParameterStore::start_gathers() {
 void ParameterStore::read_ahead() {
   if (records_ == nullptr) return;
   records_->read_ahead(
-      [this](ParameterRecords::Piece piece) { return has_piece(piece.unit, piece.secondary, version_); });
+      [this](OffloadedParameters::Shard piece) { return has_shard(piece.unit, piece.secondary, version_); });
 }
 
 void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
@@ -252,16 +217,16 @@ void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
   });
   for (const Fill& fill : gather->fills) {
     if (!states_->all()[fill.unit].on_device()) {
-      records_->fetch(piece(fill.unit, gather->backward), fill.data, [this, brought] {
+      records_->fetch(owners_.own(fill.unit, gather->backward), fill.data, [this, brought] {
         brought();
         read_ahead();
       });
       continue;
     }
-    const Range own = pieces_.range(fill.unit, gather->backward, column_->layout.rank());
-    const std::size_t element = runtime::size_of(states_->precision().compute);
-    runtime::copy(context_->gather, fill.data + own.begin * element,
-                  pieces_.source(fill.unit, gather->backward).at(own.begin), own.count * element);
+    const Range range = owners_.range(fill.unit, gather->backward, column_->layout.rank());
+    const runtime::ConstBytes own = owners_.bytes(fill.unit, gather->backward);
+    runtime::copy(context_->gather, fill.data + range.begin * runtime::size_of(states_->precision().compute),
+                  own.data(), own.size());
   }
   if (offloaded < gather->fills.size()) return after_copies(brought);
   brought();
@@ -288,15 +253,6 @@ void ParameterStore::came(const std::shared_ptr<Gather>& gather) {
   arrived(gather);
 }
 
-void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
-  gather->asked = pulls_->ask(gather->fills, gather->backward, version_, [this, gather](int rank) {
-    gather->asked.erase(std::ranges::find(gather->asked, rank));
-    came(gather);
-  });
-  if (!gather->asked.empty()) gather->asked_at = context_->trace.now();
-  gather->missing += gather->asked.size();
-}
-
 void ParameterStore::after_copies(runtime::Handler next) {
   context_->loop.after_work(context_->gather, {"parameters", "the copies of this rank's own pieces"},
                             std::move(next));
@@ -313,7 +269,7 @@ void ParameterStore::arrived(const std::shared_ptr<Gather>& gather) {
   for (const Fill& fill : gather->fills) {
     if (!gather->backward && states_->all()[fill.unit].secondary) keep_secondary(fill.unit, fill.place);
   }
-  check_waiting();
+  uses_.check();
 }
 
 void ParameterStore::keep_secondary(std::size_t unit, std::size_t place) {
@@ -328,7 +284,7 @@ void ParameterStore::keep_secondary(std::size_t unit, std::size_t place) {
     start_gathers();
     if (pulls_) pulls_->answer_waiting();
   };
-  if (!states_->all()[unit].on_device()) return records_->store_from({unit, true}, places_[place].data, 0, kept);
+  if (!states_->all()[unit].on_device()) return records_->store_from({unit, true}, places_[place].data, kept);
   const std::byte* from = places_[place].data + part.range.begin * runtime::size_of(part.dtype);
   runtime::copy(context_->gather, part.data, from, part.bytes());
   after_copies(kept);
@@ -348,7 +304,7 @@ void ParameterStore::refreshed(std::size_t unit) {
   ++version_of_[unit];
   start_gathers();
   if (pulls_) pulls_->answer_waiting();
-  check_waiting();
+  uses_.check();
 }
 
 std::string ParameterStore::describe(const Gather& gather) const {
@@ -373,7 +329,7 @@ std::vector<Wait> ParameterStore::waits() const {
 
 std::vector<int> ParameterStore::peers() const {
   std::vector<int> ranks;
-  for (const int row : pieces_.other_rows()) ranks.push_back(column_->ranks[static_cast<std::size_t>(row)]);
+  for (const int row : owners_.other_rows()) ranks.push_back(column_->ranks[static_cast<std::size_t>(row)]);
   return ranks;
 }
 

@@ -1,9 +1,9 @@
 // Provides complete, up-to-date parameters to passes. A pass announces in advance which units it will access; this
-// determines each unit's buffer (BufferSchedule). Offloaded shards are fetched (parameter_records.hpp); units are
+// determines each unit's buffer (BufferSchedule). Offloaded shards are fetched (offloaded_parameters.hpp); units are
 // gathered into their buffers, accessed and released (ZeRO-Infinity §6.2, §7.1; MiCS §4). Units are gathered by:
 //
 //   collectives   if all rows of the column have the same order: hop by hop, units of a step as one operation
-//   pulls         if messages decide the order, so that rows differ (piece_pulls.hpp)
+//   pulls         if messages decide the order, so that rows differ (shard_pulls.hpp)
 //
 // Loop thread only.
 #pragma once
@@ -11,12 +11,10 @@
 #include "actors/schedule/buffer_schedule.hpp"
 #include "actors/schedule/pass_resource.hpp"
 #include "actors/states/hop_pipeline.hpp"
-#include "actors/states/parameter_records.hpp"
-#include "actors/states/piece_pulls.hpp"
-#include "actors/states/unit_pieces.hpp"
+#include "actors/states/offloaded_parameters.hpp"
+#include "actors/states/shard_pulls.hpp"
 #include "runtime/loop/in_order.hpp"
 #include "runtime/trace/trace.hpp"
-#include "runtime/transport/staged_transport.hpp"
 
 #include <array>
 #include <cstdint>
@@ -38,6 +36,7 @@ class ParameterStore final : public Actor, public PassResource {
 
   struct Plan {
     Options options;
+    bool pulls = false;                     ///< Options::pulls, if other rows have shards that this one needs
     BufferClasses classes;                  ///< empty if nothing is gathered
     std::vector<runtime::MemoryId> places;  ///< by class
     /// Forward and backward gathers of units with the same hops: all, or trained and frozen ones separately.
@@ -50,12 +49,9 @@ class ParameterStore final : public Actor, public PassResource {
   [[nodiscard]] static BufferClasses classes_of(const models::StageSlices& stage,
                                                 const std::vector<std::size_t>& elements, const Options& options);
 
-  /// Maximum of pull messages in flight; empty without pulls.
-  [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share,
-                                                                            const Plan& plan);
-
   /// `records` is null if all parameters are stored on the device.
-  ParameterStore(const RankContext& context, const ModelShare& share, const Plan& plan, ParameterRecords* records);
+  ParameterStore(const RankContext& context, const ModelShare& share, const Plan& plan,
+                 OffloadedParameters* records);
 
   [[nodiscard]] const char* name() const noexcept override { return "parameters"; }
   [[nodiscard]] std::vector<Wait> waits() const override;
@@ -68,7 +64,9 @@ class ParameterStore final : public Actor, public PassResource {
   [[nodiscard]] bool uses(const models::Stage::PassStep& step) const override { return step.needs_parameters(); }
   std::uint64_t announce(const Announced& pass) override;
   [[nodiscard]] bool ready(std::uint64_t use) const override;
-  void when_ready(std::uint64_t use, runtime::Handler handler) override;
+  void when_ready(std::uint64_t use, runtime::Handler handler) override {
+    uses_.when_ready(use, std::move(handler));
+  }
   void provide(std::uint64_t use, models::StepArrays& arrays) override;
   [[nodiscard]] bool queued(std::uint64_t use) override;
   void done(std::uint64_t use) override;
@@ -80,7 +78,7 @@ class ParameterStore final : public Actor, public PassResource {
   void refreshed(std::size_t unit);
 
  private:
-  using Fill = PiecePulls::Fill;
+  using Fill = ShardPulls::Fill;
   struct Gather {
     std::uint64_t use = 0;
     bool backward = false;
@@ -95,55 +93,45 @@ class ParameterStore final : public Actor, public PassResource {
   };
   struct Use {
     models::Stage::PassStep step;
-    std::vector<const std::byte*> pointers;  // by unit of the layer, if some are gathered
+    std::vector<const std::byte*> pointers;  // by unit of the layer
     bool here = true;                        // units gathered for this access have arrived
   };
   struct Place {
     std::byte* data = nullptr;
     int copies = 0;  // pending copies from this buffer
   };
-  /// `elements` by unit, as for classes_of().
-  [[nodiscard]] static std::array<HopPipeline::Plan, 2> plan_way(PlanContext& planner,
-                                                                 const std::vector<std::size_t>& elements,
-                                                                 const std::vector<std::size_t>& way_of,
-                                                                 std::size_t way);
-  [[nodiscard]] ParameterRecords::Piece piece(std::size_t unit, bool backward) const;
-  [[nodiscard]] bool has_piece(std::size_t unit, bool backward, std::uint64_t version) const;
+  [[nodiscard]] bool has_shard(std::size_t unit, bool backward, std::uint64_t version) const;
   [[nodiscard]] bool can_start(const Gather& gather) const;
   void start_gathers();
   void read_ahead();
   void bring_own(const std::shared_ptr<Gather>& gather);
   void submit(const std::shared_ptr<Gather>& gather);
-  void pull(const std::shared_ptr<Gather>& gather);
   /// Called after data of another rank has arrived.
   void came(const std::shared_ptr<Gather>& gather);
   void arrived(const std::shared_ptr<Gather>& gather);
   void keep_secondary(std::size_t unit, std::size_t place);
   /// Calls `next` on the loop after all queued copies.
   void after_copies(runtime::Handler next);
-  void check_waiting();
   [[nodiscard]] std::string describe(const Gather& gather) const;
 
   const RankContext* context_;
-  ParameterRecords* records_;
+  OffloadedParameters* records_;
   const models::StageSlices* stage_;
   const UnitStates* states_;
   const ColumnOptions* column_;
-  UnitPieces pieces_;
-  Options options_;
-  bool gathers_;  // false: all units are complete on the device, and steps read them in place
+  ShardOwners owners_;
+  bool reuse_;
   BufferSchedule schedule_;
-  std::vector<std::array<HopPipeline, 2>> ways_;
-  std::vector<std::size_t> way_of_;  // by unit
+  std::vector<std::array<HopPipeline, 2>> ways_;  // none: all units are complete on the device, and read in place
+  std::vector<std::size_t> way_of_;               // by unit
   std::vector<Place> places_;
-  std::optional<PiecePulls> pulls_;                   // set if rows differ in order
-  std::vector<std::vector<const std::byte*>> whole_;  // by layer: units that are not gathered
+  std::optional<ShardPulls> pulls_;  // set if rows differ in order
 
   std::uint64_t version_ = 0;                      // batches whose passes are over
   std::vector<std::uint64_t> version_of_;          // by unit, how often it was refreshed
   std::vector<std::uint64_t> secondary_of_;        // version of the secondary copy, plus one
   std::vector<std::uint64_t> secondary_begun_of_;  // the same, including a copy that is in progress
-  Accesses<Use> uses_{"parameters"};
+  Accesses<Use> uses_;
   std::deque<std::shared_ptr<Gather>> gathers_to_start_;
   std::vector<std::shared_ptr<Gather>> gathers_under_way_;
   std::uint64_t started_ = 0;  // gathers

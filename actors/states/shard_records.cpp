@@ -2,6 +2,7 @@
 
 #include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -16,7 +17,14 @@ using offload::Tier;
 
 void ShardRecords::reserve(PlanContext& planner, TierKind tier, runtime::MemoryKind kind, const std::string& name) {
   tier_ = tier;
-  region_ = planner.regions.reserve(tier, kind, name, layout_.region_bytes(), planner.memory);
+  region_ = planner.regions.reserve(tier, kind, name, region_bytes(), planner.memory);
+}
+
+std::size_t ShardRecords::array_offset(std::size_t bucket, std::size_t array) const noexcept {
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < array; ++i)
+    offset += runtime::round_up(runtime::bytes_of(dtypes_[i], elements(bucket)), runtime::MemoryPlan::alignment);
+  return offset;
 }
 
 ShardRecords::Run ShardRecords::run_from(std::size_t begin, std::size_t array) const {
@@ -28,40 +36,38 @@ ShardRecords::Run ShardRecords::run_from(std::size_t begin, std::size_t array) c
   const Range slice = cut_.slice(bucket);
   const std::size_t in_record = piece * slice.count + in_piece - slice.begin;
   return {bucket, begin, slice.begin + slice.count - in_piece,
-          layout_.record_offset(bucket) + layout_.array_offset(bucket, array) +
-              runtime::bytes_of(dtypes_[array], in_record)};
+          record_offset(bucket) + array_offset(bucket, array) + runtime::bytes_of(dtypes_[array], in_record)};
 }
 
 std::vector<ShardRecords::Run> ShardRecords::runs() const {
   std::vector<Run> all;
-  for (std::size_t bucket = 0; bucket < layout_.buckets(); ++bucket) {
-    for (const Range& run : cut_.runs(range_, bucket)) {
-      all.push_back(run_from(run.begin));
-    }
-  }
+  for (std::size_t done = 0; done < range_.count; done += all.back().count)
+    all.push_back(run_from(range_.begin + done));
   return all;
 }
 
 void ShardRecords::add_ranges(const std::byte* image, std::vector<runtime::ConstBytes>& ranges) const {
-  for (std::size_t begin = 0; begin < range_.count;) {
-    const Run run = run_from(range_.begin + begin);
+  for (const Run& run : runs())
     ranges.emplace_back(image + run.offset, runtime::bytes_of(dtypes_.front(), run.count));
-    begin += run.count;
-  }
 }
 
 std::byte* ShardRecords::memory(const RankContext& context, std::size_t offset) const {
   return context.tiers.memory(region_).data() + offset;
 }
 
-StatePlace ShardRecords::place(const RankContext& context, std::size_t offset) const {
+StateLocation ShardRecords::place(const RankContext& context, std::size_t offset) const {
   if (in_files()) return {.region = region_, .offset = offset};
   return {.memory = memory(context, offset)};
 }
 
 void ShardRecords::move_record(const RankContext& context, IoKind kind, std::size_t bucket, std::size_t offset,
                                std::span<std::byte> memory, runtime::Handler done) const {
-  context.tiers.move(kind, region_, layout_.record_offset(bucket) + offset, {memory}, std::move(done));
+  context.tiers.move(kind, region_, record_offset(bucket) + offset, {memory}, std::move(done));
+}
+
+void ShardRecords::move_image(const RankContext& context, IoKind kind, std::byte* image,
+                              runtime::Handler done) const {
+  context.tiers.move(kind, region_, 0, {{image, region_bytes()}}, std::move(done));
 }
 
 void ShardRecords::access(const RankContext& context, IoKind kind, std::size_t offset, std::span<std::byte> values,
@@ -78,10 +84,7 @@ void ShardRecords::access(const RankContext& context, IoKind kind, std::size_t o
   const std::span<std::byte> blocks = staging.first(Tier::whole_blocks(end) - begin);
   const auto move = [this, &context, blocks, begin](IoKind way, std::size_t at, std::size_t bytes,
                                                     runtime::Handler next) {
-    const std::span<std::byte> range = blocks.subspan(at - begin, bytes);
-    if (context.device.host_reaches(range.data()))
-      return context.tiers.move_on_host(way, region_, at, range, std::move(next));
-    context.tiers.move(way, region_, at, {range}, std::move(next));
+    context.tiers.move(way, region_, at, {blocks.subspan(at - begin, bytes)}, std::move(next));
   };
   const auto copy_and_go_on = [=, done = std::move(done)] {
     copy(
@@ -97,17 +100,14 @@ void ShardRecords::access(const RankContext& context, IoKind kind, std::size_t o
   for (const std::size_t at : partial) move(IoKind::read, at, block, one_there);
 }
 
-void ShardRecords::move(const RankContext& context, IoKind kind, std::byte* data, std::size_t first,
-                        runtime::Handler done) const {
-  if (layout_.buckets() == 0) return context.loop.post(std::move(done));
-  const auto all_done = runtime::last_of(layout_.buckets(), std::move(done));
-  for (std::size_t bucket = 0; bucket < layout_.buckets(); ++bucket) {
+void ShardRecords::move(const RankContext& context, IoKind kind, std::byte* unit, runtime::Handler done) const {
+  if (buckets() == 0) return context.loop.post(std::move(done));
+  const auto all_done = runtime::last_of(buckets(), std::move(done));
+  const auto bytes = [this](std::size_t count) { return runtime::bytes_of(dtypes_.front(), count); };
+  for (std::size_t bucket = 0; bucket < buckets(); ++bucket) {
     offload::Tiers::StridedLayout runs;
-    for (const Range& run : cut_.runs(range_, bucket)) {
-      runs.emplace_back(data + runtime::bytes_of(dtypes_.front(), run.begin - first),
-                        runtime::bytes_of(dtypes_.front(), run.count));
-    }
-    context.tiers.move(kind, region_, layout_.record_offset(bucket), std::move(runs), all_done);
+    for (const Range& run : cut_.runs(range_, bucket)) runs.emplace_back(unit + bytes(run.begin), bytes(run.count));
+    context.tiers.move(kind, region_, record_offset(bucket), std::move(runs), all_done);
   }
 }
 

@@ -46,11 +46,6 @@ std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
   return units;
 }
 
-std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture, models::LayerRange layers,
-                                       int ranks, const TierOptions& tiers) {
-  return sharded_units(architecture, std::vector{layers}, ranks, tiers);
-}
-
 LargestUnits largest_units(const models::Architecture& architecture, int ranks, const TierOptions& tiers) {
   LargestUnits largest;
   for (const models::UnitSpec& unit : architecture.units()) {

@@ -33,9 +33,6 @@ struct ShardedUnit {
 [[nodiscard]] std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
                                                      const std::vector<models::LayerRange>& slices, int ranks,
                                                      const TierOptions& tiers = {});
-[[nodiscard]] std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
-                                                     models::LayerRange layers, int ranks,
-                                                     const TierOptions& tiers = {});
 
 /// Elements of a unit in a column of `ranks`, padded so that every finest shard is a multiple of UnitSpec::alignment.
 /// If its moments are int8, shards consist of whole blocks.

@@ -60,7 +60,7 @@ inline constexpr std::array optimizer_states = {StateKind::weights, StateKind::m
 }
 
 /// Location of elements of a state: device memory, host memory or files.
-struct StatePlace {
+struct StateLocation {
   const std::byte* memory = nullptr;  ///< null: in files
   offload::TierRegion region;         ///< region in files; `offset` is in bytes from its start
   std::size_t offset = 0;

@@ -2,7 +2,7 @@
 // moments, and gradients of each tied use (collectives/plans/shard.hpp). README.md has the bytes per parameter.
 //
 // If both have one type and are on the device, the layers' parameters are the master weights, at the coarser scope.
-// Offloaded parameters (parameter_records.hpp) are always separate. Frozen units have parameters only.
+// Offloaded parameters (offloaded_parameters.hpp) are always separate. Frozen units have parameters only.
 #pragma once
 
 #include "actors/schedule/bucket_partition.hpp"

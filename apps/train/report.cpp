@@ -206,7 +206,7 @@ std::string screen_lines(const std::string& line) {
 std::string answer_line(const actors::TrainerOptions& options, const std::vector<actors::RankPlan>& stages) {
   std::size_t chunks = 0;
   for (const actors::RankPlan& stage : stages) chunks = std::max(chunks, stage.chunks.chunks.size());
-  if (stages.front().optimizer.every_step_counts) {
+  if (stages.front().optimizer.commit_mode == offload::CommitMode::always) {
     return fmt::format(
         "every step is committed: updates overlap with reductions, in up to {} gradient chunks per rank", chunks);
   }
@@ -224,8 +224,7 @@ std::string answer_line(const actors::TrainerOptions& options, const std::vector
   std::size_t copy = 0;
   for (const actors::RankPlan& stage : stages) {
     std::size_t bytes = 0;
-    for (const actors::ShardRecords& states : stage.optimizer.states.states)
-      bytes += states.layout().region_bytes();
+    for (const actors::ShardRecords& states : stage.optimizer.states.states) bytes += states.region_bytes();
     copy = std::max(copy, bytes);
   }
   const std::string spare = fmt::format("{} per rank in the {} tier", runtime::format_bytes(copy),

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace ranvier::runtime {
@@ -51,6 +52,18 @@ struct DecaySegment {
   bool decays = false;
 };
 
+/// Strided layouts of the arrays. All strided ones have the same run length and start with a complete run. With moments
+/// in int8, this length and the stride of the moments are multiples of int8_block_elements.
+struct AdamWRuns {
+  std::size_t elements = std::numeric_limits<std::size_t>::max();  ///< the following ones stay unchanged
+  /// Positions of the elements, in which segments are counted; elements between runs are skipped.
+  StridedLayout positions;
+  StridedLayout weights;
+  StridedLayout moments;  ///< layout of m and v, counted in elements
+  StridedLayout gradient;
+  StridedLayout working;
+};
+
 struct AdamWArrays {
   void* weights = nullptr;  ///< master copy
   void* m = nullptr;
@@ -62,30 +75,16 @@ struct AdamWArrays {
   DType weights_dtype = DType::f32;  ///< f32 or bf16
   DType m_dtype = DType::f32;        ///< f32, bf16 or i8
   DType v_dtype = DType::f32;        ///< f32, bf16 or u8
+  AdamWRuns runs;
 };
 
-/// Updates the elements in `segments` (ascending, disjoint); others stay unchanged. Elementwise, so any split of the
-/// array gives the same bits.
+/// Updates the elements in `segments` (ascending, disjoint), as one piece of work; others stay unchanged. Elementwise,
+/// so any split of the array gives the same bits.
 ///
 /// Moments in int8: the array starts with a block, and a split falls on blocks. Each block is converted to floats,
 /// updated and rounded once, so elements outside of the segments are rounded again with the block's new scale. Throws
 /// ErrorCode::internal for more than 64 segments per block.
-void adamw(StreamView stream, const AdamWArrays& arrays, std::vector<DecaySegment> segments,
-           const AdamWOptions& options);
-
-/// Strided layouts of the arrays. All strided ones have the same run length and start with a complete run. With moments
-/// in int8, this length and the stride of the moments are multiples of int8_block_elements.
-struct AdamWRuns {
-  std::size_t elements = 0;
-  StridedLayout
-      positions;  ///< positions of the elements, in which segments are counted; elements between runs are skipped
-  StridedLayout weights;
-  StridedLayout moments;  ///< layout of m and v, counted in elements
-  StridedLayout gradient;
-  StridedLayout working;
-};
-/// Same update for strided arrays, as one piece of work.
-void adamw(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs, std::vector<DecaySegment> segments,
+void adamw(StreamView stream, const AdamWArrays& arrays, const std::vector<DecaySegment>& segments,
            const AdamWOptions& options);
 
 }  // namespace ranvier::runtime

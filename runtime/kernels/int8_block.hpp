@@ -25,9 +25,6 @@ struct Int8Block {
 };
 static_assert(sizeof(Int8Block) == int8_block_bytes);
 
-/// The values of i8 or u8, ascending.
-[[nodiscard]] const std::array<float, 256>& dynamic_map(DType dtype);
-
 /// Converts `elements` numbers, starting at the start of a block; the rest of the last block is zero. On the host.
 void floats_of_blocks(float* to, const Int8Block* from, DType dtype, std::size_t elements);
 void blocks_of_floats(Int8Block* to, const float* from, DType dtype, std::size_t elements);

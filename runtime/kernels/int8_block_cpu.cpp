@@ -9,18 +9,12 @@
 namespace ranvier::runtime {
 namespace {
 
-constexpr Int8Table<true> i8_table;
-constexpr Int8Table<false> u8_table;
-
 template <bool negative>
-constexpr const Int8Table<negative>& table_of() {
-  if constexpr (negative) return i8_table;
-  if constexpr (!negative) return u8_table;
-}
+constexpr Int8Table<negative> table;
 
 template <bool negative>
 void expand(float* to, const Int8Block& block, std::size_t elements) {
-  const std::array<float, 256>& values = table_of<negative>().values;
+  const std::array<float, 256>& values = table<negative>.values;
   if (block.scale == 0) return std::fill_n(to, elements, 0.0f), void();
   for (std::size_t i = 0; i < elements; ++i) to[i] = values[block.indices[i]] * block.scale;
 }
@@ -38,7 +32,7 @@ void round_block(Int8Block& block, const float* from) {
   }
   block.scale = std::bit_cast<float>(largest);
   const float factor = 1.0f / block.scale;
-  const auto& entries = table_of<negative>().entries;
+  const auto& entries = table<negative>.entries;
   // Separate loops: all but the lookups vectorizes.
   std::array<std::uint32_t, int8_block_elements> bits, found;
   for (std::size_t i = 0; i < int8_block_elements; ++i) {
@@ -51,10 +45,6 @@ void round_block(Int8Block& block, const float* from) {
 }
 
 }  // namespace
-
-const std::array<float, 256>& dynamic_map(DType dtype) {
-  return dtype == DType::i8 ? i8_table.values : u8_table.values;
-}
 
 void floats_of_blocks(float* to, const Int8Block* from, DType dtype, std::size_t elements) {
   for (std::size_t at = 0; at < elements; at += int8_block_elements, ++from) {

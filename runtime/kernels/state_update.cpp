@@ -1,16 +1,20 @@
+// Checks and launches of adamw.hpp and momentum.hpp; on the host one loop over all elements, with a rule for a few of
+// them.
 #include "runtime/kernels/state_update.hpp"
 
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/device/cuda_build.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/device/work_cost.hpp"
 #include "runtime/host/compute_pool.hpp"
-#include "runtime/kernels/adamw_cpu.hpp"
 #include "runtime/kernels/elementwise_cpu.hpp"
 #include "runtime/kernels/int8_block.hpp"
+#include "runtime/kernels/momentum.hpp"
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <string_view>
 #include <type_traits>
@@ -23,6 +27,10 @@ namespace {
 /// half-precision gradient and working copy pause too long between bursts. Chunks of moments in int8 are their blocks.
 constexpr std::size_t update_elements = 256;
 static_assert(update_elements <= cpu::RoundingBits::max_elements && update_elements == int8_block_elements);
+
+/// A rule of state_update.hpp.
+using ElementsRule =
+    std::function<void(float* weights, float* m, float* v, const float* gradient, std::size_t n, bool decays)>;
 
 /// Elements that are contiguous in all arrays, all with or all without weight decay.
 struct Stretch {
@@ -38,7 +46,7 @@ struct Stretch {
 std::vector<Stretch> stretches_of(const AdamWRuns& runs, const std::vector<DecaySegment>& segments) {
   std::vector<Stretch> stretches;
   auto segment = segments.begin();
-  for (std::size_t x = 0; x < runs.elements;) {
+  for (std::size_t x = 0; x < runs.elements && segment != segments.end();) {
     const std::size_t together =
         std::min({runs.elements - x, runs.positions.together(x), runs.weights.together(x), runs.moments.together(x),
                   runs.gradient.together(x), runs.working.together(x)});
@@ -195,10 +203,10 @@ void check_blocks(const AdamWRuns& runs, const std::vector<DecaySegment>& segmen
   }
 }
 
-}  // namespace
-
-bool has_work(const AdamWArrays& arrays, const AdamWRuns& runs, const std::vector<DecaySegment>& segments,
-              const AdamWOptions& options) {
+/// Checks the arguments of a kernel of adamw.hpp or momentum.hpp; throws ErrorCode::internal. Whether there is an
+/// element to update.
+bool has_work(const AdamWArrays& arrays, const std::vector<DecaySegment>& segments, const AdamWOptions& options) {
+  const AdamWRuns& runs = arrays.runs;
   expect(options.step >= 1, "an optimizer's steps count from 1, not {}", options.step);
   std::size_t last_end = 0;
   for (const DecaySegment& segment : segments) {
@@ -222,9 +230,10 @@ bool has_work(const AdamWArrays& arrays, const AdamWRuns& runs, const std::vecto
   return last_end != 0 && runs.elements != 0;
 }
 
-void update_states(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs,
-                   const std::vector<DecaySegment>& segments, const AdamWOptions& options, ElementsRule rule) {
-  std::vector<Stretch> stretches = stretches_of(runs, segments);
+/// Queues the rule on the host for all elements in segments. Any thread may run it.
+void update_on_host(StreamView stream, const AdamWArrays& arrays, const std::vector<DecaySegment>& segments,
+                    const AdamWOptions& options, ElementsRule rule) {
+  std::vector<Stretch> stretches = stretches_of(arrays.runs, segments);
   if (stretches.empty()) return;
   std::size_t elements = 0;
   for (const Stretch& stretch : stretches) elements += stretch.elements;
@@ -246,6 +255,61 @@ void update_states(StreamView stream, const AdamWArrays& arrays, const AdamWRuns
           }
         });
       });
+}
+
+template <typename Rule>
+void launch_rule(StreamView stream, const AdamWArrays& arrays, const std::vector<DecaySegment>& segments,
+                 const AdamWOptions& options, const Rule& rule) {
+  if (!has_work(arrays, segments, options)) return;
+  if (ran_on_gpu<cuda::update_states<Rule>>(stream, arrays, segments, options, rule)) return;
+  update_on_host(stream, arrays, segments, options, rule);
+}
+
+void refuse_average(const AdamWOptions& options) {
+  expect(options.average == 0, "Muon computes no moving average, but its coefficient is {}; use sgd()",
+         options.average);
+}
+
+}  // namespace
+
+void adamw(StreamView stream, const AdamWArrays& arrays, const std::vector<DecaySegment>& segments,
+           const AdamWOptions& options) {
+  if (options.average != 0) return sgd(stream, arrays, segments, options);
+  launch_rule(stream, arrays, segments, options, AdamWRule(options));
+}
+
+void sgd(StreamView stream, const AdamWArrays& all, const std::vector<DecaySegment>& segments,
+         const AdamWOptions& options) {
+  AdamWArrays arrays = all;
+  arrays.v = nullptr;
+  if (options.average != 0) arrays.m = nullptr;
+  launch_rule(stream, arrays, segments, options, SgdRule{MomentumRule(options), arrays.m != nullptr});
+}
+
+void muon_momentum(StreamView stream, const AdamWArrays& all, float* update,
+                   const std::vector<DecaySegment>& segments, const AdamWOptions& options) {
+  refuse_average(options);
+  expect(all.m != nullptr, "Muon has no momentum array");
+  // The rule's result is stored like a working copy.
+  AdamWArrays arrays = all;
+  arrays.weights = arrays.v = nullptr;
+  arrays.working = update;
+  arrays.working_dtype = DType::f32;
+  arrays.runs.weights = arrays.runs.working = arrays.runs.positions;
+  launch_rule(stream, arrays, segments, options, MuonRule{MomentumRule(options)});
+}
+
+void muon_apply(StreamView stream, const AdamWArrays& all, const float* update,
+                const std::vector<DecaySegment>& segments, const AdamWOptions& all_options) {
+  refuse_average(all_options);
+  AdamWArrays arrays = all;
+  arrays.m = nullptr;
+  arrays.gradient = update;
+  arrays.gradient_dtype = DType::f32;
+  arrays.runs.gradient = arrays.runs.moments = arrays.runs.positions;
+  AdamWOptions options = all_options;
+  options.gradient_scale = 1;
+  sgd(stream, arrays, segments, options);
 }
 
 }  // namespace ranvier::runtime

@@ -16,7 +16,8 @@ class Row {
  public:
   explicit Row(tests::BareRank& rank) : rank_(&rank) {
     if (rank.plan.options.tiers.gradients != TierKind::device)
-      records_ = std::make_unique<actors::GradientRecords>(rank.context(), rank.plan, rank.plan.gradient_records);
+      records_ =
+          std::make_unique<actors::OffloadedGradients>(rank.context(), rank.plan, rank.plan.offloaded_gradients);
     part_ = std::make_unique<actors::GradientGather>(rank.context(), rank.plan, rank.plan.optimizer.gradients,
                                                      records_.get());
     round_ = actors::BundleSweep(rank.plan, tests::numbers_of(rank.plan.chunks.bundles.size()));
@@ -56,8 +57,7 @@ class Row {
   void check(std::size_t b) const {
     const actors::BundleSweep::Bundle& bundle = round_.bundles[b];
     std::size_t wrong = 0;
-    for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-      const actors::BundleSweep::Bucket& bucket = round_.buckets[bundle.first + i];
+    for (const actors::BundleSweep::Bucket& bucket : round_.of(bundle)) {
       const auto& [u, index] = bucket.bucket;
       const UnitState& unit = rank_->units()[u];
       const auto* from = reinterpret_cast<const float*>(bundle.gradients.data(bucket.gradient_offset));
@@ -74,7 +74,7 @@ class Row {
 
  private:
   tests::BareRank* rank_;
-  std::unique_ptr<actors::GradientRecords> records_;
+  std::unique_ptr<actors::OffloadedGradients> records_;
   std::unique_ptr<actors::GradientGather> part_;
   actors::BundleSweep round_;
   std::vector<bool> there_;  // by bundle

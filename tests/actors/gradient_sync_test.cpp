@@ -34,7 +34,8 @@ class Reduction {
   Reduction(tests::BareRank& rank, const tests::MadeUpGradients& gradients) : rank_(&rank), gradients_(&gradients) {
     rank.plan.gradients.tied.options.message_bytes = offload::Tier::block_bytes;
     if (in_tier())
-      records_ = std::make_unique<actors::GradientRecords>(rank.context(), rank.plan, rank.plan.gradient_records);
+      records_ =
+          std::make_unique<actors::OffloadedGradients>(rank.context(), rank.plan, rank.plan.offloaded_gradients);
     sync_ = std::make_unique<actors::GradientSync>(rank.context(), rank.plan, rank.plan.gradients, records_.get());
     sync_->when_reduced([this](std::size_t chunk) {
       chunks_.push_back(chunk);
@@ -96,11 +97,13 @@ class Reduction {
   void advance() {
     while (running_ < allowed_) {
       for (; announced_ < microbatches_ && announced_ <= running_ + ahead_; ++announced_)
-        firsts_.push_back(sync_->announce({.steps = steps_, .microbatch = announced_, .backward = true}));
+        firsts_.push_back(
+            sync_->microbatches().announce({.steps = steps_, .microbatch = announced_, .backward = true}));
       for (; next_ < steps_.size(); ++next_) {
         const Stage::PassStep& step = steps_[next_];
         if (step.kind != Stage::PassStep::Kind::backward_weight) continue;
-        if (!sync_->ready(firsts_.front())) return sync_->when_ready(firsts_.front(), [this] { advance(); });
+        if (!sync_->microbatches().ready(firsts_.front()))
+          return sync_->microbatches().when_ready(firsts_.front(), [this] { advance(); });
         write(firsts_.front()++, step);
       }
       firsts_.pop_front();
@@ -111,7 +114,7 @@ class Reduction {
 
   void write(std::uint64_t number, const Stage::PassStep& step) {
     models::StepArrays arrays;
-    sync_->provide(number, arrays);
+    sync_->microbatches().provide(number, arrays);
     const int microbatch = running_;
     const auto compute = rank_->context().compute;
     compute.launch([this, to = std::vector<std::byte*>(arrays.gradients.begin(), arrays.gradients.end()), step,
@@ -123,8 +126,8 @@ class Reduction {
                           *rank_->units()[unit].spec, adds);
       }
     });
-    if (!sync_->queued(number)) return;
-    rank_->loop.after_work(compute, {"test", "gradients"}, [this, number] { sync_->done(number); });
+    if (!sync_->microbatches().queued(number)) return;
+    rank_->loop.after_work(compute, {"test", "gradients"}, [this, number] { sync_->microbatches().done(number); });
   }
 
   void check(const actors::ChunkSchedule::Bucket& bucket) {
@@ -158,7 +161,7 @@ class Reduction {
 
   tests::BareRank* rank_;
   const tests::MadeUpGradients* gradients_;
-  std::unique_ptr<actors::GradientRecords> records_;
+  std::unique_ptr<actors::OffloadedGradients> records_;
   std::unique_ptr<actors::GradientSync> sync_;
   Stage::Pass steps_;
   int microbatches_ = 0, announced_ = 0, running_ = 0, allowed_ = 0, ahead_ = 0;

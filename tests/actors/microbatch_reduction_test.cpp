@@ -25,9 +25,10 @@ class Row {
  public:
   Row(tests::BareRank& rank, const tests::MadeUpGradients& gradients) : rank_(&rank), gradients_(&gradients) {
     if (rank.plan.options.tiers.gradients != TierKind::device)
-      records_ = std::make_unique<actors::GradientRecords>(rank.context(), rank.plan, rank.plan.gradient_records);
+      records_ =
+          std::make_unique<actors::OffloadedGradients>(rank.context(), rank.plan, rank.plan.offloaded_gradients);
     part_ = std::make_unique<actors::MicrobatchReduction>(
-        rank.context(), rank.plan, *rank.plan.gradients.microbatch, records_.get(),
+        rank.context(), rank.plan, rank.plan.gradients.microbatch, records_.get(),
         [this](const Stage::PassStep& step) { completed_.push_back(step); });
     pass_ = models::backward_pass(rank.plan.stage->slice(0), 0, {}).steps;
     for (const Stage::PassStep& step : pass_) {
@@ -42,15 +43,20 @@ class Row {
   [[nodiscard]] bool is_block(std::size_t step) const {
     return name(rank_->plan.stage->uses_of(writes_[step]).front()).starts_with("h.");
   }
-  std::uint64_t announce(bool adds) { return part_->announce(pass_, adds); }
+  std::uint64_t announce(int microbatch) {
+    return part_->announce({.steps = pass_, .microbatch = microbatch, .backward = true});
+  }
 
   /// Checks that the step has a buffer with the expected contents, and fills it as the layer does.
   void write(std::uint64_t number, std::size_t step, int microbatch, bool adds) {
     REQUIRE(part_->ready(number));
+    models::StepArrays arrays;
+    part_->provide(number, arrays);
+    CHECK(arrays.accumulate == adds);
     for (const std::size_t use : rank_->plan.stage->uses_of(writes_[step])) {
       const auto& [layer, index, unit] = rank_->plan.stage->uses()[use];
       const models::UnitSpec& spec = *rank_->units()[unit].spec;
-      std::byte* const place = part_->places(number)[index];
+      std::byte* const place = arrays.gradients[index];
       for (std::size_t e = 0; adds && e < spec.elements(); ++e) {
         if (tests::is_parameter(spec, e))
           CHECK(tests::read_as(runtime::DType::f32, place + e * sizeof(float)) ==
@@ -58,7 +64,8 @@ class Row {
       }
       gradients_->write(place, rank_->plan.position.row, microbatch, layer, spec, adds);
     }
-    part_->written(number, microbatch);
+    REQUIRE(part_->queued(number));
+    part_->done(number);
   }
 
  private:
@@ -68,7 +75,7 @@ class Row {
 
   tests::BareRank* rank_;
   const tests::MadeUpGradients* gradients_;
-  std::unique_ptr<actors::GradientRecords> records_;
+  std::unique_ptr<actors::OffloadedGradients> records_;
   std::unique_ptr<actors::MicrobatchReduction> part_;
   Stage::Pass pass_, writes_, completed_;
 };
@@ -88,7 +95,7 @@ TEST_CASE("blocks have buffers for one step and the prefetched ones, until their
     std::vector<std::uint64_t> numbers;  // steps of blocks
     for (const auto& each : column.parts) {
       each->part().start(1);
-      REQUIRE(each->announce(false) == 0);
+      REQUIRE(each->announce(0) == 0);
     }
     for (std::size_t s = 0; s < row.writes().size(); ++s) {
       if (row.is_block(s)) numbers.push_back(s);
@@ -123,7 +130,7 @@ TEST_CASE("steps are reported complete with the last microbatch, in the order of
     for (int m = 0; m < microbatches; ++m) {
       for (const auto& row : column.parts) {
         CHECK(row->completed().empty());
-        const std::uint64_t first = row->announce(false);
+        const std::uint64_t first = row->announce(m);
         for (std::size_t s = 0; s < row->writes().size(); ++s) row->write(first + s, s, m, false);
       }
       column.grid.settle();
@@ -139,7 +146,7 @@ TEST_CASE("with sums off the device, layers find them in their buffers") {
   Row& row = *column.parts[0];
   row.part().start(2);
   // The second pass is announced before any buffer of the first one is released.
-  const std::uint64_t first = row.announce(false), second = row.announce(true);
+  const std::uint64_t first = row.announce(0), second = row.announce(1);
   for (std::size_t s = 0; s < row.writes().size(); ++s) CHECK_FALSE(row.part().ready(second + s));
   for (std::size_t s = 0; s < row.writes().size(); ++s) {
     row.write(first + s, s, 0, false);

@@ -17,7 +17,8 @@ class Row {
  public:
   explicit Row(tests::BareRank& rank) : rank_(&rank) {
     if (in_tier()) {
-      records_ = std::make_unique<actors::ParameterRecords>(rank.context(), rank.plan, rank.plan.parameter_records);
+      records_ =
+          std::make_unique<actors::OffloadedParameters>(rank.context(), rank.plan, rank.plan.offloaded_parameters);
       records_->load([](const models::UnitSpec&, std::size_t,
                         std::span<float> out) { std::fill(out.begin(), out.end(), old); },
                      [] {});
@@ -52,8 +53,7 @@ class Row {
   void step(std::size_t b) {
     actors::BundleSweep::Bundle& bundle = round_.bundles[b];
     if (in_tier()) part_->take_place(bundle);
-    for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-      const actors::BundleSweep::Bucket& bucket = round_.buckets[bundle.first + i];
+    for (const actors::BundleSweep::Bucket& bucket : round_.of(bundle)) {
       const UnitState& unit = rank_->units()[bucket.bucket.unit];
       for (const collectives::Range& run : unit.cut.runs(unit.optimizer, bucket.bucket.index)) {
         for (std::size_t e = run.begin; e < run.begin + run.count; ++e)
@@ -70,8 +70,7 @@ class Row {
   void check(std::size_t b) {
     const actors::BundleSweep::Bundle& bundle = round_.bundles[b];
     std::size_t wrong = 0;
-    for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-      const actors::BundleSweep::Bucket& bucket = round_.buckets[bundle.first + i];
+    for (const actors::BundleSweep::Bucket& bucket : round_.of(bundle)) {
       const UnitState& unit = rank_->units()[bucket.bucket.unit];
       for (const collectives::Range& run : unit.cut.runs(unit.parameters.range, bucket.bucket.index)) {
         for (std::size_t e = run.begin; e < run.begin + run.count; ++e)
@@ -142,7 +141,7 @@ class Row {
   }
 
   tests::BareRank* rank_;
-  std::unique_ptr<actors::ParameterRecords> records_;
+  std::unique_ptr<actors::OffloadedParameters> records_;
   std::unique_ptr<actors::ParameterStore> store_;
   std::unique_ptr<actors::ParameterRefresh> part_;
   actors::BundleSweep round_;

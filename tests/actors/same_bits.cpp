@@ -145,8 +145,7 @@ void check_budget(const actors::RankPlan& plan) {
                                   .optimizer;
     const actors::UnitState& unit = plan.states->all()[u];
     CHECK((unit.m.memory.has_value() == (unit.optimizer_on_device() && unit.m.range.count > 0)));
-    CHECK((!records.empty() && records[u].layout().region_bytes() > 0) ==
-          (bytes > 0 && !unit.optimizer_on_device()));
+    CHECK((!records.empty() && records[u].region_bytes() > 0) == (bytes > 0 && !unit.optimizer_on_device()));
     if (!unit.optimizer_on_device()) continue;
     kept += bytes;
     for (const actors::UnitView& moment : {unit.m, unit.v})

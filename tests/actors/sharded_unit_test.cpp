@@ -140,7 +140,7 @@ TEST_CASE("units are padded so that every rank's piece is aligned, and by no mor
     for (const int ranks : {1, 2, 3, 4, 6, 7}) {
       CAPTURE_ALL(alignment, ranks);
       const auto units = gpt.units();
-      const auto sharded = sharded_units(gpt, {0, gpt.layers.size()}, ranks, tiers);
+      const auto sharded = sharded_units(gpt, {{0, gpt.layers.size()}}, ranks, tiers);
       REQUIRE(sharded.size() == units.size());
       std::size_t largest = 0;
       for (std::size_t u = 0; u < units.size(); ++u) {
@@ -166,7 +166,7 @@ TEST_CASE("frozen units, which have no moments, are not padded to blocks of int8
 
 TEST_CASE("stages have the units of their layers, a tied one on both") {
   const auto gpt = models::make_gpt(tiny_gpt());
-  const auto first = sharded_units(gpt, {0, 3}, 2), last = sharded_units(gpt, {3, gpt.layers.size()}, 2);
+  const auto first = sharded_units(gpt, {{0, 3}}, 2), last = sharded_units(gpt, {{3, gpt.layers.size()}}, 2);
   CHECK(first.size() == 4);  // wte, wpe, h.0, h.1
   CHECK(last.size() == 4);   // h.2, h.3, ln_f, wte
   for (const auto& stage : {first, last}) {

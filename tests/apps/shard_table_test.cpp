@@ -77,7 +77,7 @@ TEST_CASE("Figure 5's setting: 7 B parameters, 64 ranks in 8 groups, 8 microbatc
       "ring");
   constexpr std::uint64_t N = 64, M = 8, g = 8, s = 8;
   std::uint64_t psi = 0, used = 0;  // each use of the tied table is gathered and reduced separately
-  for (const auto& unit : actors::sharded_units(table.architecture, {0, table.architecture.layers.size()}, N)) {
+  for (const auto& unit : actors::sharded_units(table.architecture, {{0, table.architecture.layers.size()}}, N)) {
     psi += unit.elements;
     used += unit.elements * static_cast<std::uint64_t>(unit.uses);
   }
@@ -128,7 +128,7 @@ TEST_CASE("stages add up their sent bytes, and the largest memory of a stage is 
   std::size_t most = 0;
   const std::size_t layers = two.architecture.layers.size();
   for (const models::LayerRange range : {models::LayerRange{0, layers / 2}, {layers / 2, layers}}) {
-    const auto units = actors::sharded_units(two.architecture, range, 4);
+    const auto units = actors::sharded_units(two.architecture, {range}, 4);
     most = std::max(most, actors::state_bytes(units, collectives::parse_sharding("zero1"), 4, 4, {}).total());
   }
   CHECK(two.line("zero1")[4] == runtime::format_bytes(most));

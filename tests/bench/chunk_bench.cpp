@@ -83,9 +83,9 @@ class Phase {
         part_done();
       });
       const models::Stage::Pass pass = models::backward_pass(plan_.stage->slice(0), 0, {}).steps;
-      std::uint64_t number = sync_->announce({.steps = pass, .backward = true});
+      std::uint64_t number = sync_->microbatches().announce({.steps = pass, .backward = true});
       for (const models::Stage::PassStep& step : pass) {
-        if (step.kind == models::Stage::PassStep::Kind::backward_weight) sync_->done(number++);
+        if (step.kind == models::Stage::PassStep::Kind::backward_weight) sync_->microbatches().done(number++);
       }
     } else {
       for (std::size_t c = 0; c < chunks(); ++c) optimizer_->reduced(c);

@@ -144,7 +144,7 @@ class Bench {
       bytes_case(flat, name, 12 * all + moments, [&] {
         runtime::sgd(*stream_,
                      {.weights = weights.data(), .m = m.data(), .gradient = gradient.data(), .m_dtype = of_m},
-                     {.elements = n}, {{0, n, true}}, {.learning_rate = 1e-4});
+                     {{0, n, true}}, {.learning_rate = 1e-4});
       });
     };
     runtime::fill_zero(*stream_, weights.data(), weights.bytes());

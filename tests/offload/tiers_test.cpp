@@ -145,7 +145,7 @@ TEST_CASE_FIXTURE(ranvier::tests::InFolder,
       tiers.move(IoKind::write, to, 4096, {stored.span()}, done);
     });
     run_transfers(loop, 1, [&, from = region](const Handler& done) {
-      tiers.move_on_host(IoKind::read, from, 4096, {memory, 8192}, done);
+      tiers.move(IoKind::read, from, 4096, {{memory, 8192}}, done);
     });
     CHECK(std::memcmp(memory, stored.data(), 8192) == 0);
   }

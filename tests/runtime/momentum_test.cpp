@@ -56,7 +56,7 @@ TEST_CASE("20 steps of SGD follow the formula in double, with and without moment
           .learning_rate = 1e-2, .weight_decay = 0.5, .momentum = 0.9, .step = step, .gradient_scale = 0.25};
       sgd(*bench.stream,
           {.weights = weights.data(), .m = with_momentum ? m.data() : nullptr, .gradient = gradient.data()},
-          {.elements = momentum_elements}, momentum_segments, options);
+          momentum_segments, options);
       for_elements(options, [&](std::size_t i, double kept) {
         const double g = values[i] * 0.25;
         if (with_momentum) expected_m[i] = 0.9 * expected_m[i] + g;
@@ -81,8 +81,8 @@ TEST_CASE("20 steps of Muon's momentum follow the formula in double") {
     const auto values = momentum_values(random, 10);
     const auto gradient = bench.place(values);
     const AdamWOptions options{.momentum = 0.9, .step = step, .gradient_scale = 0.25};
-    muon_momentum(*bench.stream, {.m = m.data(), .gradient = gradient.data()}, update.data(),
-                  {.elements = momentum_elements}, momentum_segments, options);
+    muon_momentum(*bench.stream, {.m = m.data(), .gradient = gradient.data()}, update.data(), momentum_segments,
+                  options);
     for_elements(options, [&](std::size_t i, double) {
       const double g = values[i] * 0.25;
       expected_m[i] += (1 - 0.9) * (g - expected_m[i]);
@@ -104,7 +104,7 @@ TEST_CASE("Muon's update changes weights and their working copy, regardless of t
   const auto working = bench.place(std::vector<F16>(momentum_elements));
   const AdamWOptions options{.learning_rate = 0.1, .weight_decay = 0.5, .gradient_scale = 8};
   muon_apply(*bench.stream, {.weights = weights.data(), .working = working.data(), .working_dtype = DType::f16},
-             update.data(), {.elements = momentum_elements}, momentum_segments, options);
+             update.data(), momentum_segments, options);
   std::vector<double> expected = doubles(start);
   for_elements(options, [&](std::size_t i, double kept) { expected[i] = expected[i] * kept - 0.1 * change[i]; });
   const auto result = weights.read();
@@ -115,33 +115,44 @@ TEST_CASE("Muon's update changes weights and their working copy, regardless of t
     CHECK(copy[i].bits == (i == outside ? 0 : from_float<F16>(result[i]).bits));
 }
 
-TEST_CASE("moving averages leave moments unchanged and ignore SGD's momentum") {
+TEST_CASE("moving averages include new values by their coefficient, and use neither moments nor other options") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   const Bench bench;
-  const auto start = momentum_values(random, 1), news = momentum_values(random, 1);
-  const auto weights = bench.place(start), gradient = bench.place(news);
-  const auto m = bench.place(std::vector<float>(momentum_elements, std::numeric_limits<float>::quiet_NaN()));
-  sgd(*bench.stream, {.weights = weights.data(), .m = m.data(), .gradient = gradient.data()},
-      {.elements = momentum_elements}, momentum_segments,
-      {.learning_rate = 5, .weight_decay = 3, .momentum = 2, .gradient_scale = 7, .average = 0.25});
-  std::vector<double> expected = doubles(start);
-  for_elements({}, [&](std::size_t i, double) { expected[i] = 0.75 * expected[i] + 0.25 * double{news[i]}; });
-  CHECK(largest_difference(weights.read(), expected) < 1e-6);
-  for (const float value : m.read()) CHECK(std::isnan(value));
+  for (const auto& average : {adamw, sgd}) {
+    const auto start = momentum_values(random, 1), news = momentum_values(random, 1);
+    const auto weights = bench.place(start), gradient = bench.place(news);
+    const std::vector<float> nan(momentum_elements, std::numeric_limits<float>::quiet_NaN());
+    const auto m = bench.place(nan), v = bench.place(nan);
+    average(*bench.stream, {.weights = weights.data(), .m = m.data(), .v = v.data(), .gradient = gradient.data()},
+            momentum_segments,
+            {.learning_rate = 5,
+             .beta1 = 3,
+             .beta2 = 3,
+             .epsilon = 2,
+             .weight_decay = 3,
+             .momentum = 2,
+             .gradient_scale = 7,
+             .average = 0.25});
+    std::vector<double> expected = doubles(start);
+    for_elements({}, [&](std::size_t i, double) { expected[i] = 0.75 * expected[i] + 0.25 * double{news[i]}; });
+    CHECK(largest_difference(weights.read(), expected) < 1e-6);
+    CHECK(weights.read()[outside] == start[outside]);
+    for (const auto* moments : {&m, &v})
+      for (const float value : moments->read()) CHECK(std::isnan(value));
+  }
 }
 
 TEST_CASE("Muon refuses moving averages and a missing momentum, SGD a step before the first") {
   const Bench bench;
   const auto values = bench.place(std::vector<float>(10));
   const AdamWArrays arrays{.weights = values.data(), .m = values.data(), .gradient = values.data()};
-  const AdamWRuns runs{.elements = 10};
   const std::vector<DecaySegment> segments = {{0, 10, true}};
-  CHECK_THROWS_WITH_AS(muon_momentum(*bench.stream, arrays, values.data(), runs, segments, {.average = 0.5}),
+  CHECK_THROWS_WITH_AS(muon_momentum(*bench.stream, arrays, values.data(), segments, {.average = 0.5}),
                        doctest::Contains("use sgd()"), Error);
-  CHECK_THROWS_WITH_AS(muon_apply(*bench.stream, arrays, values.data(), runs, segments, {.average = 0.5}),
+  CHECK_THROWS_WITH_AS(muon_apply(*bench.stream, arrays, values.data(), segments, {.average = 0.5}),
                        doctest::Contains("use sgd()"), Error);
-  CHECK_THROWS_WITH_AS(muon_momentum(*bench.stream, {.gradient = values.data()}, values.data(), runs, segments, {}),
+  CHECK_THROWS_WITH_AS(muon_momentum(*bench.stream, {.gradient = values.data()}, values.data(), segments, {}),
                        doctest::Contains("no momentum"), Error);
-  CHECK_THROWS_WITH_AS(sgd(*bench.stream, arrays, runs, segments, {.step = 0}), doctest::Contains("not 0"), Error);
+  CHECK_THROWS_WITH_AS(sgd(*bench.stream, arrays, segments, {.step = 0}), doctest::Contains("not 0"), Error);
 }

@@ -14,8 +14,8 @@ using ranvier::tests::Bench;
 namespace {
 
 using Bytes = std::vector<std::byte>;
-using UpdateCall = void (*)(StreamView, const AdamWArrays&, float* update, const AdamWRuns&,
-                            const std::vector<DecaySegment>&, const AdamWOptions&);
+using UpdateCall = void (*)(StreamView, const AdamWArrays&, float* update, const std::vector<DecaySegment>&,
+                            const AdamWOptions&);
 
 struct UpdateKernel {
   std::string_view name;
@@ -23,34 +23,28 @@ struct UpdateKernel {
 };
 
 constexpr std::array<UpdateKernel, 6> kernels = {{
-    {"adamw", [](StreamView stream, const AdamWArrays& arrays, float*, const AdamWRuns& runs,
-                 const std::vector<DecaySegment>& segments,
-                 const AdamWOptions& options) { adamw(stream, arrays, runs, segments, options); }},
+    {"adamw", [](StreamView stream, const AdamWArrays& arrays, float*, const std::vector<DecaySegment>& segments,
+                 const AdamWOptions& options) { adamw(stream, arrays, segments, options); }},
     {"average",
-     [](StreamView stream, const AdamWArrays& arrays, float*, const AdamWRuns& runs,
-        const std::vector<DecaySegment>& segments, const AdamWOptions& options) {
+     [](StreamView stream, const AdamWArrays& arrays, float*, const std::vector<DecaySegment>& segments,
+        const AdamWOptions& options) {
        AdamWOptions averages = options;
        averages.average = 0.125;
-       adamw(stream, arrays, runs, segments, averages);
+       adamw(stream, arrays, segments, averages);
      }},
-    {"sgd", [](StreamView stream, const AdamWArrays& arrays, float*, const AdamWRuns& runs,
-               const std::vector<DecaySegment>& segments,
-               const AdamWOptions& options) { sgd(stream, arrays, runs, segments, options); }},
+    {"sgd", [](StreamView stream, const AdamWArrays& arrays, float*, const std::vector<DecaySegment>& segments,
+               const AdamWOptions& options) { sgd(stream, arrays, segments, options); }},
     {"sgd without momentum",
-     [](StreamView stream, const AdamWArrays& arrays, float*, const AdamWRuns& runs,
-        const std::vector<DecaySegment>& segments, const AdamWOptions& options) {
+     [](StreamView stream, const AdamWArrays& arrays, float*, const std::vector<DecaySegment>& segments,
+        const AdamWOptions& options) {
        AdamWArrays without = arrays;
        without.m = nullptr;
-       sgd(stream, without, runs, segments, options);
+       sgd(stream, without, segments, options);
      }},
-    {"muon_momentum",
-     [](StreamView stream, const AdamWArrays& arrays, float* update, const AdamWRuns& runs,
-        const std::vector<DecaySegment>& segments,
-        const AdamWOptions& options) { muon_momentum(stream, arrays, update, runs, segments, options); }},
+    {"muon_momentum", muon_momentum},
     {"muon_apply",
-     [](StreamView stream, const AdamWArrays& arrays, float* update, const AdamWRuns& runs,
-        const std::vector<DecaySegment>& segments,
-        const AdamWOptions& options) { muon_apply(stream, arrays, update, runs, segments, options); }},
+     [](StreamView stream, const AdamWArrays& arrays, float* update, const std::vector<DecaySegment>& segments,
+        const AdamWOptions& options) { muon_apply(stream, arrays, update, segments, options); }},
 }};
 
 struct StateTypes {
@@ -66,32 +60,38 @@ constexpr std::array<StateTypes, 7> state_types = {{{},
 
 Bytes stored(const std::vector<float>& values, DType dtype) {
   Bytes bytes(bytes_of(dtype, values.size()));
-  if (dtype == DType::f32) std::memcpy(bytes.data(), values.data(), bytes.size());
-  if (is_in_blocks(dtype))
+  if (is_in_blocks(dtype)) {
     blocks_of_floats(reinterpret_cast<Int8Block*>(bytes.data()), values.data(), dtype, values.size());
-  for (std::size_t i = 0; dtype == DType::bf16 && i < values.size(); ++i) {
-    const auto value = from_float<Bf16>(values[i]);
-    std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+    return bytes;
   }
+  with_float_type(dtype, [&]<typename T>(T) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const T value = from_float<T>(values[i]);
+      std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+    }
+  });
   return bytes;
 }
 
 std::vector<float> loaded(const Bytes& bytes, DType dtype, std::size_t elements) {
   std::vector<float> values(elements);
-  if (dtype == DType::f32) std::memcpy(values.data(), bytes.data(), bytes.size());
-  if (is_in_blocks(dtype))
+  if (is_in_blocks(dtype)) {
     floats_of_blocks(values.data(), reinterpret_cast<const Int8Block*>(bytes.data()), dtype, elements);
-  for (std::size_t i = 0; dtype == DType::bf16 && i < elements; ++i) {
-    Bf16 value;
-    std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
-    values[i] = to_float(value);
+    return values;
   }
+  with_float_type(dtype, [&]<typename T>(T value) {
+    for (std::size_t i = 0; i < elements; ++i) {
+      std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+      values[i] = to_float(value);
+    }
+  });
   return values;
 }
 
-/// Contents of all arrays; the gradient and the working copy are in bf16, the update in fp32.
+/// Contents of all arrays; the update is in fp32.
 struct UpdateArrays {
   StateTypes types;
+  DType gradient_dtype;  ///< also of the working copy
   Bytes weights, m, v, gradient, update, working;
 
   [[nodiscard]] bool same_as(const UpdateArrays& other) const {
@@ -108,7 +108,7 @@ struct UpdateArrays {
   }
 };
 
-UpdateArrays drawn_arrays(std::size_t elements, std::mt19937_64& random) {
+UpdateArrays drawn_arrays(std::size_t elements, std::mt19937_64& random, DType gradient_dtype = DType::bf16) {
   std::normal_distribution<float> normal;
   const auto values = [&](float scale) {
     std::vector<float> drawn(elements);
@@ -118,12 +118,13 @@ UpdateArrays drawn_arrays(std::size_t elements, std::mt19937_64& random) {
   std::vector<float> squares = values(1e-2f);
   for (float& value : squares) value *= value;
   return {.types = {},
+          .gradient_dtype = gradient_dtype,
           .weights = stored(values(0.02f), DType::f32),
           .m = stored(values(1e-2f), DType::f32),
           .v = stored(squares, DType::f32),
-          .gradient = stored(values(1e-2f), DType::bf16),
+          .gradient = stored(values(1e-2f), gradient_dtype),
           .update = stored(values(1), DType::f32),
-          .working = stored(std::vector<float>(elements, 64), DType::bf16)};  // no weight
+          .working = stored(std::vector<float>(elements, 64), gradient_dtype)};  // no weight
 }
 
 /// Runs a kernel on copies of the arrays, a launch per part [begin, end) of `cuts`; `runs.elements` is ignored.
@@ -151,16 +152,18 @@ UpdateArrays updated(Stream& stream, const UpdateKernel& kernel, const UpdateArr
                 {.weights = at(weights, start.types.weights),
                  .m = at(m, start.types.m),
                  .v = at(v, start.types.v),
-                 .gradient = at(gradient, DType::bf16),
-                 .gradient_dtype = DType::bf16,
-                 .working = at(working, DType::bf16),
-                 .working_dtype = DType::bf16,
+                 .gradient = at(gradient, start.gradient_dtype),
+                 .gradient_dtype = start.gradient_dtype,
+                 .working = at(working, start.gradient_dtype),
+                 .working_dtype = start.gradient_dtype,
                  .weights_dtype = start.types.weights,
                  .m_dtype = start.types.m,
-                 .v_dtype = start.types.v},
-                reinterpret_cast<float*>(at(update, DType::f32)), of_runs, inside, of_part);
+                 .v_dtype = start.types.v,
+                 .runs = of_runs},
+                reinterpret_cast<float*>(at(update, DType::f32)), inside, of_part);
   }
   return {.types = start.types,
+          .gradient_dtype = start.gradient_dtype,
           .weights = weights.read(),
           .m = m.read(),
           .v = v.read(),
@@ -219,7 +222,8 @@ std::vector<DecaySegment> many_segments(std::size_t elements) {
 }  // namespace
 
 TEST_CASE(
-    "updated states are the rounded results of an update of floats, with any split at blocks and on the CPU") {
+    "updated states are the rounded results of an update of floats, with any split, at blocks if int8, and on the "
+    "CPU") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   constexpr std::size_t n = 2221, capacity = 2304;  // the rest of the last block stays
@@ -247,7 +251,8 @@ TEST_CASE(
         CHECK(!of_floats.same_as(floats));
         const UpdateArrays expected = rounded_result(of_floats, floats, types, capacity, options);
         for (const std::vector<std::size_t>& cuts :
-             {std::vector<std::size_t>{0, n}, {0, 256, n}, {0, 1024, 1536, n}}) {
+             {std::vector<std::size_t>{0, n}, {0, 256, n}, {0, 1024, 1536, n}, {0, 1, 300, n}}) {
+          if (is_in_blocks(types.m) && cuts[1] == 1) continue;
           const UpdateArrays result = updated(*bench.stream, kernel, start, {}, segments, options, cuts);
           CHECK(result.weights == expected.weights);
           CHECK(result.m == expected.m);
@@ -266,24 +271,41 @@ TEST_CASE("updates of runs have the bits of updates of each of them, and element
   std::mt19937_64 random(test::random_seed());
   const AdamWOptions options = drawn_options(random);
   const Bench bench(2);
-  for (const auto& [run, stride, runs, last] :
-       {std::array<std::size_t, 4>{512, 1280, 3, 512}, {256, 512, 5, 100}, {768, 768, 2, 500}}) {
+  for (const auto& [run, stride, runs, last] : {std::array<std::size_t, 4>{512, 1280, 3, 512},
+                                                {256, 512, 5, 100},
+                                                {768, 768, 2, 500},
+                                                {512, 1300, 5, 512},
+                                                {96, 128, 9, 96},
+                                                {7, 19, 40, 7},
+                                                {64, 64, 3, 64},
+                                                {33, 48, 6, 5}}) {
     CAPTURE(run);
     const std::size_t n = stride * runs, elements = run * (runs - 1) + last;
-    const UpdateArrays drawn = drawn_arrays(n, random);
-    const AdamWRuns layout{.positions = {run, stride},
-                           .weights = {run, stride},
-                           .moments = {run, stride},
-                           .gradient = {run, stride},
-                           .working = {run, stride}};
+    const StridedLayout strided{run, stride};
     for (const UpdateKernel& kernel : kernels) {
       CAPTURE(kernel.name);
       for (const StateTypes& types : state_types) {
-        CAPTURE_ALL(to_string(types.weights), to_string(types.m), to_string(types.v));
+        if (is_in_blocks(types.m) && (run % int8_block_elements != 0 || stride % int8_block_elements != 0))
+          continue;
+        const DType gradient_dtype = std::array{DType::f32, DType::bf16, DType::f16}[random() % 3];
+        const bool compact = random() % 2 == 0;  // gradient
+        CAPTURE_ALL(to_string(types.weights), to_string(types.m), to_string(types.v), to_string(gradient_dtype),
+                    compact);
+        const UpdateArrays start = drawn_arrays(n, random, gradient_dtype).with_states_in(types, n);
+        const AdamWRuns layout{.positions = strided,
+                               .weights = strided,
+                               .moments = strided,
+                               .gradient = compact ? StridedLayout() : strided,
+                               .working = strided};
+        UpdateArrays gathered = start;
+        const std::size_t width = size_of(gradient_dtype);
+        for (std::size_t x = 0; x < elements && compact; ++x)
+          std::copy_n(start.gradient.data() + strided.at(x) * width, width, gathered.gradient.data() + x * width);
         for (const std::vector<DecaySegment>& segments :
-             {std::vector<DecaySegment>{{3, stride + 2, true}, {stride + 2, n - 3, false}}, many_segments(n)}) {
+             {std::vector<DecaySegment>{
+                  {3, stride + 2, true}, {stride + 2, n - stride / 2, false}, {n - stride / 2, n - 3, true}},
+              many_segments(n)}) {
           CAPTURE(segments.size());
-          const UpdateArrays start = drawn.with_states_in(types, n);
           std::vector<DecaySegment> in_runs;
           for (const DecaySegment& segment : segments) {
             for (std::size_t r = 0; r < runs; ++r) {
@@ -293,7 +315,7 @@ TEST_CASE("updates of runs have the bits of updates of each of them, and element
             }
           }
           const UpdateArrays at_once =
-              updated(*bench.stream, kernel, start, layout, segments, options, {0, elements});
+              updated(*bench.stream, kernel, gathered, layout, segments, options, {0, elements});
           CHECK(at_once.same_as(updated(*bench.stream, kernel, start, {}, in_runs, options, {0, n})));
         }
       }

@@ -151,18 +151,16 @@ TEST_CASE("moments in int8 cost a byte per element and a scale per block, and mi
                      .gradient = bench.b.data(),
                      .m_dtype = DType::i8,
                      .v_dtype = DType::u8};
-  const AdamWRuns runs{.elements = 1024};
   const std::vector<DecaySegment> segments{{0, 1024, true}};
   constexpr double weights = 2 * 4 * 1024, gradient = 4 * 1024, moment = 2 * 4 * 260;
-  CHECK(bench.cost([&](StreamView stream) { adamw(stream, arrays, runs, segments, {}); }).bytes ==
+  CHECK(bench.cost([&](StreamView stream) { adamw(stream, arrays, segments, {}); }).bytes ==
         weights + gradient + 2 * moment);
-  CHECK(bench.cost([&](StreamView stream) { sgd(stream, arrays, runs, segments, {}); }).bytes ==
+  CHECK(bench.cost([&](StreamView stream) { sgd(stream, arrays, segments, {}); }).bytes ==
         weights + gradient + moment);
-  CHECK(bench.cost([&](StreamView stream) { muon_momentum(stream, arrays, v.data(), runs, segments, {}); }).bytes ==
+  CHECK(bench.cost([&](StreamView stream) { muon_momentum(stream, arrays, v.data(), segments, {}); }).bytes ==
         gradient + moment + 4 * 1024);
-  CHECK(bench.cost([&](StreamView stream) { muon_apply(stream, arrays, v.data(), runs, segments, {}); }).bytes ==
+  CHECK(bench.cost([&](StreamView stream) { muon_apply(stream, arrays, v.data(), segments, {}); }).bytes ==
         weights + gradient);
   arrays.m = nullptr;
-  CHECK(bench.cost([&](StreamView stream) { sgd(stream, arrays, runs, segments, {}); }).bytes ==
-        weights + gradient);
+  CHECK(bench.cost([&](StreamView stream) { sgd(stream, arrays, segments, {}); }).bytes == weights + gradient);
 }

@@ -380,7 +380,7 @@ TEST_CASE("a segment that waits for the rate limit is pending work, and counts a
   runtime::Simulation simulation(1, {});
   runtime::EventLoop& loop = simulation.loop(0);
   actors::GatedSink gate(loop);
-  gate.open(sink, 1000);
+  gate.open(&sink, 1000);
   const std::vector<std::byte> blocks(4096);
   const actors::StatePiece piece;
   for (int i = 0; i < 2; ++i) gate.put(piece, 0, blocks, 0, [] {});

@@ -114,7 +114,7 @@ TEST_CASE("a base in host memory or in files takes no device memory, while its a
       auto options = run_of(architecture, "zero3", "ddp");
       options.policy = actors::Policy::one_f_one_b;
       const auto near =
-          actors::state_bytes(actors::sharded_units(architecture, {0, architecture.layers.size()}, rows),
+          actors::state_bytes(actors::sharded_units(architecture, {{0, architecture.layers.size()}}, rows),
                               options.shardings(), rows, 2, options.precision);
       options.tiers.parameters = kind;
       options.tiers.trained_parameters = TierKind::device;

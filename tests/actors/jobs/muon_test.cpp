@@ -145,18 +145,6 @@ TEST_CASE("matrices larger than a bucket, in any tier, give the same bits under 
   }
 }
 
-TEST_CASE("messages of matrices need no memory that was not reserved, also of several units in a bundle") {
-  for (const bool tuned : {false, true}) {
-    auto options = muon_run({1, 8}, "zero1");
-    options.batch_size = 16;
-    options.gpu = TrainerOptions::GpuMemory{.staged = true};
-    const auto gpt = models::make_gpt(small_gpt(12), tuned ? adapters({"attn.c_attn"}) : models::Tuning());
-    const RandomTokens tokens(8, 37);
-    const JobResult near = run_simulated(gpt, tokens, options, 1);
-    check_same_bits(near, run_simulated(gpt, tokens, options, 2, {}, Devices::far));
-  }
-}
-
 TEST_CASE("all ranks of a column plan the same memory, also where matrices are not divided equally") {
   for (const char* sharding : {"ddp", "zero1", "mics"}) {
     for (const int rows : {2, 4, 8}) {

@@ -92,6 +92,7 @@ TEST_CASE(
 TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memory inaccessible to the host") {
   using actors::Policy;
   using actors::TierKind;
+  using actors::UpdateRule;
   struct Case {
     const char* sharding;
     runtime::GridShape grid;
@@ -99,6 +100,7 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
     TierKind tier = TierKind::device;
     models::Precision precision = {};
     const char* trained = nullptr;  // sharding of the trained part, if different
+    UpdateRule rule = UpdateRule::adamw;
   };
   const models::Precision half = {.compute = runtime::DType::bf16};
   for (const Case& each :
@@ -108,7 +110,9 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
         Case{"zero3", {2, 4}, Policy::message_driven, TierKind::host, half},
         Case{"zero++", {3, 4}, Policy::message_driven},
         Case{"zero3", {2, 4}, Policy::message_driven, TierKind::device, half, "mics"},
-        Case{"zero++", {2, 4}, Policy::message_driven, TierKind::host, half, "zero3"}}) {
+        Case{"zero++", {2, 4}, Policy::message_driven, TierKind::host, half, "zero3"},
+        Case{.sharding = "zero1", .grid = {1, 8}, .rule = UpdateRule::muon},
+        Case{.sharding = "ddp", .grid = {2, 4}, .tier = TierKind::host, .rule = UpdateRule::muon}}) {
     INFO("sharding ", std::string(each.sharding), ", g_inter ", each.grid.g_inter, ", g_data ", each.grid.g_data);
     auto options = sharded(each.sharding, each.grid);
     options.policy = each.policy;
@@ -118,6 +122,7 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
     options.sample = {.every = 1, .prompt = {3, 1}, .tokens = 4};
     options.precision = each.precision;
     options.tiers.parameters = options.tiers.gradients = options.tiers.optimizer = each.tier;
+    options.tiers.rule = each.rule;
     auto gpt = small_gpt();
     gpt.precision = each.precision;
     if (each.trained != nullptr) options.trained_sharding = collectives::parse_sharding(each.trained);

@@ -244,7 +244,7 @@ TEST_CASE("with states off the device a rank keeps only buckets of them, and the
     CHECK(kept.memory.bytes(MemorySpace::device) ==
           plan.memory.bytes(MemorySpace::device) + first.optimizer.count * bytes);
     CHECK(kept.tiers.bytes(TierKind::host) ==
-          plan.tiers.bytes(TierKind::host) - plan.optimizer.states.states.front().layout().region_bytes());
+          plan.tiers.bytes(TierKind::host) - plan.optimizer.states.states.front().region_bytes());
     if (dtype == DType::f32) continue;
     options.tiers.commit = actors::Commit::flip;
     const auto flips = plan_of(architecture, options, 0);

@@ -1,11 +1,11 @@
 // Pulls of shards, tested separately: the owners asked, the replies, and the requests that wait for the owner's update.
-#include "actors/states/piece_pulls.hpp"
+#include "actors/states/shard_pulls.hpp"
 
 #include "tests/actors/actors_alone.hpp"
 #include "tests/test.hpp"
 
 using namespace ranvier;
-using actors::PiecePulls;
+using actors::ShardPulls;
 using actors::UnitView;
 
 namespace {
@@ -19,7 +19,7 @@ float value(std::size_t unit, std::size_t element, std::uint64_t version, bool s
 class Row {
  public:
   explicit Row(tests::BareRank& rank) : rank_(&rank), versions_(rank.units().size(), 0) {
-    part_ = std::make_unique<PiecePulls>(
+    part_ = std::make_unique<ShardPulls>(
         rank.context(), rank.plan, nullptr,
         [this](std::size_t unit, bool, std::uint64_t version) { return versions_[unit] >= version; });
     for (std::size_t u = 0; u < rank.units().size(); ++u) {
@@ -34,12 +34,12 @@ class Row {
     ++versions_[u];
     write(u);
   }
-  [[nodiscard]] PiecePulls& part() { return *part_; }
+  [[nodiscard]] ShardPulls& part() { return *part_; }
   [[nodiscard]] tests::BareRank& rank() { return *rank_; }
 
   /// The ranks whose replies are pending, ascending.
   std::vector<int> ask(const std::vector<std::size_t>& units, bool backward, std::uint64_t version) {
-    std::vector<PiecePulls::Fill> fills;
+    std::vector<ShardPulls::Fill> fills;
     for (const std::size_t u : units) {
       std::fill(places_[u].begin(), places_[u].end(), nothing);
       fills.push_back({u, u, reinterpret_cast<std::byte*>(places_[u].data())});
@@ -57,15 +57,16 @@ class Row {
   /// Checks that the shards of these rows are in the unit's buffer, in that version, and this rank's shard is
   /// unchanged.
   void check(std::size_t u, bool backward, std::uint64_t version, const std::vector<int>& rows) const {
-    const actors::UnitPieces pieces(rank_->plan);
+    const actors::ShardOwners owners(rank_->plan);
     const auto wrong = [&](int row, const auto& expected) {
-      const collectives::Range range = pieces.range(u, backward, row);
+      const collectives::Range range = owners.range(u, backward, row);
       std::size_t count = 0;
       for (std::size_t e = range.begin; e < range.begin + range.count; ++e) count += places_[u][e] != expected(e);
       return count;
     };
     for (const int row : rows)
-      CHECK(wrong(row, [&](std::size_t e) { return value(u, e, version, pieces.secondary(u, backward)); }) == 0);
+      CHECK(wrong(row, [&](std::size_t e) { return value(u, e, version, owners.own(u, backward).secondary); }) ==
+            0);
     CHECK(wrong(rank_->plan.position.row, [](std::size_t) { return nothing; }) == 0);
   }
 
@@ -83,7 +84,7 @@ class Row {
   std::vector<std::uint64_t> versions_;     // by unit
   std::vector<std::vector<float>> places_;  // complete units
   std::vector<int> arrived_;
-  std::unique_ptr<PiecePulls> part_;
+  std::unique_ptr<ShardPulls> part_;
 };
 
 struct Column : tests::PartOfRanks<Row> {

@@ -1,11 +1,10 @@
-#include "actors/gradients/gradient_records.hpp"
+#include "actors/gradients/offloaded_gradients.hpp"
 
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <span>
 
 namespace ranvier::actors {
 
@@ -16,12 +15,12 @@ using runtime::MemoryKind;
 using runtime::MemorySpace;
 using runtime::SlotPool;
 
-bool GradientRecords::stepped_in_place(const PlanContext& planner) {
+bool OffloadedGradients::stepped_in_place(const PlanContext& planner) {
   return planner.tiers.gradients == TierKind::host && planner.tiers.step == StepLocation::host &&
          planner.share.flow.gather_gradient.empty();
 }
 
-GradientRecords::Plan GradientRecords::plan(PlanContext& planner) {
+OffloadedGradients::Plan OffloadedGradients::plan(PlanContext& planner) {
   Plan plan{.slots = {}, .records = {}, .stepped_in_place = stepped_in_place(planner)};
   const TierOptions& options = planner.tiers;
   if (options.gradients == TierKind::device) return plan;
@@ -32,9 +31,9 @@ GradientRecords::Plan GradientRecords::plan(PlanContext& planner) {
   std::size_t stretches = 0, max_bytes = 0;
   for (const UnitState& unit : states.all()) {
     const ShardRecords records(unit.cut, unit.gradients.front().range, {states.precision().gradient});
-    const std::size_t record_bytes = records.layout().slot_bytes(), slot_bytes = std::min(most, record_bytes);
+    const std::size_t record_bytes = records.slot_bytes(), slot_bytes = std::min(most, record_bytes);
     max_bytes = std::max(max_bytes, slot_bytes);
-    if (slot_bytes > 0) stretches += records.layout().buckets() * runtime::ceil_divide(record_bytes, slot_bytes);
+    if (slot_bytes > 0) stretches += records.buckets() * runtime::ceil_divide(record_bytes, slot_bytes);
     plan.records.emplace_back(unit.gradients.size(), records);
     if (!unit.trained()) continue;
     for (ShardRecords& of_use : plan.records.back())
@@ -47,7 +46,7 @@ GradientRecords::Plan GradientRecords::plan(PlanContext& planner) {
   return plan;
 }
 
-GradientRecords::GradientRecords(const RankContext& context, const ModelShare& share, const Plan& plan)
+OffloadedGradients::OffloadedGradients(const RankContext& context, const ModelShare& share, const Plan& plan)
     : context_(&context),
       states_(share.states.get()),
       plan_(plan),
@@ -56,17 +55,17 @@ GradientRecords::GradientRecords(const RankContext& context, const ModelShare& s
   for (const UnitState& unit : states_->all()) calls_.emplace_back(unit.gradients.size());
 }
 
-Range GradientRecords::range(std::size_t unit) const { return states_->all()[unit].gradients.front().range; }
+Range OffloadedGradients::range(std::size_t unit) const { return states_->all()[unit].gradients.front().range; }
 
-GradientRecords::Stretch GradientRecords::bucket(std::size_t unit, std::size_t bucket) const {
+OffloadedGradients::Stretch OffloadedGradients::bucket(std::size_t unit, std::size_t bucket) const {
   return {bucket, 0, states_->all()[unit].cut.elements(range(unit), bucket)};
 }
 
-std::vector<GradientRecords::Stretch> GradientRecords::stretches(std::size_t unit, std::size_t bytes) const {
+std::vector<OffloadedGradients::Stretch> OffloadedGradients::stretches(std::size_t unit, std::size_t bytes) const {
   expect(bytes > 0 && bytes % Tier::block_bytes == 0, "stretches of gradients of {} bytes, no whole blocks", bytes);
   const std::size_t most = bytes / width_;
   std::vector<Stretch> all;
-  for (std::size_t b = 0; b < records(unit).layout().buckets(); ++b) {
+  for (std::size_t b = 0; b < records(unit).buckets(); ++b) {
     const Stretch whole = bucket(unit, b);
     for (std::size_t begin = 0; begin < whole.end; begin += most) {
       all.push_back({b, begin, std::min(whole.end, begin + most)});
@@ -75,24 +74,30 @@ std::vector<GradientRecords::Stretch> GradientRecords::stretches(std::size_t uni
   return all;
 }
 
-void GradientRecords::call(Call kind, std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done) {
+void OffloadedGradients::call(Call kind, std::size_t unit, std::size_t use, std::byte* place,
+                              runtime::Handler done) {
   auto& queue = calls_.at(unit).at(use);
-  queue.push_back({kind, place, std::move(done)});
-  if (queue.size() == 1) start(unit, use);
+  queue.push_back([=, this, &queue, done = std::move(done)] {
+    start(kind, unit, use, place, [&queue, done] {
+      queue.pop_front();
+      if (!queue.empty()) queue.front()();
+      done();
+    });
+  });
+  if (queue.size() == 1) queue.front()();
 }
 
-void GradientRecords::start(std::size_t unit, std::size_t use) {
-  const PendingCall& call = calls_[unit][use].front();
+void OffloadedGradients::start(Call kind, std::size_t unit, std::size_t use, std::byte* place,
+                               runtime::Handler done) {
   const ShardRecords& records = this->records(unit, use);
-  const auto over = [this, unit, use] { call_over(unit, use); };
-  if (call.kind != Call::add || records.layout().buckets() == 0)
-    return records.move(*context_, call.kind == Call::fetch ? IoKind::read : IoKind::write, call.place, 0, over);
+  if (kind != Call::add || records.buckets() == 0)
+    return records.move(*context_, kind == Call::fetch ? IoKind::read : IoKind::write, place, std::move(done));
   expect(plan_.slots.slots > 0, "gradients of {} are added in a tier, and the plan has them whole",
          states_->all()[unit].spec->name);
   const std::vector<Stretch> all = stretches(unit, plan_.slots.bytes);
-  const auto one_added = runtime::last_of(all.size(), over);
+  const auto one_added = runtime::last_of(all.size(), std::move(done));
   for (const Stretch& stretch : all) {
-    slots_.when_free([=, this, place = call.place](const SlotPool::Slot& slot) {
+    slots_.when_free([=, this](const SlotPool::Slot& slot) {
       const auto added = [this, slot, one_added] {
         slot.release();
         one_added();
@@ -112,46 +117,39 @@ void GradientRecords::start(std::size_t unit, std::size_t use) {
   }
 }
 
-void GradientRecords::call_over(std::size_t unit, std::size_t use) {
-  auto& queue = calls_[unit][use];
-  const runtime::Handler done = std::move(queue.front().done);
-  queue.pop_front();
-  if (!queue.empty()) start(unit, use);
-  done();
-}
-
 /// Moves complete blocks, so that files need no staging; records end on a block.
-void GradientRecords::move_blocks(IoKind kind, std::size_t unit, std::size_t use, const Stretch& stretch,
-                                  std::byte* memory, runtime::Handler done) {
+void OffloadedGradients::move_blocks(IoKind kind, std::size_t unit, std::size_t use, const Stretch& stretch,
+                                     std::byte* memory, runtime::Handler done) {
   records(unit, use).move_record(*context_, kind, stretch.bucket, stretch.begin * width_,
                                  {memory, Tier::whole_blocks(stretch.elements() * width_)}, std::move(done));
 }
 
-void GradientRecords::move(IoKind kind, std::size_t unit, std::size_t use, const Stretch& stretch,
-                           std::byte* memory, runtime::Handler done) {
+void OffloadedGradients::move(IoKind kind, std::size_t unit, std::size_t use, const Stretch& stretch,
+                              std::byte* memory, runtime::Handler done) {
   expect(calls_.at(unit).at(use).empty(), "gradients of {} are {} while some are under way",
          states_->all()[unit].spec->name, kind == IoKind::read ? "fetched" : "stored");
   move_blocks(kind, unit, use, stretch, memory, std::move(done));
 }
 
-void GradientRecords::store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done) {
+void OffloadedGradients::store_reduced(std::size_t unit, std::size_t bucket, std::byte* from,
+                                       runtime::Handler done) {
   const UnitState& state = states_->all()[unit];
   records(unit).move_record(*context_, IoKind::write, bucket, 0,
                             {from, state.cut.elements(state.reduced, bucket) * width_}, std::move(done));
 }
 
-const std::byte* GradientRecords::reduced(std::size_t unit, std::size_t bucket) const {
-  return records(unit).memory(*context_, records(unit).layout().record_offset(bucket));
+const std::byte* OffloadedGradients::reduced(std::size_t unit, std::size_t bucket) const {
+  return records(unit).memory(*context_, records(unit).record_offset(bucket));
 }
 
-void GradientRecords::lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from,
-                                   runtime::Handler returned) {
+void OffloadedGradients::lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from,
+                                      runtime::Handler returned) {
   const bool is_first = lent_.try_emplace({unit, bucket}, Lent{from, std::move(returned)}).second;
   expect(is_first, "bucket {} of {} is lent before the last one was fetched", bucket,
          states_->all()[unit].spec->name);
 }
 
-void GradientRecords::fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done) {
+void OffloadedGradients::fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done) {
   const UnitState& state = states_->all()[unit];
   const std::size_t bytes = state.cut.elements(state.reduced, bucket) * width_;
   auto lent = lent_.extract({unit, bucket});

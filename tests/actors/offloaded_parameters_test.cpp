@@ -1,6 +1,6 @@
 // Parameters off the device between their uses.
 #include "actors/base/rank_context.hpp"
-#include "actors/states/parameter_records.hpp"
+#include "actors/states/offloaded_parameters.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/test.hpp"
@@ -13,7 +13,7 @@ using actors::TierKind;
 
 namespace {
 
-using Piece = actors::ParameterRecords::Piece;
+using Shard = actors::OffloadedParameters::Shard;
 
 /// Offloaded parameters of one rank, with known contents: each element's value encodes unit, element and version.
 class Driven {
@@ -25,10 +25,10 @@ class Driven {
     options.prefetch = prefetch;
     options.tiers = {.parameters = kind, .bucket_elements = 1100};
     plan_ = plan_of(architecture_, options, 1);
-    REQUIRE((plan_.parameter_records.answers.slots > 0) == (kind == TierKind::nvme));
+    REQUIRE((plan_.offloaded_parameters.answers.slots > 0) == (kind == TierKind::nvme));
     resources_.emplace(loop_, simulation_.transport(1), *device_, plan_.memory, plan_.tiers,
                        offload::FileOptions{.directories = {folder_.path()}});
-    records_.emplace(resources_->context(), plan_, plan_.parameter_records);
+    records_.emplace(resources_->context(), plan_, plan_.offloaded_parameters);
     for (const actors::UnitState& unit : units()) {
       if (unit.secondary) has_secondary_ = true;
       written_.push_back(-1);
@@ -55,11 +55,11 @@ class Driven {
     return static_cast<float>((spec.elements() * 31 + element * 7) % 100003 + static_cast<std::size_t>(version));
   }
   const std::vector<actors::UnitState>& units() const { return plan_.states->all(); }
-  float expected(Piece piece, std::size_t element) const {
-    return value(*units()[piece.unit].spec, element, version_);
+  float expected(Shard shard, std::size_t element) const {
+    return value(*units()[shard.unit].spec, element, version_);
   }
-  const actors::UnitView& part(Piece piece) const {
-    return piece.secondary ? *units()[piece.unit].secondary : units()[piece.unit].parameters;
+  const actors::UnitView& part(Shard shard) const {
+    return shard.secondary ? *units()[shard.unit].secondary : units()[shard.unit].parameters;
   }
 
   /// Units become readable one by one while fetches of the passes are announced.
@@ -68,9 +68,9 @@ class Driven {
     if (number == versions) return loop_.stop();
     for (std::size_t u = 0; u < units().size(); ++u) store(u);
     for (int i = 0; i < 30; ++i) {
-      const Piece piece{random_() % units().size(), has_secondary_ && random_() % 2 == 0};
-      records_->announce(piece);
-      queue_.push_back(piece);
+      const Shard shard{random_() % units().size(), has_secondary_ && random_() % 2 == 0};
+      records_->announce(shard);
+      queue_.push_back(shard);
     }
     go_on();
   }
@@ -87,7 +87,7 @@ class Driven {
     const actors::UnitState& unit = units()[u];
     if (unit.secondary) {
       ++*missing;
-      records_->store_from({u, true}, write(u, {unit.secondary->range}), unit.secondary->range.begin, one);
+      records_->store_from({u, true}, write(u, {{0, unit.elements}}), one);
     }
     if (version_ == 0) {
       ++*missing;
@@ -107,30 +107,30 @@ class Driven {
     return reinterpret_cast<std::byte*>(values.data());
   }
 
-  bool may_be_read(Piece piece) const { return written_[piece.unit] == version_; }
+  bool may_be_read(Shard shard) const { return written_[shard.unit] == version_; }
 
   void go_on() {
     while (!queue_.empty() && under_way_ < 3 && may_be_read(queue_.front())) {
-      const Piece piece = queue_.front();
+      const Shard shard = queue_.front();
       queue_.pop_front();
-      fetch(piece);
-      if (random_() % 2 == 0) lend(piece);
+      fetch(shard);
+      if (random_() % 2 == 0) lend(shard);
     }
-    records_->read_ahead([this](Piece piece) { return may_be_read(piece); });
+    records_->read_ahead([this](Shard shard) { return may_be_read(shard); });
     if (!queue_.empty() || under_way_ > 0) return;
     memory_.clear();
     version(version_ + 1);
   }
 
-  void fetch(Piece piece) {
+  void fetch(Shard shard) {
     ++under_way_;
-    std::vector<float>& whole = memory_.emplace_back(units()[piece.unit].elements, -1.0f);
-    records_->fetch(piece, reinterpret_cast<std::byte*>(whole.data()), [this, piece, &whole] {
-      const auto range = part(piece).range;
+    std::vector<float>& whole = memory_.emplace_back(units()[shard.unit].elements, -1.0f);
+    records_->fetch(shard, reinterpret_cast<std::byte*>(whole.data()), [this, shard, &whole] {
+      const auto range = part(shard).range;
       bool same = true;
       for (std::size_t e = 0; e < whole.size(); ++e) {
         const bool own = range.begin <= e && e < range.begin + range.count;
-        same = same && whole[e] == (own ? expected(piece, e) : -1.0f);
+        same = same && whole[e] == (own ? expected(shard, e) : -1.0f);
       }
       CHECK(same);
       ++fetched_;
@@ -140,26 +140,26 @@ class Driven {
   }
 
   /// Several ranks request the unit at about the same time.
-  void lend(Piece piece) {
+  void lend(Shard shard) {
     const int ranks = 1 + static_cast<int>(random_() % 3);
     for (int r = 0; r < ranks; ++r) {
       ++under_way_;
-      records_->lend({piece}, static_cast<std::uint64_t>(version_),
-                     [this, piece](std::span<const runtime::ConstBytes> ranges, runtime::Handler sent) {
+      records_->lend({shard}, static_cast<std::uint64_t>(version_),
+                     [this, shard](std::span<const runtime::ConstBytes> ranges, runtime::Handler sent) {
                        // A send takes a while.
                        std::vector<runtime::ConstBytes> kept(ranges.begin(), ranges.end());
-                       loop_.after(std::chrono::microseconds(random_() % 300), [this, piece, kept, sent] {
-                         std::size_t element = part(piece).range.begin;
+                       loop_.after(std::chrono::microseconds(random_() % 300), [this, shard, kept, sent] {
+                         std::size_t element = part(shard).range.begin;
                          bool same = true;
                          for (const auto& range : kept) {
                            for (std::size_t at = 0; at < range.size(); at += sizeof(float), ++element) {
                              float found = 0;
                              std::memcpy(&found, range.data() + at, sizeof found);
-                             same = same && found == expected(piece, element);
+                             same = same && found == expected(shard, element);
                            }
                          }
                          CHECK(same);
-                         CHECK(element == part(piece).range.begin + part(piece).range.count);
+                         CHECK(element == part(shard).range.begin + part(shard).range.count);
                          sent();
                          ++lent_;
                          --under_way_;
@@ -176,12 +176,12 @@ class Driven {
   models::Architecture architecture_;
   actors::RankPlan plan_;
   std::optional<actors::RankResources> resources_;
-  std::optional<actors::ParameterRecords> records_;
+  std::optional<actors::OffloadedParameters> records_;
   std::mt19937_64 random_;
   bool has_secondary_ = false;
   int version_ = 0;
   std::vector<int> written_;  // version, by unit
-  std::deque<Piece> queue_;   // announced, not requested yet
+  std::deque<Shard> queue_;   // announced, not requested yet
   std::deque<std::vector<float>> memory_;
   int under_way_ = 0, fetched_ = 0, lent_ = 0;
 };

@@ -1,16 +1,4 @@
-// Common part of the optimizers' GPU kernels (adamw.hpp, momentum.hpp). A rule updates one element, with the same
-// roundings as the host's code on processors with fused multiply-add:
-//
-//   struct Rule {
-//     static constexpr bool has_weights;  // otherwise the working copy has the result, in fp32
-//     static constexpr bool has_v;        // uses second moments
-//     Constants constants;                // with kept_of()
-//     __device__ void operator()(float& weight, float& m, float& v, float gradient, float kept) const;
-//   };
-//
-// Null arrays are skipped. Only .cu files include this.
-#pragma once
-
+// GPU kernels for adamw.hpp and momentum.hpp. Null arrays are skipped.
 #include "runtime/base/arithmetic.hpp"
 #include "runtime/kernels/int8_tables.hpp"
 #include "runtime/kernels/packs_cuda.cuh"
@@ -24,6 +12,29 @@
 #include <span>
 
 namespace ranvier::runtime::cuda {
+namespace {
+
+// Rules for one element, with the same roundings as the host's code on processors with fused multiply-add.
+
+__device__ inline void apply(const AdamWRule& c, float& weight, float& m, float& v, float gradient, float kept) {
+  const float g = __fmul_rn(gradient, c.gradient_scale);
+  m = __fmaf_rn(m, c.beta1, __fmul_rn(c.one_minus_beta1, g));
+  v = __fmaf_rn(v, c.beta2, __fmul_rn(__fmul_rn(c.one_minus_beta2, g), g));
+  const float root = __fmaf_rn(__fsqrt_rn(v), c.root_scale, c.epsilon);
+  weight = __fmaf_rn(weight, kept, -__fdiv_rn(__fmul_rn(c.step_size, m), root));
+}
+
+__device__ inline void apply(const SgdRule& c, float& weight, float& m, float&, float gradient, float kept) {
+  const float g = __fmul_rn(gradient, c.gradient_scale);
+  m = c.has_m ? __fmaf_rn(m, c.momentum, g) : g;
+  weight = __fmaf_rn(weight, kept, -__fmul_rn(c.learning_rate, m));
+}
+
+__device__ inline void apply(const MuonRule& c, float& update, float& m, float&, float gradient, float) {
+  const float g = __fmul_rn(gradient, c.gradient_scale);
+  m = __fmaf_rn(c.one_minus_momentum, __fsub_rn(g, m), m);
+  update = __fmaf_rn(c.momentum, __fsub_rn(m, g), g);
+}
 
 constexpr int update_width = 4;  // elements per pack: 16 bytes of fp32 states
 constexpr int update_threads = 256;
@@ -57,7 +68,6 @@ struct UpdateSegments {
 template <typename Rule>
 struct StateUpdate {
   AdamWArrays arrays;  ///< states that are null have type f32
-  AdamWRuns runs;
   UpdateSegments segments;
   Rule rule;
   RoundingOrigin origin;
@@ -130,7 +140,7 @@ __device__ void update_elements(const StateUpdate<Rule>& update, const UpdatePla
   load_state(m, arrays.m, arrays.m_dtype, at.moments);
   if (Rule::has_v) load_state(v, arrays.v, arrays.v_dtype, at.moments);
   load(gradient, static_cast<const Gradient*>(arrays.gradient) + at.gradient);
-  for (int i = 0; i < N; ++i) update.rule(weights[i], m[i], v[i], gradient[i], kept);
+  for (int i = 0; i < N; ++i) apply(update.rule, weights[i], m[i], v[i], gradient[i], kept);
   if (arrays.weights_dtype == DType::bf16 || arrays.m_dtype == DType::bf16 || arrays.v_dtype == DType::bf16)
     round_states(weights, m, v, update, position);
   store_state(arrays.weights, arrays.weights_dtype, at.weights, weights);
@@ -145,11 +155,11 @@ template <bool blocks, typename Gradient, typename Working, typename Rule>
 __device__ void update_pack(const StateUpdate<Rule>& update, std::size_t x, std::size_t run, std::size_t in_run,
                             std::size_t count, float (&m)[update_width], float (&v)[update_width]) {
   const UpdateSegments& segments = update.segments;
-  const std::size_t position = place(update.runs.positions, x, run, in_run);
+  const std::size_t position = place(update.arrays.runs.positions, x, run, in_run);
   int segment = segments.of(position);
   if (update.packed && update_width <= count && position >= segments.begin[segment] &&
       position + update_width <= segments.end[segment]) {
-    update_elements<update_width, Gradient, Working>(update, places(update.runs, x, run, in_run),
+    update_elements<update_width, Gradient, Working>(update, places(update.arrays.runs, x, run, in_run),
                                                      segments.kept[segment], position, m, v);
     return;
   }
@@ -160,7 +170,7 @@ __device__ void update_pack(const StateUpdate<Rule>& update, std::size_t x, std:
     if (i >= count || position + i < segments.begin[segment] || position + i >= segments.end[segment]) continue;
     float one_m[1] = {}, one_v[1] = {};
     if constexpr (blocks) one_m[0] = m[i], one_v[0] = v[i];
-    update_elements<1, Gradient, Working>(update, places(update.runs, x + i, run, in_run + i),
+    update_elements<1, Gradient, Working>(update, places(update.arrays.runs, x + i, run, in_run + i),
                                           segments.kept[segment], position + i, one_m, one_v);
     if constexpr (blocks) m[i] = one_m[0], v[i] = one_v[0];
   }
@@ -171,7 +181,7 @@ template <typename Gradient, typename Working, typename Rule>
 __global__ void __launch_bounds__(update_threads)
     update_packs(const __grid_constant__ StateUpdate<Rule> update, std::size_t begin, std::size_t end,
                  std::size_t packs_of_run, std::size_t packs) {
-  const std::size_t run_elements = update.runs.positions.run;
+  const std::size_t run_elements = update.arrays.runs.positions.run;
   const std::size_t stride = gridDim.x * std::size_t{update_threads};
   for (std::size_t pack = blockIdx.x * std::size_t{update_threads} + threadIdx.x; pack < packs; pack += stride) {
     const std::size_t run = update.flat ? 0 : pack / packs_of_run;
@@ -187,8 +197,8 @@ __global__ void __launch_bounds__(update_threads)
 
 // Moments in int8 -----------------------------------------------------------------------------------------------------
 
-static __device__ const Int8Table<true> i8_table;
-static __device__ const Int8Table<false> u8_table;
+__device__ const Int8Table<true> i8_table;
+__device__ const Int8Table<false> u8_table;
 
 /// Copies of the tables in shared memory: lanes look up different entries.
 template <bool has_v>
@@ -269,15 +279,15 @@ __global__ void __launch_bounds__(update_threads)
   for (std::size_t block = begin + blockIdx.x * std::size_t{warps} + threadIdx.x / warp_lanes; block < end;
        block += std::size_t{gridDim.x} * warps) {
     const std::size_t first = block * int8_block_elements;
-    const std::size_t run = update.flat ? 0 : first / update.runs.positions.run;
-    const std::size_t in_run = first - run * update.runs.positions.run;
-    const std::size_t rest = update.runs.elements - first,
+    const std::size_t run = update.flat ? 0 : first / update.arrays.runs.positions.run;
+    const std::size_t in_run = first - run * update.arrays.runs.positions.run;
+    const std::size_t rest = update.arrays.runs.elements - first,
                       count = rest < int8_block_elements ? rest : int8_block_elements;
-    const std::size_t position = place(update.runs.positions, first, run, in_run);
+    const std::size_t position = place(update.arrays.runs.positions, first, run, in_run);
     const int last_segment = update.segments.of(position + count - 1);
     if (update.segments.begin[last_segment] >= position + count || update.segments.end[last_segment] <= position)
       continue;  // no segment
-    const std::size_t moments = place(update.runs.moments, first, run, in_run);
+    const std::size_t moments = place(update.arrays.runs.moments, first, run, in_run);
     float m[packs_of_lane][update_width] = {}, v[packs_of_lane][update_width] = {};
     if (m_in_blocks) expand_block(m, block_at(arrays.m, moments), tables.m_values);
     if (v_in_blocks) expand_block(v, block_at(arrays.v, moments), tables.v_values);
@@ -296,10 +306,12 @@ __global__ void __launch_bounds__(update_threads)
 
 // Host side -----------------------------------------------------------------------------------------------------------
 
-/// Queues the rule for all elements in segments.
+}  // namespace
+
 template <typename Rule>
-void update_states(const char* name, StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs,
-                   std::span<const DecaySegment> segments, const AdamWOptions& options, const Rule& rule) {
+void update_states(StreamView stream, const AdamWArrays& arrays, std::span<const DecaySegment> segments,
+                   const AdamWOptions& options, const Rule& rule) {
+  const AdamWRuns& runs = arrays.runs;
   constexpr std::size_t width = update_width, threads = update_threads;
   const cudaStream_t queue = native(stream);
   const auto multiprocessors = static_cast<std::size_t>(properties(stream.device()).multiprocessors);
@@ -311,7 +323,6 @@ void update_states(const char* name, StreamView stream, const AdamWArrays& array
   for (const StridedLayout& layout : {runs.positions, runs.weights, runs.moments, runs.gradient, runs.working})
     flat = flat && layout.contiguous();
   StateUpdate<Rule> update{.arrays = arrays,
-                           .runs = runs,
                            .rule = rule,
                            .origin = options.rounding,
                            .step = static_cast<std::uint32_t>(options.step),
@@ -331,8 +342,8 @@ void update_states(const char* name, StreamView stream, const AdamWArrays& array
     const std::size_t grid = std::min(items, multiprocessors * of_multiprocessor);
     with_type(arrays.gradient_dtype, [&](auto gradient_type) {
       const auto launch_with = [&](auto working_type) {
-        launch(name, queue, {static_cast<unsigned>(grid), threads}, kernel_of(gradient_type, working_type), update,
-               arguments...);
+        launch(Rule::name, queue, {static_cast<unsigned>(grid), threads}, kernel_of(gradient_type, working_type),
+               update, arguments...);
       };
       if constexpr (Rule::has_weights) {
         with_type(arrays.working_dtype, launch_with);
@@ -351,7 +362,7 @@ void update_states(const char* name, StreamView stream, const AdamWArrays& array
       const auto index = static_cast<std::size_t>(taken.count++);
       taken.begin[index] = segment.begin;
       taken.end[index] = segment.end;
-      taken.kept[index] = rule.constants.kept_of(segment.decays);
+      taken.kept[index] = rule.kept_of(segment.decays);
     }
     if (taken.count == 0) continue;
     const std::size_t last_end = taken.end[taken.count - 1];
@@ -377,7 +388,7 @@ void update_states(const char* name, StreamView stream, const AdamWArrays& array
     }
     // For flat arrays: only the range from the first of these segments to the last one.
     const std::size_t begin = flat ? taken.begin[0] / width * width : 0;
-    const std::size_t end = flat ? std::min(runs.elements, last_end) : runs.elements;
+    const std::size_t end = std::min(runs.elements, elements_before(runs.positions, last_end));
     if (begin >= end) continue;
     const std::size_t of_run = flat ? ceil_divide(end - begin, width) : ceil_divide(runs.positions.run, width);
     const std::size_t packs = flat ? of_run : ceil_divide(end, runs.positions.run) * of_run;
@@ -386,5 +397,12 @@ void update_states(const char* name, StreamView stream, const AdamWArrays& array
                 ceil_divide(packs, threads), 32, begin, end, of_run, packs);
   }
 }
+
+template void update_states(StreamView, const AdamWArrays&, std::span<const DecaySegment>, const AdamWOptions&,
+                            const AdamWRule&);
+template void update_states(StreamView, const AdamWArrays&, std::span<const DecaySegment>, const AdamWOptions&,
+                            const SgdRule&);
+template void update_states(StreamView, const AdamWArrays&, std::span<const DecaySegment>, const AdamWOptions&,
+                            const MuonRule&);
 
 }  // namespace ranvier::runtime::cuda

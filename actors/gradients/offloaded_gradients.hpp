@@ -23,7 +23,7 @@
 
 namespace ranvier::actors {
 
-class GradientRecords final : public Actor {
+class OffloadedGradients final : public Actor {
  public:
   struct Plan {
     runtime::SlotPool::Plan slots;
@@ -35,7 +35,7 @@ class GradientRecords final : public Actor {
   /// store_reduced().
   [[nodiscard]] static bool stepped_in_place(const PlanContext& planner);
 
-  GradientRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
+  OffloadedGradients(const RankContext& context, const ModelShare& share, const Plan& plan);
 
   [[nodiscard]] const char* name() const noexcept override { return "gradients"; }
 
@@ -78,11 +78,6 @@ class GradientRecords final : public Actor {
   [[nodiscard]] const std::byte* reduced(std::size_t unit, std::size_t bucket) const;
 
  private:
-  struct PendingCall {
-    Call kind = Call::add;
-    std::byte* place = nullptr;
-    runtime::Handler done;
-  };
   struct Lent {
     const std::byte* from = nullptr;
     runtime::Handler returned;
@@ -92,18 +87,17 @@ class GradientRecords final : public Actor {
     return plan_.records.at(unit).at(use);
   }
   [[nodiscard]] collectives::Range range(std::size_t unit) const;
-  void start(std::size_t unit, std::size_t use);
+  void start(Call kind, std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
   void move_blocks(offload::IoKind kind, std::size_t unit, std::size_t use, const Stretch& stretch,
                    std::byte* memory, runtime::Handler done);
-  void call_over(std::size_t unit, std::size_t use);
 
   const RankContext* context_;
   const UnitStates* states_;
   Plan plan_;
   std::size_t width_;  // bytes per element
   runtime::SlotPool slots_;
-  std::vector<std::vector<std::deque<PendingCall>>> calls_;   // by unit and tied use; the front ones are active
-  std::map<std::pair<std::size_t, std::size_t>, Lent> lent_;  // by unit and bucket
+  std::vector<std::vector<std::deque<runtime::Handler>>> calls_;  // by unit and tied use; the front ones are active
+  std::map<std::pair<std::size_t, std::size_t>, Lent> lent_;      // by unit and bucket
 };
 
 }  // namespace ranvier::actors

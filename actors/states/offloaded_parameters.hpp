@@ -24,44 +24,40 @@
 
 namespace ranvier::actors {
 
-class ParameterRecords final : public Actor {
+class OffloadedParameters final : public Actor {
  public:
   /// Shard for forward passes, or ZeRO++'s secondary shard for backward passes.
-  struct Piece {
+  struct Shard {
     std::size_t unit = 0;
     bool secondary = false;
 
-    friend bool operator==(const Piece&, const Piece&) = default;
-  };
-
-  struct Options {
-    int prefetch = 2;    ///< additional buffers for reading ahead; 0: no read-ahead
-    bool lends = false;  ///< whether other ranks pull shards
+    friend bool operator==(const Shard&, const Shard&) = default;
   };
 
   struct Plan {
     std::vector<ShardRecords> parameters, secondary;  ///< by unit; without a region if there is no such shard
     runtime::SlotPool::Plan buffers, answers;         ///< pinned; for shards in files
     std::optional<runtime::MemoryId> values;          ///< pinned; staging of load()
-    bool reads_ahead = false;
   };
-  /// Plans offloaded units; the plan is empty if all parameters stay on the device.
-  [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options);
+  /// Plans offloaded units; the plan is empty if all parameters stay on the device. `prefetch`: additional buffers for
+  /// reading ahead; 0: no read-ahead. `lends`: whether other ranks pull shards.
+  [[nodiscard]] static Plan plan(PlanContext& planner, int prefetch, bool lends);
 
-  ParameterRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
+  OffloadedParameters(const RankContext& context, const ModelShare& share, const Plan& plan);
 
   [[nodiscard]] const char* name() const noexcept override { return "parameter records"; }
 
   /// Values of elements [begin, begin + out.size()) of a unit.
   using Source = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
-  /// Fills the offloaded shards for forward passes; once, before all other calls, with an idle compute stream.
-  void load(const Source& weights, const runtime::Handler& done) { load_from(0, weights, done); }
+  /// Fills the offloaded shards for forward passes, unit by unit; once, before all other calls, with an idle compute
+  /// stream.
+  void load(const Source& weights, const runtime::Handler& done, std::size_t first_unit = 0);
 
   /// Stores a bucket's updated parameters: BucketPartition::elements(parameters.range, bucket) elements of the compute
   /// dtype in bucket order. `record` is on the device and must stay unchanged until `done`.
   void store(std::size_t unit, std::size_t bucket, std::byte* record, runtime::Handler done);
-  /// Stores a complete shard from the device. `data` points to element `first` of the unit; unit order.
-  void store_from(Piece piece, std::byte* data, std::size_t first, runtime::Handler done);
+  /// Stores a complete shard from `whole`, the device buffer of the complete unit.
+  void store_from(Shard shard, std::byte* whole, runtime::Handler done);
 
   /// Copies elements of the forward shard, starting at `begin`, to `values` in host memory. `blocks`: pinned staging
   /// for files, two blocks larger than `values`. Between steps, one call at a time.
@@ -69,38 +65,38 @@ class ParameterRecords final : public Actor {
             runtime::Handler done);
 
   /// Location of the forward shard's elements starting at `begin`, up to the end of their bucket and finest shard.
-  [[nodiscard]] StatePlace place(std::size_t unit, std::size_t begin) const;
+  [[nodiscard]] StateLocation place(std::size_t unit, std::size_t begin) const;
 
   /// Announces a fetch; fetches must follow in the same order.
-  void announce(Piece piece);
+  void announce(Shard shard);
   /// Copies the shard to its range in `whole`, the device buffer of the complete unit.
-  void fetch(Piece piece, std::byte* whole, runtime::Handler done);
+  void fetch(Shard shard, std::byte* whole, runtime::Handler done);
   /// Starts reading announced shards, up to the first one for which `may_be_read` is false. Call it again when that
   /// changes and after each fetch.
-  void read_ahead(const std::function<bool(Piece)>& may_be_read);
+  void read_ahead(const std::function<bool(Shard)>& may_be_read);
 
   /// Calls `send` with the bytes of shards of one tier, in unit order, as soon as memory is free; `send` calls `sent`
   /// when it no longer needs them. `version`: number of updates, so that stale data is not lent.
   using Send = std::function<void(std::span<const runtime::ConstBytes> ranges, runtime::Handler sent)>;
-  void lend(std::vector<Piece> pieces, std::uint64_t version, Send send);
+  void lend(std::vector<Shard> shards, std::uint64_t version, Send send);
 
  private:
   /// An announced shard in files.
   struct Reading {
-    Piece piece;
+    Shard shard;
     runtime::SlotPool::Slot buffer;  // destination of the read
     bool here = false;               // the read has finished
     std::byte* whole = nullptr;      // destination of the fetch; null: not requested yet
     runtime::Handler done;
   };
   struct Loan {
-    std::vector<Piece> pieces;
+    std::vector<Shard> shards;
     std::uint64_t version = 0;
     Send send;
   };
   /// Pinned memory from which shards are sent.
   struct Answer {
-    std::vector<Piece> pieces;
+    std::vector<Shard> shards;
     std::uint64_t version = 0;
     bool here = false;
     int users = 0;  // pending reads and sends
@@ -108,14 +104,11 @@ class ParameterRecords final : public Actor {
   };
 
   [[nodiscard]] bool in_files(std::size_t unit) const { return states_->all()[unit].tier == TierKind::nvme; }
-  [[nodiscard]] const ShardRecords& records(Piece piece) const;
-  void load_from(std::size_t unit, const Source& weights, const runtime::Handler& done);
+  [[nodiscard]] const ShardRecords& records(Shard shard) const;
   /// Reads, in order, shards that were requested or `may` be read.
-  void read(const std::function<bool(Piece)>& may);
-  /// Reads a shard in files to pinned memory.
-  void read_whole(Piece piece, std::byte* image, runtime::Handler done);
+  void read(const std::function<bool(Shard)>& may);
   void copy_out(const std::shared_ptr<Reading>& reading);
-  [[nodiscard]] bool lend_now(const Loan& loan);
+  void serve_loans();
   void send_from(std::size_t answer, const Send& send);
 
   const RankContext* context_;

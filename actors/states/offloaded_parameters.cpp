@@ -1,4 +1,4 @@
-#include "actors/states/parameter_records.hpp"
+#include "actors/states/offloaded_parameters.hpp"
 
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -10,7 +10,6 @@ namespace ranvier::actors {
 
 using collectives::Range;
 using offload::IoKind;
-using offload::Tier;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 using runtime::SlotPool;
@@ -22,7 +21,7 @@ constexpr std::size_t values_elements = std::size_t{1} << 18;  // elements per c
 
 }  // namespace
 
-ParameterRecords::Plan ParameterRecords::plan(PlanContext& planner, const Options& options) {
+OffloadedParameters::Plan OffloadedParameters::plan(PlanContext& planner, int prefetch, bool lends) {
   Plan plan;
   if (!planner.tiers.parameters_leave()) return plan;
   const UnitStates& states = *planner.share.states;
@@ -41,11 +40,10 @@ ParameterRecords::Plan ParameterRecords::plan(PlanContext& planner, const Option
   plan.values = planner.memory.add({MemoryKind::workspace, MemorySpace::pinned, "weights on their way to the tier",
                                     values_elements * sizeof(float), 1});
   if (max_bytes == 0) return plan;
-  plan.reads_ahead = options.prefetch > 0;
   plan.buffers =
       SlotPool::plan(planner.memory, {MemoryKind::parameters, MemorySpace::pinned, "parameters read ahead",
-                                      max_bytes, 1 + static_cast<std::size_t>(std::max(options.prefetch, 0))});
-  if (!options.lends) return plan;
+                                      max_bytes, 1 + static_cast<std::size_t>(std::max(prefetch, 0))});
+  if (!lends) return plan;
   using Kind = models::Stage::PassStep::Kind;
   for (const Kind step : {Kind::forward, Kind::backward_input}) {
     for (const auto& units : planner.share.stage->units_of_parts(step)) {
@@ -62,7 +60,7 @@ ParameterRecords::Plan ParameterRecords::plan(PlanContext& planner, const Option
   return plan;
 }
 
-ParameterRecords::ParameterRecords(const RankContext& context, const ModelShare& share, const Plan& plan)
+OffloadedParameters::OffloadedParameters(const RankContext& context, const ModelShare& share, const Plan& plan)
     : context_(&context),
       states_(share.states.get()),
       plan_(plan),
@@ -70,19 +68,19 @@ ParameterRecords::ParameterRecords(const RankContext& context, const ModelShare&
       buffers_(context.arena, plan.buffers),
       answers_(plan.answers.slots) {}
 
-const ShardRecords& ParameterRecords::records(Piece piece) const {
-  return (piece.secondary ? plan_.secondary : plan_.parameters).at(piece.unit);
+const ShardRecords& OffloadedParameters::records(Shard shard) const {
+  return (shard.secondary ? plan_.secondary : plan_.parameters).at(shard.unit);
 }
 
-void ParameterRecords::load_from(std::size_t unit, const Source& weights, const runtime::Handler& done) {
+void OffloadedParameters::load(const Source& weights, const runtime::Handler& done, std::size_t unit) {
   if (unit == states_->all().size()) return context_->loop.post(done);
-  if (states_->all()[unit].on_device()) return load_from(unit + 1, weights, done);
+  if (states_->all()[unit].on_device()) return load(weights, done, unit + 1);
   const ShardRecords& records = plan_.parameters[unit];
   const models::UnitSpec& spec = *states_->all()[unit].spec;
   std::byte* const image =
       records.in_files() ? context_->arena.slot(plan_.buffers.memory) : records.memory(*context_);
   auto* values = context_->arena.slot_as<float>(*plan_.values);
-  runtime::fill_zero(context_->compute, image, records.layout().region_bytes());
+  runtime::fill_zero(context_->compute, image, records.region_bytes());
   for (const ShardRecords::Run& run : records.runs()) {
     const std::size_t end = std::min(run.begin + run.count, spec.elements());
     for (std::size_t begin = run.begin; begin < end; begin += values_elements) {
@@ -94,24 +92,23 @@ void ParameterRecords::load_from(std::size_t unit, const Source& weights, const 
     }
   }
   context_->compute.synchronize();
-  const auto go_on = [=, this] { load_from(unit + 1, weights, done); };
+  const auto go_on = [=, this] { load(weights, done, unit + 1); };
   if (!records.in_files()) return context_->loop.post(go_on);
-  context_->tiers.move(IoKind::write, records.region(), 0, {std::span(image, records.layout().region_bytes())},
-                       go_on);
+  records.move_image(*context_, IoKind::write, image, go_on);
 }
 
-void ParameterRecords::store(std::size_t unit, std::size_t bucket, std::byte* record, runtime::Handler done) {
+void OffloadedParameters::store(std::size_t unit, std::size_t bucket, std::byte* record, runtime::Handler done) {
   const ShardRecords& records = plan_.parameters[unit];
   records.move_record(*context_, IoKind::write, bucket, 0, {record, records.elements(bucket) * width_},
                       std::move(done));
 }
 
-void ParameterRecords::store_from(Piece piece, std::byte* data, std::size_t first, runtime::Handler done) {
-  records(piece).move(*context_, IoKind::write, data, first, std::move(done));
+void OffloadedParameters::store_from(Shard shard, std::byte* whole, runtime::Handler done) {
+  records(shard).move(*context_, IoKind::write, whole, std::move(done));
 }
 
-void ParameterRecords::read(std::size_t unit, std::size_t begin, std::span<std::byte> values,
-                            std::span<std::byte> blocks, runtime::Handler done) {
+void OffloadedParameters::read(std::size_t unit, std::size_t begin, std::span<std::byte> values,
+                               std::span<std::byte> blocks, runtime::Handler done) {
   if (values.empty()) return context_->loop.post(std::move(done));
   const ShardRecords& records = plan_.parameters[unit];
   const ShardRecords::Run run = records.run_from(begin);
@@ -122,115 +119,108 @@ void ParameterRecords::read(std::size_t unit, std::size_t begin, std::span<std::
                  });
 }
 
-StatePlace ParameterRecords::place(std::size_t unit, std::size_t begin) const {
+StateLocation OffloadedParameters::place(std::size_t unit, std::size_t begin) const {
   const ShardRecords& records = plan_.parameters[unit];
   return records.place(*context_, records.run_from(begin).offset);
 }
 
-void ParameterRecords::announce(Piece piece) {
-  if (in_files(piece.unit)) readings_.push_back(std::make_shared<Reading>(Reading{.piece = piece}));
+void OffloadedParameters::announce(Shard shard) {
+  if (in_files(shard.unit)) readings_.push_back(std::make_shared<Reading>(Reading{.shard = shard}));
 }
 
-void ParameterRecords::fetch(Piece piece, std::byte* whole, runtime::Handler done) {
-  if (!in_files(piece.unit)) return records(piece).move(*context_, IoKind::read, whole, 0, std::move(done));
+void OffloadedParameters::fetch(Shard shard, std::byte* whole, runtime::Handler done) {
+  if (!in_files(shard.unit)) return records(shard).move(*context_, IoKind::read, whole, std::move(done));
   const auto next = std::ranges::find_if(readings_, [](const auto& reading) { return reading->whole == nullptr; });
-  expect(next != readings_.end() && (*next)->piece == piece, "unit {} is fetched where another one was announced",
-         piece.unit);
+  expect(next != readings_.end() && (*next)->shard == shard, "unit {} is fetched where another one was announced",
+         shard.unit);
   const auto reading = *next;
   reading->whole = whole;
   reading->done = std::move(done);
   if (reading->here) return copy_out(reading);
-  if (reading->buffer.data() == nullptr) read([](Piece) { return false; });
+  if (reading->buffer.data() == nullptr) read([](Shard) { return false; });
 }
 
-void ParameterRecords::read_ahead(const std::function<bool(Piece)>& may_be_read) {
-  if (plan_.reads_ahead) read(may_be_read);
+void OffloadedParameters::read_ahead(const std::function<bool(Shard)>& may_be_read) {
+  if (plan_.buffers.slots > 1) read(may_be_read);
 }
 
-void ParameterRecords::read(const std::function<bool(Piece)>& may) {
+void OffloadedParameters::read(const std::function<bool(Shard)>& may) {
   for (const auto& reading : readings_) {
     if (reading->buffer.data() != nullptr) continue;
-    if (!buffers_.has_free() || (reading->whole == nullptr && !may(reading->piece))) return;
+    if (!buffers_.has_free() || (reading->whole == nullptr && !may(reading->shard))) return;
     reading->buffer = buffers_.take();
-    read_whole(reading->piece, reading->buffer.data(), [this, reading] {
+    records(reading->shard).move_image(*context_, IoKind::read, reading->buffer.data(), [this, reading] {
       reading->here = true;
       if (reading->whole != nullptr) copy_out(reading);
     });
   }
 }
 
-void ParameterRecords::read_whole(Piece piece, std::byte* image, runtime::Handler done) {
-  const ShardRecords& shard = records(piece);
-  context_->tiers.move_on_host(IoKind::read, shard.region(), 0, {image, shard.layout().region_bytes()},
-                               std::move(done));
-}
-
-void ParameterRecords::copy_out(const std::shared_ptr<Reading>& reading) {
+void OffloadedParameters::copy_out(const std::shared_ptr<Reading>& reading) {
   const std::byte* image = reading->buffer.data();
-  for (const ShardRecords::Run& run : records(reading->piece).runs()) {
+  for (const ShardRecords::Run& run : records(reading->shard).runs()) {
     runtime::copy(context_->gather, reading->whole + run.begin * width_, image + run.offset, run.count * width_);
   }
-  const runtime::WorkName work{name(), "the copy to the device of", states_->all()[reading->piece.unit].spec->name};
+  const runtime::WorkName work{name(), "the copy to the device of", states_->all()[reading->shard.unit].spec->name};
   context_->loop.after_work(context_->gather, work, [this, reading] {
     reading->buffer.release();
     std::erase(readings_, reading);
-    read([](Piece) { return false; });
+    read([](Shard) { return false; });
     reading->done();
   });
 }
 
-void ParameterRecords::lend(std::vector<Piece> pieces, std::uint64_t version, Send send) {
-  if (in_files(pieces.front().unit)) {
-    Loan loan{std::move(pieces), version, std::move(send)};
-    if (!loans_.empty() || !lend_now(loan)) loans_.push_back(std::move(loan));
-    return;
+void OffloadedParameters::lend(std::vector<Shard> shards, std::uint64_t version, Send send) {
+  if (in_files(shards.front().unit)) {
+    loans_.push_back({std::move(shards), version, std::move(send)});
+    return serve_loans();
   }
   std::vector<runtime::ConstBytes> ranges;
-  for (const Piece piece : pieces) records(piece).add_ranges(records(piece).memory(*context_), ranges);
+  for (const Shard shard : shards) records(shard).add_ranges(records(shard).memory(*context_), ranges);
   send(ranges, [] {});
 }
 
-bool ParameterRecords::lend_now(const Loan& loan) {
-  // Ranks request the same shards at about the same time; one read serves all of them.
-  for (std::size_t a = 0; a < answers_.size(); ++a) {
-    Answer& answer = answers_[a];
-    if (answer.pieces != loan.pieces || answer.version != loan.version) continue;
-    ++answer.users;
-    if (answer.here) {
-      send_from(a, loan.send);
-    } else {
-      answer.waiting.push_back(loan.send);
+void OffloadedParameters::serve_loans() {
+  while (!loans_.empty()) {
+    // Ranks request the same shards at about the same time; one read serves all of them.
+    auto answer = std::ranges::find_if(answers_, [loan = &loans_.front()](const Answer& each) {
+      return each.shards == loan->shards && each.version == loan->version;
+    });
+    const bool known = answer != answers_.end();
+    if (!known) answer = std::ranges::find(answers_, 0, &Answer::users);
+    if (answer == answers_.end()) return;
+    Loan loan = std::move(loans_.front());
+    loans_.pop_front();
+    const auto a = static_cast<std::size_t>(answer - answers_.begin());
+    if (known) {
+      ++answer->users;
+      answer->here ? send_from(a, loan.send) : answer->waiting.push_back(std::move(loan.send));
+      continue;
     }
-    return true;
+    *answer = {.shards = loan.shards, .version = loan.version, .here = false, .users = 1, .waiting = {loan.send}};
+    std::byte* image = context_->arena.slot(plan_.answers.memory, a);
+    const auto one_here = runtime::last_of(loan.shards.size(), [this, a] {
+      answers_[a].here = true;
+      for (const Send& send : std::exchange(answers_[a].waiting, {})) send_from(a, send);
+    });
+    for (const Shard shard : loan.shards) {
+      records(shard).move_image(*context_, IoKind::read, image, one_here);
+      image += records(shard).region_bytes();
+    }
+    expect(image <= context_->arena.slot(plan_.answers.memory, a) + plan_.answers.bytes,
+           "an answer of {} units is too long", loan.shards.size());
   }
-  const auto free = std::ranges::find_if(answers_, [](const Answer& answer) { return answer.users == 0; });
-  if (free == answers_.end()) return false;
-  const auto a = static_cast<std::size_t>(free - answers_.begin());
-  *free = {.pieces = loan.pieces, .version = loan.version, .here = false, .users = 1, .waiting = {loan.send}};
-  std::byte* image = context_->arena.slot(plan_.answers.memory, a);
-  const auto one_here = runtime::last_of(loan.pieces.size(), [this, a] {
-    answers_[a].here = true;
-    for (const Send& send : std::exchange(answers_[a].waiting, {})) send_from(a, send);
-  });
-  for (const Piece piece : loan.pieces) {
-    read_whole(piece, image, one_here);
-    image += records(piece).layout().region_bytes();
-  }
-  expect(image <= context_->arena.slot(plan_.answers.memory, a) + plan_.answers.bytes,
-         "an answer of {} units is too long", loan.pieces.size());
-  return true;
 }
 
-void ParameterRecords::send_from(std::size_t a, const Send& send) {
+void OffloadedParameters::send_from(std::size_t a, const Send& send) {
   const std::byte* image = context_->arena.slot(plan_.answers.memory, a);
   std::vector<runtime::ConstBytes> ranges;
-  for (const Piece piece : answers_[a].pieces) {
-    records(piece).add_ranges(image, ranges);
-    image += records(piece).layout().region_bytes();
+  for (const Shard shard : answers_[a].shards) {
+    records(shard).add_ranges(image, ranges);
+    image += records(shard).region_bytes();
   }
   send(ranges, [this, a] {
-    if (--answers_[a].users > 0) return;
-    while (!loans_.empty() && lend_now(loans_.front())) loans_.pop_front();
+    if (--answers_[a].users == 0) serve_loans();
   });
 }
 

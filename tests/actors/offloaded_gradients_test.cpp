@@ -1,6 +1,6 @@
 // Gradients accumulated in a tier have the bits of gradients accumulated on the device.
 #include "actors/base/rank_context.hpp"
-#include "actors/gradients/gradient_records.hpp"
+#include "actors/gradients/offloaded_gradients.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
@@ -9,7 +9,7 @@
 #include "tests/test.hpp"
 
 using namespace ranvier;
-using actors::GradientRecords;
+using actors::OffloadedGradients;
 using actors::TierKind;
 using actors::UnitState;
 using collectives::Range;
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int orders = test::sanitized ? 10 : 60;
 
-using Call = GradientRecords::Call;
+using Call = OffloadedGradients::Call;
 using Bytes = std::vector<std::byte>;
 
 /// Adds the random gradients of a batch, use by use, then reads them from the tier, for several batches.
@@ -31,11 +31,11 @@ class Batches {
         architecture_(models::make_gpt(tests::in_precision(tests::small_gpt(2), options.precision))),
         plan_(tests::plan_of(architecture_, options, 1)) {
     actors::PlanContext planner{plan_, options.tiers, memory_plan_, tier_plan_};
-    const GradientRecords::Plan plan = GradientRecords::plan(planner);
+    const OffloadedGradients::Plan plan = OffloadedGradients::plan(planner);
     tier_plan_.finish(options.tiers.files, memory_plan_);
     rank_ = std::make_unique<actors::RankResources>(loop, messages_.transport(0), device, memory_plan_, tier_plan_,
                                                     options.tiers.files);
-    records_ = std::make_unique<GradientRecords>(rank_->context(), plan_, plan);
+    records_ = std::make_unique<OffloadedGradients>(rank_->context(), plan_, plan);
   }
 
   [[nodiscard]] const runtime::MemoryPlan& memory() const { return memory_plan_; }
@@ -165,7 +165,7 @@ class Batches {
     }
     const Bytes expected = part(use, use.sum, unit(use).gradients[0].range, bucket);
     auto arrived = std::make_shared<Bytes>(offload::Tier::whole_blocks(expected.size()));
-    const GradientRecords::Stretch stretch = records_->bucket(use.unit, bucket);
+    const OffloadedGradients::Stretch stretch = records_->bucket(use.unit, bucket);
     CHECK(stretch.elements() * size_of(dtype()) == expected.size());
     records_->move(offload::IoKind::read, use.unit, use.use, stretch, arrived->data(),
                    [this, u, bucket, expected, arrived] {
@@ -206,7 +206,7 @@ class Batches {
   runtime::MemoryPlan memory_plan_;
   runtime::Simulation messages_{1, {}};  // none are sent
   std::unique_ptr<actors::RankResources> rank_;
-  std::unique_ptr<GradientRecords> records_;
+  std::unique_ptr<OffloadedGradients> records_;
   std::vector<Use> uses_;
   std::size_t missing_ = 0;
   std::function<void()> done_;
