@@ -20,6 +20,11 @@ namespace {
 
 constexpr std::size_t units_at_a_time = 2;  // one is computed while another one is exchanged
 
+/// Type in which matrices are computed: fp32 with layers in fp32, else bf16, which has more range than fp16.
+runtime::DType matrix_dtype(const UnitStates& states) {
+  return states.precision().compute == runtime::DType::f32 ? runtime::DType::f32 : runtime::DType::bf16;
+}
+
 /// Elements of a matrix in its owner's buffer. All matrices are aligned like parameters, so that the choice of a GPU's
 /// matrix multiplication does not depend on their owners.
 std::size_t room_of(const UnitMatrix& matrix) {
@@ -35,6 +40,7 @@ bool owns_any(const UnitState& unit, int owner) {
 MatrixExchange::Plan MatrixExchange::plan(PlanContext& planner, std::size_t units) {
   Plan plan;
   const int ranks = planner.share.column->layout.ranks();
+  const runtime::DType dtype = matrix_dtype(*planner.share.states);
   std::size_t update = 0, matrices = 0, units_with_matrices = 0, workspace = 0;
   for (const UnitState& unit : planner.share.states->all()) {
     if (unit.matrices.empty()) continue;
@@ -45,7 +51,7 @@ MatrixExchange::Plan MatrixExchange::plan(PlanContext& planner, std::size_t unit
       std::size_t& room = rooms[static_cast<std::size_t>(matrix.owner)];
       matrices = std::max(matrices, room += room_of(matrix));
       for (const models::MatrixPart& part : unit.spec->parameters[matrix.parameter].matrices)
-        workspace = std::max(workspace, models::orthogonalize_workspace(part.rows, part.columns));
+        workspace = std::max(workspace, models::orthogonalize_workspace(part.rows, part.columns, dtype));
     }
   }
   const auto slots = [&planner](const char* name, std::size_t elements, std::size_t count) {
@@ -203,7 +209,8 @@ void MatrixExchange::compute(WorkPlace work) {
     const std::size_t stride = parameter.elements() / parameter.shape.front();
     for (const models::MatrixPart& part : parameter.matrices) {
       models::orthogonalize(context_->compute, values + part.first_row * stride + part.first_column, part.rows,
-                            part.columns, stride, models::muon_scale(part.rows, part.columns), workspace_);
+                            part.columns, stride, models::muon_scale(part.rows, part.columns),
+                            matrix_dtype(*states_), workspace_);
     }
     if (!alone) matrices += room_of(matrix);
   }
