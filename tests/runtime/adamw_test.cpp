@@ -214,7 +214,7 @@ TEST_CASE("with moments in int8, weights with small gradients in their block mov
         before32 = now32;
       }
       CAPTURE_ALL(beta2, small);
-      CHECK(std::sqrt(of8 / of32) < 2);
+      CHECK(std::sqrt(of8 / of32) < 2);  // at most 1.57 in 250 runs; above 5 if small v became 0
       if (small >= 1e-3f) CHECK(std::sqrt(of8 / of32) > 0.7);
     }
   }

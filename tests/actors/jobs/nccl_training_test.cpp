@@ -1,6 +1,7 @@
 // Complete jobs whose collectives run on NCCL: over host memory, and as strict about orders as on GPUs.
 #include "actors/watch/watchdog.hpp"
 #include "tests/actors/same_bits.hpp"
+#include "tests/actors/small_models.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/collectives/nccl_world.hpp"
 #include "tests/test.hpp"
@@ -101,6 +102,7 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
     models::Precision precision = {};
     const char* trained = nullptr;  // sharding of the trained part, if different
     UpdateRule rule = UpdateRule::adamw;
+    bool lora = false;  // many small units in a bundle
   };
   const models::Precision half = {.compute = runtime::DType::bf16};
   for (const Case& each :
@@ -112,6 +114,7 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
         Case{"zero3", {2, 4}, Policy::message_driven, TierKind::device, half, "mics"},
         Case{"zero++", {2, 4}, Policy::message_driven, TierKind::host, half, "zero3"},
         Case{.sharding = "zero1", .grid = {1, 8}, .rule = UpdateRule::muon},
+        Case{.sharding = "zero1", .grid = {1, 8}, .rule = UpdateRule::muon, .lora = true},
         Case{.sharding = "ddp", .grid = {2, 4}, .tier = TierKind::host, .rule = UpdateRule::muon}}) {
     INFO("sharding ", std::string(each.sharding), ", g_inter ", each.grid.g_inter, ", g_data ", each.grid.g_data);
     auto options = sharded(each.sharding, each.grid);
@@ -123,11 +126,12 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
     options.precision = each.precision;
     options.tiers.parameters = options.tiers.gradients = options.tiers.optimizer = each.tier;
     options.tiers.rule = each.rule;
-    auto gpt = small_gpt();
+    auto gpt = small_gpt(each.lora ? 12 : 4);
     gpt.precision = each.precision;
     if (each.trained != nullptr) options.trained_sharding = collectives::parse_sharding(each.trained);
     const auto architecture =
-        models::make_gpt(gpt, models::make_tuning(each.trained != nullptr ? "^h.[13]" : "", ""));
+        models::make_gpt(gpt, each.lora ? adapters({"attn.c_attn"})
+                                        : models::make_tuning(each.trained != nullptr ? "^h.[13]" : "", ""));
     const RandomTokens tokens(8, 37);
     const auto near = run_simulated(architecture, tokens, options, 1);
     options.gpu = {{.scratch_bytes = 0, .staged = true}};
