@@ -175,8 +175,12 @@ std::vector<runtime::Bytes> BatchReduction::runs_of_reduced(const Chunk& chunk, 
   if (record(chunk, place) != nullptr)
     return {{reduced_part(chunk, place), bytes(unit.cut.elements(unit.reduced, index))}};
   std::vector<runtime::Bytes> all;
-  for (const auto& [begin, count] : unit.cut.runs(unit.reduced, index))
-    all.emplace_back(sum.at(begin), bytes(count));
+  for (const auto& [begin, count] : unit.cut.runs(unit.reduced, index)) {
+    std::byte* const first = sum.at(begin);
+    const bool adjacent = !all.empty() && all.back().data() + all.back().size() == first;
+    if (!adjacent) all.emplace_back(first, 0);
+    all.back() = {all.back().data(), all.back().size() + bytes(count)};
+  }
   return all;
 }
 
