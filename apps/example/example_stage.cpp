@@ -4,7 +4,7 @@
 //   mpirun -n 4 ranvier-example-stage --g-inter 2 --g-data 2 --layers 6 --hidden 64 --steps 200
 //
 // A custom stage needs one class derived from models::Layer: parameters as data, memory as data, and three computing
-// methods. Ranvier adds messages, schedules, reductions, AdamW and files.
+// methods. Ranvier adds messages, schedules, reductions, the optimizer and files.
 #include "apps/train/launch.hpp"
 #include "models/ops/matmul.hpp"
 #include "runtime/base/dtype.hpp"

@@ -319,7 +319,7 @@ TrainTable declare_train(AskedOptions& asked) {
        choice<runtime::DType>(trainer.tiers.master,
                               {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}})});
   table.add({Effect::decides, "moment-dtype", "TYPE",
-             "Type of AdamW's moments: fp32; bf16 with stochastic rounding; int8 with a scale per 256 elements",
+             "Type of the optimizer's moments: fp32; bf16 with stochastic rounding; int8 with a scale per 256 elements",
              choice<runtime::DType>(
                  trainer.tiers.moments,
                  {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"int8", runtime::DType::i8}})});

@@ -30,6 +30,7 @@ struct RoundingOrigin {
   std::uint64_t element = 0;  ///< element of the unit at position 0 of AdamWRuns::positions
 };
 
+/// Options of a step for adamw(), and for SGD and Muon (momentum.hpp).
 struct AdamWOptions {
   double learning_rate = 0;
   double beta1 = 0.9;

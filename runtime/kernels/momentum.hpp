@@ -3,6 +3,8 @@
 // rounding and constants as adamw(); `v` is unused.
 //
 //   g = gradient · gradient_scale;  w = w · (1 - lr · decay) - lr · update
+//
+// lr is options.learning_rate: callers multiply it by options.muon_rate for Muon's matrices.
 #pragma once
 
 #include "runtime/kernels/adamw.hpp"
