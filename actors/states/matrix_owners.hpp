@@ -10,7 +10,7 @@
 
 namespace ranvier::actors {
 
-/// A parameter whose matrices Muon updates as a whole.
+/// A parameter whose matrices Muon updates as a whole. One rank owns all of them, such as queries, keys and values.
 struct UnitMatrix {
   std::size_t parameter = 0;  ///< index in UnitSpec::parameters
   collectives::Range range;   ///< elements of the unit
