@@ -70,8 +70,7 @@ struct Manifest {
 
 /// Parses the text of to_json(). Throws ErrorCode::data, naming `source`, unless the checksum is right and names are
 /// unique and inside the folder. Segments of at most checkpoint_segment_bytes must cover each array once without
-/// splitting blocks of int8, and every 4096-byte block of
-/// every file must belong to one segment.
+/// splitting blocks of int8, and every 4096-byte block of every file must belong to one segment.
 [[nodiscard]] Manifest parse_manifest(std::string_view text, const std::string& source);
 
 }  // namespace ranvier::offload
