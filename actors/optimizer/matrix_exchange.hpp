@@ -3,8 +3,8 @@
 //
 //   ranks that share a copy of the states ─ their ranges ─→ owner ─ orthogonal matrix, by ranges ─→ all ranks
 //
-// Messages are in fp32; a rank copies its own elements instead of sending them. The owner computes in fp32 if the layers
-// are in fp32, otherwise in bf16. Loop thread only.
+// Messages are in fp32; a rank copies its own elements instead of sending them. The owner computes in fp32 if the
+// layers are in fp32, otherwise in bf16. Loop thread only.
 #pragma once
 
 #include "actors/base/actor.hpp"
