@@ -318,11 +318,12 @@ TrainTable declare_train(AskedOptions& asked) {
        "the device, there are no separate ones then",
        choice<runtime::DType>(trainer.tiers.master,
                               {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}})});
-  table.add({Effect::decides, "moment-dtype", "TYPE",
-             "Type of the optimizer's moments: fp32; bf16 with stochastic rounding; int8 with a scale per 256 elements",
-             choice<runtime::DType>(
-                 trainer.tiers.moments,
-                 {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"int8", runtime::DType::i8}})});
+  table.add(
+      {Effect::decides, "moment-dtype", "TYPE",
+       "Type of the optimizer's moments: fp32; bf16 with stochastic rounding; int8 with a scale per 256 elements",
+       choice<runtime::DType>(
+           trainer.tiers.moments,
+           {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"int8", runtime::DType::i8}})});
   // The checkpoint has the current loss scale.
   table.add({Effect::run, "loss-scale", "X", "Initial loss scale with fp16", real(trainer.loss_scale.scale, 1),
              "65536 with fp16, otherwise 1"},
