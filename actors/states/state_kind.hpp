@@ -2,6 +2,7 @@
 #pragma once
 
 #include "offload/tiers.hpp"
+#include "runtime/base/names.hpp"
 
 #include <array>
 #include <cstddef>
@@ -17,37 +18,16 @@ enum class StateKind {
   gradients,  ///< one array per tied use
 };
 
-[[nodiscard]] constexpr const char* to_string(StateKind array) noexcept {
-  switch (array) {
-    case StateKind::parameters:
-      return "parameters";
-    case StateKind::secondary:
-      return "parameters for backward passes";
-    case StateKind::weights:
-      return "weights";
-    case StateKind::m:
-      return "m";
-    case StateKind::v:
-      return "v";
-    case StateKind::gradients:
-      return "gradients";
-  }
-  return "?";
+[[nodiscard]] constexpr const char* to_string(StateKind kind) noexcept {
+  return runtime::enum_name<StateKind::gradients>(
+      kind, {"parameters", "parameters for backward passes", "weights", "m", "v", "gradients"});
 }
 
 /// Rule of the optimizer's updates.
 enum class UpdateRule { adamw, muon, sgd };
 
 [[nodiscard]] constexpr const char* to_string(UpdateRule rule) noexcept {
-  switch (rule) {
-    case UpdateRule::adamw:
-      return "AdamW";
-    case UpdateRule::muon:
-      return "Muon";
-    case UpdateRule::sgd:
-      return "SGD";
-  }
-  return "?";
+  return runtime::enum_name<UpdateRule::sgd>(rule, {"AdamW", "Muon", "SGD"});
 }
 
 /// All states that an optimizer may have of a unit, in the order of records and checkpoints. A rule has the first ones
