@@ -27,7 +27,7 @@ runtime::DType matrix_dtype(const UnitStates& states) {
 
 /// Elements of a matrix in its owner's buffer. All matrices are aligned like parameters, so that the choice of a GPU's
 /// matrix multiplication does not depend on their owners.
-std::size_t room_of(const UnitMatrix& matrix) {
+std::size_t buffer_elements(const UnitMatrix& matrix) {
   return runtime::round_up(matrix.range.count, models::UnitSpec::alignment);
 }
 
@@ -46,10 +46,10 @@ MatrixExchange::Plan MatrixExchange::plan(PlanContext& planner, std::size_t unit
     if (unit.matrices.empty()) continue;
     ++units_with_matrices;
     update = std::max(update, unit.optimizer.count);
-    std::vector<std::size_t> rooms(static_cast<std::size_t>(ranks));  // by owner
+    std::vector<std::size_t> elements(static_cast<std::size_t>(ranks));  // by owner
     for (const UnitMatrix& matrix : unit.matrices) {
-      std::size_t& room = rooms[static_cast<std::size_t>(matrix.owner)];
-      matrices = std::max(matrices, room += room_of(matrix));
+      std::size_t& of_owner = elements[static_cast<std::size_t>(matrix.owner)];
+      matrices = std::max(matrices, of_owner += buffer_elements(matrix));
       for (const models::MatrixPart& part : unit.spec->parameters[matrix.parameter].matrices)
         workspace = std::max(workspace, models::orthogonalize_workspace(part.rows, part.columns, dtype));
     }
@@ -105,7 +105,7 @@ std::vector<MatrixExchange::Part> MatrixExchange::parts(const UnitState& unit, i
     if (matrix.owner != owner) continue;
     const Range range = matrix.range.common(held);
     if (range.count > 0) all.push_back({range, offset + range.begin - matrix.range.begin});
-    offset += room_of(matrix);
+    offset += buffer_elements(matrix);
   }
   return all;
 }
@@ -142,15 +142,15 @@ void MatrixExchange::orthogonalize(std::size_t unit, float* update, runtime::Han
   if (work_.size() <= units_at_a_time) start(std::prev(work_.end()));
 }
 
-void MatrixExchange::start(WorkPlace work) {
+void MatrixExchange::start(WorkPosition work) {
   if (!peers_.empty() && owns_any(states_->all()[work->unit], me_)) {
     work->matrices = matrices_.take();
-    copy_own(*work, Way::to_owners);
+    copy_own(*work, Phase::to_owners);
   }
-  exchange(work, Way::to_owners, [this, work] { compute(work); });
+  exchange(work, Phase::to_owners, [this, work] { compute(work); });
 }
 
-void MatrixExchange::exchange(WorkPlace work, Way way, const runtime::Handler& done) {
+void MatrixExchange::exchange(WorkPosition work, Phase phase, const runtime::Handler& done) {
   const UnitState& unit = states_->all()[work->unit];
   struct Message {
     int rank = 0;
@@ -158,7 +158,7 @@ void MatrixExchange::exchange(WorkPlace work, Way way, const runtime::Handler& d
   };
   std::vector<Message> sends, receives;
   for (const Peer& peer : peers_) {
-    if (way == Way::to_owners && !peer.shares) continue;
+    if (phase == Phase::to_owners && !peer.shares) continue;
     Message in_update{.rank = peer.rank, .ranges = {}}, in_matrices{.rank = peer.rank, .ranges = {}};
     for (const Part& part : peer.of_peer[work->unit])
       in_update.ranges.push_back(std::as_writable_bytes(
@@ -166,7 +166,7 @@ void MatrixExchange::exchange(WorkPlace work, Way way, const runtime::Handler& d
     for (const Part& part : peer.of_mine[work->unit])
       in_matrices.ranges.emplace_back(work->matrices.data(part.offset * sizeof(float)),
                                       part.range.count * sizeof(float));
-    const bool back = way == Way::back;
+    const bool back = phase == Phase::to_all;
     if (!in_update.ranges.empty()) (back ? receives : sends).push_back(std::move(in_update));
     if (!in_matrices.ranges.empty()) (back ? sends : receives).push_back(std::move(in_matrices));
   }
@@ -185,20 +185,20 @@ void MatrixExchange::exchange(WorkPlace work, Way way, const runtime::Handler& d
                              one_passed);
 }
 
-void MatrixExchange::copy_own(const Work& work, Way way) {
+void MatrixExchange::copy_own(const Work& work, Phase phase) {
   const UnitState& unit = states_->all()[work.unit];
   for (const Part& part : parts(unit, me_, unit.optimizer)) {
     auto* const update = reinterpret_cast<std::byte*>(work.update + (part.range.begin - unit.optimizer.begin));
     std::byte* const matrix = work.matrices.data(part.offset * sizeof(float));
-    const bool back = way == Way::back;
+    const bool back = phase == Phase::to_all;
     runtime::copy(context_->compute, back ? update : matrix, back ? matrix : update,
                   part.range.count * sizeof(float));
   }
 }
 
-void MatrixExchange::compute(WorkPlace work) {
+void MatrixExchange::compute(WorkPosition work) {
   const UnitState& unit = states_->all()[work->unit];
-  const auto go_on = [this, work] { exchange(work, Way::back, [this, work] { finish(work); }); };
+  const auto go_on = [this, work] { exchange(work, Phase::to_all, [this, work] { finish(work); }); };
   if (!owns_any(unit, me_)) return go_on();
   const bool alone = peers_.empty();
   auto* matrices = reinterpret_cast<float*>(work->matrices.data());
@@ -212,13 +212,13 @@ void MatrixExchange::compute(WorkPlace work) {
                             part.columns, stride, models::muon_scale(part.rows, part.columns),
                             matrix_dtype(*states_), workspace_);
     }
-    if (!alone) matrices += room_of(matrix);
+    if (!alone) matrices += buffer_elements(matrix);
   }
-  if (!alone) copy_own(*work, Way::back);
+  if (!alone) copy_own(*work, Phase::to_all);
   context_->loop.after_work(context_->compute, {"optimizer", "the orthogonal update of", unit.spec->name}, go_on);
 }
 
-void MatrixExchange::finish(WorkPlace work) {
+void MatrixExchange::finish(WorkPosition work) {
   work->matrices.release();
   const runtime::Handler done = std::move(work->done);
   work_.erase(work);

@@ -66,17 +66,17 @@ class MatrixExchange {
     runtime::Duration since{};
     runtime::Handler done;
   };
-  using WorkPlace = std::list<Work>::iterator;
-  enum class Way { to_owners, back };
+  using WorkPosition = std::list<Work>::iterator;
+  enum class Phase { to_owners, to_all };
 
   [[nodiscard]] static std::vector<Part> parts(const UnitState& unit, int owner, const collectives::Range& held);
   [[nodiscard]] static std::vector<Peer> peers_of(const ModelShare& share);
-  void start(WorkPlace work);
-  /// Sends the parts of all matrices one way. `done` runs when all messages of this rank have passed.
-  void exchange(WorkPlace work, Way way, const runtime::Handler& done);
-  void copy_own(const Work& work, Way way);
-  void compute(WorkPlace work);
-  void finish(WorkPlace work);
+  void start(WorkPosition work);
+  /// Sends the parts of all matrices in one phase. `done` runs when all messages of this rank have passed.
+  void exchange(WorkPosition work, Phase phase, const runtime::Handler& done);
+  void copy_own(const Work& work, Phase phase);
+  void compute(WorkPosition work);
+  void finish(WorkPosition work);
 
   const RankContext* context_;
   const UnitStates* states_;
