@@ -23,8 +23,10 @@ Optimizer::Plan Optimizer::plan(PlanContext& planner, bool every_step_counts) {
   plan.states = StateRecords::plan(planner, flips);
   plan.step = BucketStep::plan(planner, plan.depth);
   plan.refresh = ParameterRefresh::plan(planner);
-  plan.matrices =
-      MatrixExchange::plan(planner, BundleSweep(planner.share, plan.order(planner.share.chunks)).updated_units);
+  std::size_t updated_units = 0;
+  if (tiers.rule == UpdateRule::muon)
+    updated_units = BundleSweep(planner.share, plan.order(planner.share.chunks)).updated_units;
+  plan.matrices = MatrixExchange::plan(planner, updated_units);
   expect(plan.matrices.updates.slots == 0 || (!flips && tiers.step == StepLocation::device),
          "Muon's matrices are updated into spare copies, or on the host");
   return plan;
