@@ -45,7 +45,7 @@ class OffloadedParameters final : public Actor {
 
   OffloadedParameters(const RankContext& context, const ModelShare& share, const Plan& plan);
 
-  [[nodiscard]] const char* name() const noexcept override { return "parameter records"; }
+  [[nodiscard]] const char* name() const noexcept override { return "offloaded parameters"; }
 
   /// Values of elements [begin, begin + out.size()) of a unit.
   using Source = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
