@@ -32,7 +32,7 @@ class BucketStep {
   /// Returns whether offloaded states are updated on the host.
   [[nodiscard]] bool on_host() const noexcept { return plan_.has_value(); }
 
-  /// An update and its arrays; for records see bundle_sweep.hpp.
+  /// An update and its arrays. A *record* has the bucket's elements in bucket order (schedule/bucket_partition.hpp).
   struct Operands {
     ChunkSchedule::Bucket bucket;
     std::size_t slot = 0;                                  ///< slot of its states

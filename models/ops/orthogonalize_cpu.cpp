@@ -65,6 +65,7 @@ void orthogonalize(runtime::StreamView stream, float* matrix, std::size_t rows, 
   void *from = workspace + at.x, *to = matrix;
   std::size_t from_stride = columns, to_stride = stride * sizeof(float) / size_of(dtype);
   static_assert(newton_schulz_steps % 2 == 1, "the last iterate is the matrix");
+  static_assert(orthogonalize_launches == 3 + 4 * newton_schulz_steps);
   for (int step = 0; step < newton_schulz_steps; ++step) {
     const bool last = step + 1 == newton_schulz_steps;
     matmul(stream,
