@@ -1,7 +1,7 @@
 #include "actors/checkpoint/checkpoint_source.hpp"
 
 #include "actors/checkpoint/scalars_json.hpp"
-#include "actors/optimizer/state_records.hpp"
+#include "actors/states/sharded_unit.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -12,6 +12,7 @@ namespace ranvier::actors {
 CheckpointSource::CheckpointSource(offload::CheckpointReader& reader, const models::Architecture& architecture,
                                    const TierOptions& tiers, Moments moments)
     : reader_(&reader),
+      tiers_(tiers),
       moments_(moments),
       scalars_(
           scalars_of_json(reader.manifest().training, (reader.path() / offload::Manifest::file_name).string())) {
@@ -28,11 +29,13 @@ CheckpointSource::CheckpointSource(offload::CheckpointReader& reader, const mode
              "checkpoint {} has no {} of '{}'; use the options of the run that wrote the checkpoint", path, array,
              unit.name);
       }
-      if (found->elements != unit.elements()) {
+      const std::size_t elements = unit.elements();
+      const auto stored = stored_elements(optimizer_states[which], unit, elements, tiers).before(elements);
+      if (found->elements != stored && found->elements != elements) {
         fail(ErrorCode::data,
              "checkpoint {} has {} elements in {} of '{}', but the model {}; use the options of the run that wrote "
              "the checkpoint",
-             path, found->elements, array, unit.name, unit.elements());
+             path, found->elements, array, unit.name, stored);
       }
     }
   }
@@ -62,7 +65,8 @@ void CheckpointSource::will_read(std::span<const StateRange> ranges) {
   std::vector<offload::CheckpointRange> reads;
   for (const auto& [unit, array, range] : ranges) {
     const std::size_t end = std::min(range.begin + range.count, unit->elements());
-    if (range.begin < end && !is_new(array)) reads.push_back({unit->name, array, range.begin, end});
+    if (range.begin < end && !is_new(array))
+      reads.push_back({unit->name, array, position(*unit, array, range.begin), position(*unit, array, end)});
   }
   reader_->will_read(reads);
 }
@@ -72,8 +76,15 @@ void CheckpointSource::read(const models::UnitSpec& unit, std::string_view array
   if (is_new(array)) {
     std::ranges::fill(out, 0.0f);
   } else {
-    reader_->read(unit.name, array, begin, out);
+    reader_->read(unit.name, array, position(unit, array, begin), out);
   }
+}
+
+std::size_t CheckpointSource::position(const models::UnitSpec& unit, std::string_view array,
+                                       std::size_t element) const {
+  const std::size_t elements = unit.elements();
+  if (array != to_string(StateKind::v) || reader_->find(unit.name, array)->elements == elements) return element;
+  return stored_elements(StateKind::v, unit, elements, tiers_).before(element);
 }
 
 }  // namespace ranvier::actors

@@ -14,7 +14,8 @@ class CheckpointSource final : public StateSource {
   enum class Moments { saved, zero };
 
   /// Throws ErrorCode::data unless the checkpoint has exactly the arrays of the architecture's units for the optimizer
-  /// of `tiers`, with the same sizes; with Moments::zero, only weights are checked. The reader must outlive this.
+  /// of `tiers`, with the same sizes; with Moments::zero, only weights are checked. Muon's v may have all elements, as
+  /// in older checkpoints. The reader must outlive this.
   CheckpointSource(offload::CheckpointReader& reader, const models::Architecture& architecture,
                    const TierOptions& tiers, Moments moments = Moments::saved);
 
@@ -25,8 +26,12 @@ class CheckpointSource final : public StateSource {
  private:
   /// Whether the array starts at zero.
   [[nodiscard]] bool is_new(std::string_view array) const noexcept;
+  /// Position of an element in an array of the checkpoint.
+  [[nodiscard]] std::size_t position(const models::UnitSpec& unit, std::string_view array,
+                                     std::size_t element) const;
 
   offload::CheckpointReader* reader_;
+  TierOptions tiers_;
   Moments moments_;
   std::vector<StateScalar> scalars_;
 };

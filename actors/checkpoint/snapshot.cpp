@@ -54,11 +54,13 @@ Snapshot::Plan Snapshot::plan(PlanContext& planner, const Options& options, cons
     const Range range = finest(unit, planner.share.column->layout, bucket.index);
     plan.buckets.push_back({bucket, plan.pieces.size(), plan.pieces.size()});
     for (std::size_t array = 0; array < planner.tiers.arrays_of(unit.trained()); ++array) {
-      const runtime::DType dtype = unit.view(kind_of(unit.trained(), array)).dtype;
-      const std::size_t most = runtime::elements_in(checkpoint_segment_bytes, dtype);
-      for (std::size_t at = 0; at < range.count; at += most) {
-        plan.pieces.push_back({bucket.unit, array, range.begin + at, std::min(most, range.count - at), dtype});
-        max_bytes = std::max(max_bytes, plan.pieces.back().bytes());
+      const UnitView& view = unit.view(kind_of(unit.trained(), array));
+      const std::size_t most = runtime::elements_in(checkpoint_segment_bytes, view.dtype);
+      for (const Range& part : view.stored.in(range)) {
+        for (std::size_t at = 0; at < part.count; at += most) {
+          plan.pieces.push_back({bucket.unit, array, part.begin + at, std::min(most, part.count - at), view.dtype});
+          max_bytes = std::max(max_bytes, plan.pieces.back().bytes());
+        }
       }
     }
     plan.buckets.back().end = plan.pieces.size();
@@ -152,7 +154,7 @@ bool Snapshot::copy_next(std::size_t number) {
 void Snapshot::copy(BucketCopy& bucket, std::size_t number, const SlotPool::Slot& slot) {
   const StatePiece& piece = plan_.pieces[number];
   const StateKind kind = kind_of(states_->all()[piece.unit].trained(), piece.array);
-  const StateLocation place = optimizer_->place(piece.unit, bucket.copy, kind, piece.begin);
+  const StateLocation place = optimizer_->records().place(piece.unit, bucket.copy, kind, piece.begin);
   if (place.memory != nullptr) {
     runtime::copy(*copies_, slot.data(), place.memory, piece.bytes());
     return context_->loop.after_work(*copies_,

@@ -46,7 +46,8 @@ BatchReduction::Plan BatchReduction::plan(PlanContext& planner, bool every_step_
                                      {.hops = planner.share.flow.reduce_batch,
                                       .dtype = states.precision().gradient,
                                       .family = 3,
-                                      .name = "accumulated gradients"},
+                                      .name = "accumulated gradients",
+                                      .wire = &collectives::WireTypes::reduce},
                                      shapes);
   if (planner.tiers.gradients != TierKind::device) {
     plan.places = SlotPool::plan(

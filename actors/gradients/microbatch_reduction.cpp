@@ -58,7 +58,8 @@ MicrobatchReduction::Plan MicrobatchReduction::plan(PlanContext& planner, int ah
                         {.hops = shards ? planner.share.flow.reduce_microbatch : std::vector<collectives::Hop>{},
                          .dtype = dtype,
                          .family = 2,
-                         .name = "gradients"},
+                         .name = "gradients",
+                         .wire = &collectives::WireTypes::reduce},
                         shapes);
   return plan;
 }

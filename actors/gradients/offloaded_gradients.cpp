@@ -35,7 +35,6 @@ OffloadedGradients::Plan OffloadedGradients::plan(PlanContext& planner) {
     max_bytes = std::max(max_bytes, slot_bytes);
     if (slot_bytes > 0) stretches += records.buckets() * runtime::ceil_divide(record_bytes, slot_bytes);
     plan.records.emplace_back(unit.gradients.size(), records);
-    if (!unit.trained()) continue;
     for (ShardRecords& of_use : plan.records.back())
       of_use.reserve(planner, options.gradients, MemoryKind::gradients, unit.spec->name + " gradients");
   }

@@ -10,6 +10,7 @@
 
 namespace ranvier::actors {
 
+using collectives::Range;
 using runtime::SpanKind;
 using runtime::Trace;
 
@@ -47,47 +48,70 @@ BucketStep::Plan BucketStep::plan(PlanContext& planner, std::size_t slots) {
 }
 
 std::vector<BucketStep::Stretch> BucketStep::stretches(const Operands& operands) const {
+  using Pass = BundleSweep::Pass;
   const UnitState& unit = states_->all()[operands.bucket.unit];
+  const std::size_t index = operands.bucket.index;
   const models::Precision& precision = states_->precision();
-  const std::size_t width = runtime::size_of(precision.compute);
-  const bool rounds = operands.pass != BundleSweep::Pass::momentum && states_->separate_master() &&
-                      operands.copy == StateRecords::Copy::counts;
+  const bool rounds =
+      operands.pass != Pass::momentum && states_->separate_master() && operands.copy == StateRecords::Copy::counts;
   std::vector<Stretch> all;
-  for (const StateRecords::Stretch& states : records_->stretches(operands.bucket, operands.slot, operands.copy)) {
-    Stretch& step = all.emplace_back(Stretch{states});
-    const std::size_t first = states.begin;
-    step.arrays.gradient_dtype = precision.gradient;
-    step.arrays.working_dtype = precision.compute;
+  const auto add = [&](const Range& range, const BucketPartition::Spread& spread, std::size_t offset, bool has_v) {
+    const auto& [first, count, positions] = spread;
+    Stretch& step = all.emplace_back(Stretch{.begin = first,
+                                             .offset = offset,
+                                             .arrays = {.gradient_dtype = precision.gradient,
+                                                        .working_dtype = precision.compute,
+                                                        .weights_dtype = unit.master.dtype,
+                                                        .m_dtype = unit.m.dtype,
+                                                        .v_dtype = unit.v.dtype,
+                                                        .runs = {.elements = count, .positions = positions}}});
+    runtime::UpdateArrays& arrays = step.arrays;
+    const auto find = [&](StateKind kind, void*& state, runtime::StridedLayout& layout) {
+      state = records_->operand(operands.bucket, operands.slot, operands.copy, kind, first);
+      if (unit.view(kind).data != nullptr) layout = positions;
+    };
+    find(StateKind::weights, arrays.weights, arrays.runs.weights);
+    find(StateKind::m, arrays.m, arrays.runs.moments);
+    if (has_v) find(StateKind::v, arrays.v, arrays.runs.moments);
     if (operands.gradients != nullptr) {
-      step.arrays.gradient = operands.gradients + states.offset * runtime::size_of(precision.gradient);
+      arrays.gradient = operands.gradients + offset * runtime::size_of(precision.gradient);
     } else {
-      step.arrays.gradient = unit.gradients.front().at(first);
-      step.arrays.runs.gradient = states.arrays.runs.positions;
+      arrays.gradient = unit.gradients.front().at(first);
+      arrays.runs.gradient = positions;
     }
-    if (rounds && states.layers_have && operands.parameters != nullptr) {
+    const bool layers_have = unit.parameters.range.contains(range);  // or none of it
+    if (rounds && layers_have && operands.parameters != nullptr) {
       // The range of parameters may start before this stretch.
-      const collectives::Range before{
-          unit.parameters.range.begin,
-          first - unit.cut.slice(operands.bucket.index).begin - unit.parameters.range.begin};
-      step.arrays.working = operands.parameters + unit.cut.elements(before, operands.bucket.index) * width;
-    } else if (rounds && states.layers_have) {
-      step.arrays.working = unit.parameters.at(first);
-      step.arrays.runs.working = states.arrays.runs.positions;
+      const Range before{unit.parameters.range.begin, range.begin - unit.parameters.range.begin};
+      arrays.working = operands.parameters + unit.cut.elements(before, index) * runtime::size_of(precision.compute);
+    } else if (rounds && layers_have) {
+      arrays.working = unit.parameters.at(first);
+      arrays.runs.working = positions;
     }
-    const std::size_t begin = first - unit.optimizer.begin;
-    const std::size_t end = begin + states.arrays.runs.positions.at(states.arrays.runs.elements - 1) + 1;
-    step.segments = between(unit.segments, begin, end);
-    step.matrix_segments = between(unit.matrix_segments, begin, end);
+    const std::size_t begin = first - unit.optimizer.begin, end = begin + positions.at(count - 1) + 1;
+    (has_v ? step.segments : step.matrix_segments) =
+        between(has_v ? unit.segments : unit.matrix_segments, begin, end);
     if (operands.update != nullptr) step.update = operands.update + begin;
+  };
+  const bool has_all_v = unit.v.stored.has_all();
+  for (const Range& range : stepped_ranges(unit)) {
+    const std::size_t first = unit.cut.elements({unit.optimizer.begin, range.begin - unit.optimizer.begin}, index);
+    std::size_t offset = first;
+    for (const Range& run : unit.cut.runs(has_all_v || operands.pass == Pass::matrices ? Range{} : range, index)) {
+      for (const Range& part : unit.v.stored.in(run))
+        add(range, {part.begin, part.count, {}}, offset + part.begin - run.begin, true);
+      offset += run.count;
+    }
+    add(range, unit.cut.spread(range, index), first, has_all_v);
   }
   return all;
 }
 
 void BucketStep::step_stretch(runtime::StreamView stream, const Operands& operands, const Stretch& stretch,
-                              runtime::AdamWOptions adamw) const {
+                              runtime::UpdateOptions adamw) const {
   const bool subtracts = operands.pass == BundleSweep::Pass::matrices;
-  runtime::AdamWArrays arrays = stretch.arrays;
-  const runtime::AdamWRuns& runs = arrays.runs;
+  runtime::UpdateArrays arrays = stretch.arrays;
+  const runtime::UpdateRuns& runs = arrays.runs;
   adamw.rounding.element = stretch.begin;
   if (!subtracts && !operands.only_rounds) {
     if (states_->rule() == UpdateRule::sgd) return runtime::sgd(stream, arrays, stretch.segments, adamw);
@@ -106,12 +130,13 @@ void BucketStep::step_stretch(runtime::StreamView stream, const Operands& operan
                 runs.elements, runs.working, runs.weights);
 }
 
-void BucketStep::step(const Operands& operands, runtime::AdamWOptions adamw, runtime::Handler done) {
+void BucketStep::step(const Operands& operands, runtime::UpdateOptions adamw, runtime::Handler done) {
   std::vector<Stretch> stretches = this->stretches(operands);
   const UnitState& unit = states_->all()[operands.bucket.unit];
   adamw.average = double{unit.spec->averaged};
   adamw.rounding.unit = static_cast<std::uint32_t>(unit.global_index);
-  if (is_on_host(operands.bucket)) return step_on_host(operands, std::move(stretches), adamw, std::move(done));
+  if (on_host() && !records_->on_device(operands.bucket))
+    return step_on_host(operands, std::move(stretches), adamw, std::move(done));
   // Gaps between parameters are not updated, and must be zero in the layers' copies.
   if (operands.parameters != nullptr)
     runtime::fill_zero(context_->compute, operands.parameters, parameter_bytes(*states_, operands.bucket));

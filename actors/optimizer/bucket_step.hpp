@@ -47,24 +47,27 @@ class BucketStep {
     bool only_rounds = false;  ///< rounds master weights to layers' parameters without an update
   };
   /// `done` runs on the loop when states are updated and layers' parameters are on the device.
-  void step(const Operands& operands, runtime::AdamWOptions adamw, runtime::Handler done);
+  void step(const Operands& operands, runtime::UpdateOptions adamw, runtime::Handler done);
 
  private:
-  /// Arrays of a stretch of a bucket: states on the host or the device, the rest on the device.
-  struct Stretch : StateRecords::Stretch {
+  /// Elements of a bucket in consecutive finest shards, with their arrays: states on the host or the device, all others
+  /// on the device.
+  struct Stretch {
+    std::size_t begin = 0;   // first element, within the unit; positions start here
+    std::size_t offset = 0;  // offset among the bucket's elements in the optimizer's range
+    runtime::UpdateArrays arrays;
     std::vector<runtime::DecaySegment> segments, matrix_segments;  // relative to the stretch's start in the unit
     float* update = nullptr;
   };
 
-  [[nodiscard]] bool is_on_host(const ChunkSchedule::Bucket& bucket) const {
-    return on_host() && !records_->on_device(bucket);
-  }
+  /// One stretch, or up to three if the layers' copies contain a part of the range. If v has gaps, these have only the
+  /// matrices, and contiguous stretches of the elements with v come before them.
   [[nodiscard]] std::vector<Stretch> stretches(const Operands& operands) const;
   /// Queues the work on a stretch.
   void step_stretch(runtime::StreamView stream, const Operands& operands, const Stretch& stretch,
-                    runtime::AdamWOptions adamw) const;
+                    runtime::UpdateOptions adamw) const;
 
-  void step_on_host(const Operands& operands, std::vector<Stretch> stretches, const runtime::AdamWOptions& adamw,
+  void step_on_host(const Operands& operands, std::vector<Stretch> stretches, const runtime::UpdateOptions& adamw,
                     runtime::Handler done);
   void after(runtime::Stream& stream, runtime::Handler next);
 

@@ -32,14 +32,14 @@ void BucketStep::after(runtime::Stream& stream, runtime::Handler next) {
 }
 
 void BucketStep::step_on_host(const Operands& operands, std::vector<Stretch> stretches,
-                              const runtime::AdamWOptions& adamw, runtime::Handler done) {
+                              const runtime::UpdateOptions& adamw, runtime::Handler done) {
   const auto [compute, gradient] = states_->precision();
   const bool separate = states_->separate_master(), updates = !operands.only_rounds;
   std::byte* parameters = context_->arena.slot(plan_->parameters, operands.slot);
   const std::size_t gradient_width = runtime::size_of(gradient), width = runtime::size_of(compute);
   for (Stretch& stretch : stretches) {
-    runtime::AdamWArrays& arrays = stretch.arrays;
-    runtime::AdamWRuns& runs = arrays.runs;
+    runtime::UpdateArrays& arrays = stretch.arrays;
+    runtime::UpdateRuns& runs = arrays.runs;
     if (updates && !operands.gradients_on_host) {
       std::byte* const to = context_->arena.slot(plan_->gradients, operands.slot) + stretch.offset * gradient_width;
       runtime::copy(*to_host_, to, {}, arrays.gradient, runs.gradient, gradient_width, runs.elements);

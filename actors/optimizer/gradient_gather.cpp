@@ -22,7 +22,8 @@ GradientGather::Plan GradientGather::plan(PlanContext& planner) {
                      {.hops = hops,
                       .dtype = planner.share.states->precision().gradient,
                       .family = 4,
-                      .name = "gradients for the optimizer"});
+                      .name = "gradients for the optimizer",
+                      .wire = &collectives::WireTypes::reduce});
 }
 
 GradientGather::GradientGather(const RankContext& context, const ModelShare& share, const Plan& plan,

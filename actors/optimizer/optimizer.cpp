@@ -40,12 +40,11 @@ Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const 
                      ParameterStore& parameters, OffloadedParameters* offloaded_parameters,
                      OffloadedGradients* gradients)
     : commit_mode_(plan.commit_mode),
-      offloaded_parameters_(offloaded_parameters),
       shared_{.loop = context.loop,
               .share = share,
               .depth = plan.depth,
               .gradients = {context, share, plan.gradients, gradients},
-              .states = {context, share, plan.states},
+              .states = {context, share, plan.states, offloaded_parameters},
               .step = {context, share, plan.step, shared_.states},
               .refresh = {context, share, plan.refresh, parameters, offloaded_parameters},
               .matrices = {context, share, plan.matrices}},
@@ -60,24 +59,13 @@ Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const 
   shared_.active = ahead_ ? ahead_.get() : &steps_;
 }
 
-void Optimizer::access_state(StateRecords::Access access, std::span<std::byte> blocks) {
-  const bool reads = access.kind == offload::IoKind::read;
-  expect(storing_.empty(), "states are {} during an update", reads ? "read" : "written");
-  if (!is_offloaded(access.unit, access.array)) return shared_.states.access(std::move(access));
-  expect(reads, "offloaded parameters are written");
-  offloaded_parameters_->read(access.unit, access.begin, access.values, blocks, std::move(access.done));
+void Optimizer::access_state(StateRecords::Access access) {
+  expect(storing_.empty(), "states are {} during an update",
+         access.kind == offload::IoKind::read ? "read" : "written");
+  shared_.states.access(std::move(access));
 }
 
-StateLocation Optimizer::place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const {
-  return is_offloaded(unit, kind) ? offloaded_parameters_->place(unit, begin)
-                                  : shared_.states.place(unit, copy, kind, begin);
-}
-
-bool Optimizer::is_offloaded(std::size_t unit, StateKind kind) const {
-  return kind == StateKind::parameters && !shared_.share.states->all()[unit].on_device();
-}
-
-void Optimizer::begin(const runtime::AdamWOptions& unclipped) {
+void Optimizer::begin(const runtime::UpdateOptions& unclipped) {
   newest_ = std::make_shared<BatchStep>();
   newest_->adamw = unclipped;
   newest_->bundles_missing = shared_.share.chunks.bundles.size();
@@ -96,7 +84,7 @@ void Optimizer::reduced(std::size_t chunk) {
   if (commit_mode_ == CommitMode::always) steps_.allow(bundles);
 }
 
-void Optimizer::decide(const runtime::AdamWOptions* adamw, runtime::Handler done) {
+void Optimizer::decide(const runtime::UpdateOptions* adamw, runtime::Handler done) {
   const auto step = newest_;
   step->done = std::move(done);
   step->answered = shared_.loop.now();

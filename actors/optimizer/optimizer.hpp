@@ -59,12 +59,12 @@ class Optimizer final : public Actor {
 
   /// Starts a batch after the decision on the previous one; fetches the first states. `unclipped`: options of the step
   /// if it is committed without clipping.
-  void begin(const runtime::AdamWOptions& unclipped);
+  void begin(const runtime::UpdateOptions& unclipped);
   /// The gradients of a chunk are reduced. Call it in the order of chunks.
   void reduced(std::size_t chunk);
   /// Commits the step after all passes. `done` runs when all states of this rank are stored; the next batch may start
   /// before, and with offloaded states even end.
-  void step(const runtime::AdamWOptions& adamw, runtime::Handler done) { decide(&adamw, std::move(done)); }
+  void step(const runtime::UpdateOptions& adamw, runtime::Handler done) { decide(&adamw, std::move(done)); }
   /// Skips the step; parameters stay. `done` as for step().
   void skip(runtime::Handler done) { decide(nullptr, std::move(done)); }
 
@@ -81,17 +81,13 @@ class Optimizer final : public Actor {
   [[nodiscard]] std::vector<Wait> waits() const override;
   [[nodiscard]] std::vector<int> peers() const override;
 
-  /// Reads or writes elements of an array of records(), or of this rank's parameters. Between steps, one call at a
-  /// time. Replicas of other ranks do not change. Offloaded parameters are only read; `blocks`: see
-  /// OffloadedParameters::read().
-  void access_state(StateRecords::Access access, std::span<std::byte> blocks = {});
-  /// See StateRecords::place() and OffloadedParameters::place().
-  [[nodiscard]] StateLocation place(std::size_t unit, std::size_t copy, StateKind kind, std::size_t begin) const;
+  /// See StateRecords::access(). Between steps. Replicas of other ranks do not change.
+  void access_state(StateRecords::Access access);
 
  private:
   /// A step from its start until all its work has finished.
   struct BatchStep {
-    runtime::AdamWOptions adamw;
+    runtime::UpdateOptions adamw;
     std::optional<bool> commits;  ///< decision: committed or skipped
     bool as_ahead = false;        ///< committed with the initial `adamw`
     std::size_t bundles_missing = 0;
@@ -101,10 +97,8 @@ class Optimizer final : public Actor {
     runtime::Handler done;
   };
 
-  /// Returns whether the array is in OffloadedParameters.
-  [[nodiscard]] bool is_offloaded(std::size_t unit, StateKind kind) const;
   /// Commits the step with these options, or skips it.
-  void decide(const runtime::AdamWOptions* adamw, runtime::Handler done);
+  void decide(const runtime::UpdateOptions* adamw, runtime::Handler done);
   /// Returns whether the newest step is storing_.front().
   [[nodiscard]] bool newest_has_pipeline() const { return storing_.front() == newest_; }
   /// The pipeline is free for storing_.front().
@@ -121,7 +115,6 @@ class Optimizer final : public Actor {
   void part_over(BatchStep& step);
 
   offload::CommitMode commit_mode_;
-  OffloadedParameters* offloaded_parameters_;
   UpdateSweep::Shared shared_;
   std::unique_ptr<UpdateSweep> ahead_;  // updates before the decision; null: no flips
   UpdateSweep steps_;                   // committed updates

@@ -1,12 +1,14 @@
 // Optimizer states and their transfer for updates. On the device they stay with their unit. Offloaded, a bucket is one
 // record (states/shard_records.hpp) that passes through a few buffers (Myelin §V-B, ZeRO-Infinity §5.1.1). A record
 // has master weights (if separate) and the optimizer's moments. With spare copies (flip) an update writes to the other
-// copy, and commit() makes it valid; states on the device have no spare copies. Loop thread only.
+// copy, and commit() makes it valid; states on the device have no spare copies. Parameters are read here, too. Loop
+// thread only.
 #pragma once
 
 #include "actors/base/actor.hpp"
 #include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
+#include "actors/states/offloaded_parameters.hpp"
 #include "actors/states/shard_records.hpp"
 #include "offload/bucket_pipeline.hpp"
 
@@ -17,7 +19,7 @@
 
 namespace ranvier::actors {
 
-/// An array of a unit's optimizer states; this rank has some of its elements, on any tier.
+/// Consecutive elements of a unit's optimizer states that this rank has, on any tier.
 struct StateArray {
   std::size_t unit = 0;  ///< index in the stage
   StateKind kind = StateKind::weights;
@@ -36,20 +38,23 @@ class StateRecords {
   };
   [[nodiscard]] static Plan plan(PlanContext& planner, bool has_spare);
 
-  StateRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
+  /// `parameters` is null if all are on the device.
+  StateRecords(const RankContext& context, const ModelShare& share, const Plan& plan,
+               const OffloadedParameters* parameters = nullptr);
 
-  /// The valid master weights and moments in the optimizer's range, per unit.
+  /// The valid master weights and moments in the optimizer's range, per unit; several ranges if v has gaps.
   [[nodiscard]] std::vector<StateArray> arrays() const;
-  /// A copy of elements of an array to host memory (read) or from it (write).
+  /// A copy of elements of an array to host memory (read) or from it (write). Offloaded parameters are only read.
   struct Access {
     offload::IoKind kind = offload::IoKind::read;
     std::size_t unit = 0;
-    StateKind array = StateKind::weights;  ///< or parameters on the device
+    StateKind array = StateKind::weights;  ///< or parameters
     std::size_t begin = 0;                 ///< first element, within the unit; a block's first for int8
     std::span<std::byte> values;           ///< complete elements or blocks
     runtime::Handler done;
+    std::span<std::byte> staging = {};  ///< pinned, two blocks larger than `values`; for parameters in files
   };
-  /// Calls `done` on the loop after this returned.
+  /// Calls `done` on the loop after this returned. One call at a time.
   void access(Access access);
 
   /// Contiguous host-accessible memory of an array in fp32, starting at element `begin` of the unit; may be empty.
@@ -81,32 +86,34 @@ class StateRecords {
   /// Fetches the valid master weights only, or stores them. Calls `done` at once if they are not separate.
   void move_weights(offload::IoKind kind, const Bucket& bucket, std::size_t slot, const runtime::Handler& done);
 
-  /// Elements of a bucket in consecutive finest shards, with their states.
-  struct Stretch {
-    std::size_t begin = 0;        ///< first element, within the unit
-    std::size_t offset = 0;       ///< offset among the bucket's elements in the optimizer's range
-    bool layers_have = false;     ///< completely inside this rank's layers' copies; false: completely outside
-    runtime::AdamWArrays arrays;  ///< states only, null if the optimizer lacks one; positions start at `begin`
-  };
-  /// One stretch, or up to three if the layers' copies contain a part of the range.
-  [[nodiscard]] std::vector<Stretch> stretches(const Bucket& bucket, std::size_t slot, Copy to) const;
+  /// Memory of a bucket's elements of an array for the update, starting at `begin` (an element of the unit): in unit
+  /// order on the device, in bucket order in records. Null if the optimizer lacks the array.
+  [[nodiscard]] std::byte* operand(const Bucket& bucket, std::size_t slot, Copy to, StateKind kind,
+                                   std::size_t begin) const;
 
  private:
   /// Returns whether updates need no slot: states are on the device, or in host memory and updated there.
   [[nodiscard]] bool stays(const Bucket& bucket) const { return !plan_.slots || on_device(bucket); }
   [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
   [[nodiscard]] const ShardRecords& records(const Bucket& bucket, Copy copy) const;
+  /// Location of elements of an array: on the device, or in records.
+  struct Elements {
+    std::byte* on_device = nullptr;
+    const ShardRecords* records = nullptr;
+    ShardRecords::Run run = {};
+  };
+  /// Elements starting at `begin`; `copy`: number of the copy, the valid one by default.
+  [[nodiscard]] Elements find(std::size_t unit, StateKind kind, std::size_t begin,
+                              std::optional<std::size_t> copy = std::nullopt) const;
   /// Index of an array in records.
   [[nodiscard]] std::size_t array_of(StateKind kind) const;
   /// Memory of the bucket's record for the update.
   [[nodiscard]] std::byte* record(const Bucket& bucket, std::size_t slot, Copy to) const;
-  /// Moves the first blocks of the bucket's record.
-  void move(offload::IoKind kind, const Bucket& bucket, Copy copy, std::span<std::byte> memory,
-            const runtime::Handler& done);
 
   const RankContext* context_;
   const UnitStates* states_;
   Plan plan_;
+  const OffloadedParameters* parameters_;
   std::vector<std::vector<bool>> flipped_;  // by unit and bucket: the spare copy is valid
 };
 

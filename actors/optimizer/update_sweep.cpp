@@ -83,7 +83,7 @@ bool UpdateSweep::gathers(const BundleSweep::Bundle& bundle) const {
   });
 }
 
-void UpdateSweep::begin(const runtime::AdamWOptions& adamw, runtime::Handler over) {
+void UpdateSweep::begin(const runtime::UpdateOptions& adamw, runtime::Handler over) {
   adamw_ = &adamw;
   ++begun_;
   if (!bundles_.matrix_units.empty()) forget_stored();

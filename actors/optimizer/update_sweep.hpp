@@ -61,7 +61,7 @@ class UpdateSweep {
 
   /// Starts a step: fetches states, and updates buckets whose gradients are available. `over` runs when all states are
   /// stored, or when all running work has ended if the step is not committed. `adamw` must stay until then.
-  void begin(const runtime::AdamWOptions& adamw, runtime::Handler over);
+  void begin(const runtime::UpdateOptions& adamw, runtime::Handler over);
   /// See BucketPipeline::resolve().
   void resolve(bool commits);
   /// Makes this sweep the active one. Its first `bundles` start as soon as buffers are free.
@@ -131,7 +131,7 @@ class UpdateSweep {
   BundleSweep bundles_;
   bool in_stream_order_;  // only the compute stream reads parameters, so its order suffices
   offload::BucketPipeline pipeline_;
-  const runtime::AdamWOptions* adamw_ = nullptr;
+  const runtime::UpdateOptions* adamw_ = nullptr;
   bool needs_gradients_ = true;
   std::size_t allowed_ = 0;         // number of bundles
   std::size_t next_ = 0;            // in bundles_

@@ -12,7 +12,7 @@ namespace ranvier::actors {
 struct OperationCount {
   std::size_t steps = 0;        ///< launches of the optimizer's update
   std::size_t squares = 0;      ///< launches for squared norms and their sums per unit
-  std::size_t copies = 0;       ///< copies to gather buffers, and for packing
+  std::size_t copies = 0;       ///< copies to gather buffers, and for packing, encoding and decoding
   std::size_t additions = 0;    ///< sums of received data
   std::size_t collectives = 0;  ///< operations
   std::size_t messages = 0;     ///< messages sent by collectives, and by Muon

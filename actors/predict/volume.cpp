@@ -1,6 +1,7 @@
 #include "actors/predict/volume.hpp"
 
 #include "actors/schedule/slice_order.hpp"
+#include "collectives/communicators/quantized_communicator.hpp"
 #include "collectives/plans/cost.hpp"
 #include "collectives/plans/traffic.hpp"
 #include "models/core/pass_order.hpp"
@@ -124,7 +125,9 @@ PhaseVolume Volume::total() const noexcept {
 
 VolumeCounter::VolumeCounter(VolumeOptions options)
     : options_(std::move(options)),
-      layout_(options_.node_of_row.empty() ? options_.node_of : options_.node_of_row, options_.group_size, 0) {
+      layout_(options_.node_of_row.empty() ? options_.node_of : options_.node_of_row, options_.group_size, 0),
+      gather_codes_(codes_of(options_.wire.gather)),
+      reduce_codes_(codes_of(options_.wire.reduce)) {
   const auto& rows = options_.node_of_row.empty() ? options_.node_of : options_.node_of_row;
   expect(rows.size() == options_.node_of.size(), "a column of {} ranks is laid out as {}", options_.node_of.size(),
          rows.size());
@@ -138,9 +141,18 @@ VolumeCounter::VolumeCounter(VolumeOptions options)
   }
 }
 
+VolumeCounter::Codes VolumeCounter::codes_of(const collectives::WireTypes::Links& links) const {
+  Codes codes;
+  for (int kind = 0; kind < collectives::team_kinds; ++kind) {
+    const auto team = static_cast<TeamKind>(kind);
+    codes[index_of(team)] = collectives::block_code(layout_.wire_type(team, links));
+  }
+  return codes;
+}
+
 Volume VolumeCounter::count(std::span<const UnitTraffic> units, const UnitShardings& shardings) {
-  const collectives::ShardFlow of_trained = layout_.flow(shardings.trained);
-  const collectives::ShardFlow of_frozen = layout_.flow(shardings.frozen);
+  const collectives::ShardFlow of_trained = layout_.flow(shardings.trained, options_.wire);
+  const collectives::ShardFlow of_frozen = layout_.flow(shardings.frozen, options_.wire);
   const auto [compute, gradient] = options_.precision;
   Volume volume;
   std::vector<UnitTraffic> owned(units.begin(), units.end());
@@ -152,42 +164,56 @@ Volume VolumeCounter::count(std::span<const UnitTraffic> units, const UnitShardi
       if (are_in_place(unit.trained, shardings, layout_.ranks(), layout_.group_size(), options_.precision,
                        options_.tiers))
         return {};
-      return options_.pulls ? pulled(hops, unit.elements, compute) : of(hops, unit.elements, compute);
+      return options_.pulls ? pulled(hops, unit.elements, compute)
+                            : of(hops, unit.elements, compute, gather_codes_);
     };
-    volume.forward.add(gathered(flow.gather_forward), unit.forward_gathers);
+    const bool kept = !unit.trained && shardings.frozen.secondary_parameters;  // UnitState::keeps_secondary()
+    volume.forward.add(gathered(kept ? flow.gather_backward : flow.gather_forward), unit.forward_gathers);
     volume.backward.add(gathered(flow.gather_backward), unit.backward_gathers);
     if (!unit.trained) continue;
-    volume.backward.add(of(flow.reduce_microbatch, unit.elements, gradient), unit.reductions);
-    volume.update.add(of(flow.reduce_batch, unit.elements, gradient));
-    volume.update.add(of(flow.gather_gradient, unit.elements, gradient));
-    volume.update.add(of(flow.refresh, unit.elements, compute));
+    volume.backward.add(of(flow.reduce_microbatch, unit.elements, gradient, reduce_codes_), unit.reductions);
+    volume.update.add(of(flow.reduce_batch, unit.elements, gradient, reduce_codes_));
+    volume.update.add(of(flow.gather_gradient, unit.elements, gradient, reduce_codes_));
+    volume.update.add(of(flow.refresh, unit.elements, compute, gather_codes_));
     if (!unit.matrices.empty()) volume.matrices.add(exchanged(unit, shardings.trained.optimizer));
   }
   volume.update.add(volume.matrices);
   return volume;
 }
 
-PhaseVolume VolumeCounter::of(std::span<const Hop> hops, std::size_t unit_elements, runtime::DType dtype) {
+PhaseVolume VolumeCounter::of(std::span<const Hop> hops, std::size_t unit_elements, runtime::DType dtype,
+                              const Codes& codes) {
   PhaseVolume sum;
   for (const Hop& hop : hops) {
     const std::size_t elements = layout_.range(hop.whole, unit_elements).count;
-    const auto [place, is_new] = known_.try_emplace({hop.collective, hop.team, elements, dtype});
+    const auto code = codes[index_of(hop.team)];
+    const auto [place, is_new] = known_.try_emplace({hop.collective, hop.team, elements, dtype, code});
     PhaseVolume& volume = place->second;
-    if (is_new) {
-      const collectives::PlanChoice& choice = options_.algorithms[index_of(hop.team)];
-      const auto& teams = teams_[index_of(hop.team)];
-      for (const Team& team : teams) {
-        const collectives::Traffic traffic = collectives::traffic_of(
-            team, choice, {.collective = hop.collective, .parts = {elements}, .dtype = dtype});
-        volume.intra_node += {traffic.intra_node, traffic.intra_node * size_of(dtype)};
-        volume.inter_node += {traffic.inter_node, traffic.inter_node * size_of(dtype)};
-      }
-      volume.seconds = seconds_together(teams, options_.node_of, choice.algorithm_of(hop.collective), choice,
-                                        elements, dtype, options_.links);
+    const collectives::OperationShape shape{.collective = hop.collective, .parts = {elements}, .dtype = dtype};
+    if (is_new && !code) volume = of(hop.team, shape);
+    if (is_new && code) {
+      for (const auto& packed : collectives::QuantizedCommunicator::packed_shapes(shape, *code))
+        volume.add(of(hop.team, packed));
+      for (SentVolume* const sent : {&volume.intra_node, &volume.inter_node})
+        sent->elements = sent->bytes / runtime::code_block_bytes(*code) * runtime::code_block_elements;
     }
     sum.add(volume);
   }
   return sum;
+}
+
+PhaseVolume VolumeCounter::of(TeamKind kind, const collectives::OperationShape& shape) const {
+  const collectives::PlanChoice& choice = options_.algorithms[index_of(kind)];
+  const auto& teams = teams_[index_of(kind)];
+  PhaseVolume volume;
+  for (const Team& team : teams) {
+    const collectives::Traffic traffic = collectives::traffic_of(team, choice, shape);
+    volume.intra_node += {traffic.intra_node, traffic.intra_node * size_of(shape.dtype)};
+    volume.inter_node += {traffic.inter_node, traffic.inter_node * size_of(shape.dtype)};
+  }
+  volume.seconds = seconds_together(teams, options_.node_of, choice.algorithm_of(shape.collective), choice,
+                                    shape.parts[0], shape.dtype, options_.links);
+  return volume;
 }
 
 PhaseVolume VolumeCounter::pulled(std::span<const Hop> hops, std::size_t unit_elements, runtime::DType dtype) {
@@ -195,7 +221,7 @@ PhaseVolume VolumeCounter::pulled(std::span<const Hop> hops, std::size_t unit_el
   // Pulled shards come directly from their owners, regardless of the teams of the collectives.
   const bool of_column = std::ranges::any_of(hops, [](const Hop& hop) { return hop.piece == Scope::global; });
   const TeamKind kind = of_column ? TeamKind::column : TeamKind::group;
-  const auto [place, is_new] = known_.try_emplace({std::nullopt, kind, unit_elements, dtype});
+  const auto [place, is_new] = known_.try_emplace({std::nullopt, kind, unit_elements, dtype, std::nullopt});
   PhaseVolume& volume = place->second;
   if (!is_new) return volume;
   const std::size_t piece = layout_.range(of_column ? Scope::global : Scope::group, unit_elements).count;

@@ -1,13 +1,16 @@
 // Data-parallel traffic of a batch by class of link: PaRO's Table 2 for any sharding, algorithm, groups and uneven
 // nodes. Pure data; any thread. Includes gathers of parameters and reductions of gradients by all ranks of a column,
-// with padding. Excludes messages between stages, agreements and validation.
+// with padding. Excludes messages between stages, agreements and validation. A run's first batch is an exception:
+// frozen units with a second copy (ZeRO++) are gathered from the column once; all other batches gather inside groups.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
 #include "actors/schedule/buffer_schedule.hpp"
 #include "actors/states/algorithm_choice.hpp"
 #include "actors/states/sharded_unit.hpp"
+#include "runtime/kernels/block_codec.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -76,6 +79,7 @@ struct VolumeOptions {
   collectives::Links links = assumed_links;
   models::Precision precision;
   TierOptions tiers;
+  collectives::WireTypes wire = {};  ///< types in messages
   /// Parameters are pulled from their owners instead of gathered by collectives (message-driven pipelines).
   bool pulls = false;
 };
@@ -85,16 +89,22 @@ class VolumeCounter {
  public:
   explicit VolumeCounter(VolumeOptions options);
 
-  /// Frozen units count with their gathers only.
+  /// Frozen units count with their gathers only, as in every batch but the first.
   [[nodiscard]] Volume count(std::span<const UnitTraffic> units, const UnitShardings& shardings);
 
  private:
   /// No collective: pulls.
-  using Key =
-      std::tuple<std::optional<collectives::Collective>, collectives::TeamKind, std::size_t, runtime::DType>;
+  using Key = std::tuple<std::optional<collectives::Collective>, collectives::TeamKind, std::size_t, runtime::DType,
+                         std::optional<runtime::BlockCode>>;
 
+  /// Blocks of messages, by TeamKind; none: messages have the type of the data.
+  using Codes = std::array<std::optional<runtime::BlockCode>, collectives::team_kinds>;
+
+  [[nodiscard]] Codes codes_of(const collectives::WireTypes::Links& links) const;
   [[nodiscard]] PhaseVolume of(std::span<const collectives::Hop> hops, std::size_t unit_elements,
-                               runtime::DType dtype);
+                               runtime::DType dtype, const Codes& codes);
+  /// Traffic of all teams of a kind. `shape`: one part.
+  [[nodiscard]] PhaseVolume of(collectives::TeamKind kind, const collectives::OperationShape& shape) const;
   /// Exchange of the unit's matrices, whose states have that scope.
   [[nodiscard]] PhaseVolume exchanged(const UnitTraffic& unit, collectives::Scope scope);
   [[nodiscard]] PhaseVolume of(const collectives::Plan& plan, runtime::DType dtype) const;
@@ -103,6 +113,7 @@ class VolumeCounter {
 
   VolumeOptions options_;
   collectives::ShardLayout layout_;
+  Codes gather_codes_, reduce_codes_;
   std::vector<std::vector<collectives::Team>> teams_;  // by TeamKind, with real nodes
   std::map<Key, PhaseVolume> known_;
 };

@@ -33,16 +33,18 @@ CheckpointFiles::CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan,
   for (const models::UnitSpec& unit : plan.architecture->units()) {
     first_array.push_back(arrays_.size());
     for (std::size_t array = 0; array < plan.options.tiers.arrays_of(unit.trained); ++array) {
-      const runtime::DType dtype =
-          dtype_of(kind_of(unit.trained, array), plan.architecture->precision, plan.options.tiers);
-      arrays_.push_back({unit.name, to_string(optimizer_states[array]), dtype, unit.elements()});
-      whole_bytes_ += runtime::bytes_of(dtype, unit.elements());
+      const StateKind kind = kind_of(unit.trained, array);
+      const runtime::DType dtype = dtype_of(kind, plan.architecture->precision, plan.options.tiers);
+      const std::size_t elements =
+          stored_elements(kind, unit, unit.elements(), plan.options.tiers).before(unit.elements());
+      arrays_.push_back({unit.name, to_string(optimizer_states[array]), dtype, elements});
+      whole_bytes_ += runtime::bytes_of(dtype, elements);
     }
   }
   for (const StatePiece& piece : plan.snapshot.pieces) {
-    const std::size_t unit = plan.states->all()[piece.unit].global_index;
-    pieces_.push_back({.array = static_cast<std::uint32_t>(first_array[unit] + piece.array),
-                       .begin = piece.begin,
+    const UnitState& unit = plan.states->all()[piece.unit];
+    pieces_.push_back({.array = static_cast<std::uint32_t>(first_array[unit.global_index] + piece.array),
+                       .begin = unit.view(kind_of(unit.trained(), piece.array)).stored.before(piece.begin),
                        .count = piece.count,
                        .offset = bytes_});
     bytes_ += Tier::whole_blocks(piece.bytes());

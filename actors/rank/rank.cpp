@@ -1,6 +1,7 @@
 #include "actors/rank/rank.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/kernels/block_codec.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/kernels/int8_block.hpp"
 
@@ -53,7 +54,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
   if (reads_through_staging(*plan_.states))
     weight_staging_ = device.allocate(WeightStaging::bytes, runtime::MemorySpace::pinned);
 
-  if (options.tiers.parameters_leave())
+  if (!plan_.offloaded_parameters.parameters.empty())
     offloaded_parameters_ = &add<OffloadedParameters>(context, plan_, plan_.offloaded_parameters);
   parameters_ = &add<ParameterStore>(context, plan_, plan_.parameters, offloaded_parameters_);
   OffloadedGradients* offloaded_gradients = nullptr;
@@ -137,7 +138,13 @@ void Rank::fill_parameters(models::UnitSource weights) {
   const auto& units = plan_.states->all();
   if (source_ != nullptr) source_->will_read(parameters_to_read(*plan_.states, true));
   for (const UnitState& unit : units) {
-    if (unit.parameters.data != nullptr) fill(unit, unit.parameters);
+    if (unit.parameters.data == nullptr) continue;
+    fill(unit, unit.parameters);
+    if (plan_.refresh_code && unit.trained()) {
+      runtime::round_to_blocks(compute, *plan_.refresh_code, unit.parameters.data, unit.parameters.dtype,
+                               unit.parameters.range.count);
+      compute.synchronize();
+    }
   }
   weights_ = weights;
 }
@@ -172,7 +179,7 @@ void Rank::load(runtime::Handler done) {
       done();
     });
   };
-  if (offloaded_parameters_ == nullptr) return load_states();
+  if (!plan_.options.tiers.parameters_leave()) return load_states();
   if (source_ != nullptr) source_->will_read(parameters_to_read(*plan_.states, false));
   offloaded_parameters_->load(weights_, load_states);
 }
@@ -273,9 +280,13 @@ void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> ou
     if (now.size() == out.size()) return done();
     read_weights(unit, begin + now.size(), out.subspan(now.size()), done);
   };
-  optimizer_->access_state(
-      {IoKind::read, unit, kind, begin, {weight_staging_.data(), now.size() * runtime::size_of(dtype)}, widen},
-      {weight_staging_.data() + WeightStaging::value_bytes, WeightStaging::block_bytes});
+  optimizer_->access_state({IoKind::read,
+                            unit,
+                            kind,
+                            begin,
+                            {weight_staging_.data(), now.size() * runtime::size_of(dtype)},
+                            widen,
+                            {weight_staging_.data() + WeightStaging::value_bytes, WeightStaging::block_bytes}});
 }
 
 std::vector<Wait> Rank::waits() const {

@@ -106,7 +106,7 @@ class Rank {
   RankResources resources_;
   Loader::Places load_places_;
   std::vector<std::unique_ptr<Actor>> parts_;
-  OffloadedParameters* offloaded_parameters_ = nullptr;  // null: all parameters are on the device
+  OffloadedParameters* offloaded_parameters_ = nullptr;  // null: all shards are on the device
   ParameterStore* parameters_ = nullptr;
   Optimizer* optimizer_ = nullptr;
   Snapshot* snapshot_ = nullptr;          // null: no checkpoints

@@ -63,6 +63,53 @@ void check_chunks(const TrainerOptions& options) {
          flag, microbatches, max_messages);
 }
 
+/// Throws if messages in blocks would round averages (UnitSpec::averaged): small variances would become 0.
+void check_averages(const std::vector<models::UnitSpec>& units, const collectives::WireTypes& wire) {
+  for (const auto& [field, types] : {std::pair("gather_dtype", wire.gather), {"reduce_dtype", wire.reduce}}) {
+    if (types.same()) continue;
+    for (const models::UnitSpec& unit : units) {
+      if (unit.averaged != 0)
+        fail(ErrorCode::usage, "`{}` {} would round the running averages of '{}'; use `{}` same", field,
+             to_string(std::max(types.intra_node, types.inter_node)), unit.name, field);
+    }
+  }
+}
+
+/// Throws if passes can read parameters in blocks or not, depending on which gather was the last one.
+void check_secondary_gathers(const ColumnOptions& column) {
+  const auto code = [&](collectives::TeamKind team) {
+    return HopPipeline::code_of(column, team, &collectives::WireTypes::gather);
+  };
+  for (const bool trained : {false, true}) {
+    if (column.sharding.of(trained).secondary_parameters && !code(collectives::TeamKind::column) &&
+        code(collectives::TeamKind::group))
+      fail(ErrorCode::usage,
+           "`gather_dtype` int8 inside nodes with `shard` {} needs the same type between nodes; use `gather_dtype` "
+           "int8",
+           to_string(column.sharding.of(trained)));
+  }
+}
+
+/// Blocks to which a refresh rounds parameters; none if messages have their type. Throws if messages in blocks would
+/// round master weights, or round parameters only if they are off the device.
+std::optional<runtime::BlockCode> refresh_code(const TrainerOptions& options, const RankPlan& plan) {
+  const collectives::Sharding sharding = options.shardings().trained;
+  if (sharding.optimizer == sharding.parameters) return std::nullopt;
+  const bool refreshes = sharding.optimizer > sharding.parameters;
+  for (const collectives::Hop& hop : refreshes ? plan.flow.refresh : plan.flow.gather_forward) {
+    const auto code = HopPipeline::code_of(*plan.column, hop.team, &collectives::WireTypes::gather);
+    if (!code) continue;
+    if (!separate_master(options.precision, options.tiers))
+      fail(ErrorCode::usage,
+           "`gather_dtype` {} with `shard` {} needs separate master weights; use {}, or `parameter_tier` host or "
+           "nvme",
+           to_string(*code), to_string(sharding),
+           options.tiers.master == runtime::DType::f32 ? "`precision` bf16 or fp16" : "`master_dtype` fp32");
+    if (refreshes) return code;
+  }
+  return std::nullopt;
+}
+
 /// The stage's units with bucket sizes for reductions. Sizes refer to complete units, so that all rows of a column plan
 /// the same.
 std::vector<ChunkUnit> chunk_units(const models::StageSlices& stage, const UnitStates& states,
@@ -298,6 +345,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   const auto slices = slice_layers(architecture, map, options.layers_per_stage);
   check_chunks(options);
   const auto units = architecture.units();
+  check_averages(units, options.wire);
 
   RankPlan plan;
   plan.options = options;
@@ -371,21 +419,32 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
       ColumnOptions{.layout = collectives::ShardLayout(shape.node_of_row, shape.group_size, plan.position.row),
                     .sharding = options.shardings(),
                     .ranks = grid.column(plan.position.stage),
+                    .wire = options.wire,
                     .packs = options.gpu && options.gpu->nccl});
   plan.column->choices =
       choose_algorithms(shape.node_of_row, shape.group_size,
                         {.names = options.algorithms,
                          .kept = options.kept_algorithms,
                          .links = options.links,
-                         .largest = largest_units(architecture, options.grid.g_data, options.tiers),
+                         .largest = largest_units(architecture, options.grid.g_data, options.tiers, options.wire),
                          .precision = options.precision,
-                         .sharding = options.shardings()});
-  plan.flow = plan.column->layout.flow(options.shardings().trained);
-  plan.frozen_flow = plan.column->layout.flow(options.shardings().frozen);
+                         .sharding = options.shardings(),
+                         .wire = options.wire});
+  plan.flow = plan.column->layout.flow(options.shardings().trained, options.wire);
+  plan.frozen_flow = plan.column->layout.flow(options.shardings().frozen, options.wire);
+  check_secondary_gathers(*plan.column);
+  if (options.steps > 0) plan.refresh_code = refresh_code(options, plan);
   PlanContext planner{plan, options.tiers, plan.memory, plan.tiers};
   plan.states = std::make_unique<UnitStates>(planner, units, options.steps > 0);
   plan.parameters = ParameterStore::plan(
       planner, {.prefetch = options.prefetch, .pulls = messages_decide(plan.policy), .reuse = options.reuse});
+  if (plan.parameters.pulls && !options.wire.gather.same())
+    fail(
+        ErrorCode::usage,
+        "`gather_dtype` {} does not work with `policy` {} and sharded parameters, which are sent unit by unit; use "
+        "`policy` 1f1b",
+        to_string(std::max(options.wire.gather.intra_node, options.wire.gather.inter_node)),
+        to_string(plan.policy));
   plan.offloaded_parameters = OffloadedParameters::plan(planner, options.prefetch, plan.parameters.pulls);
   plan.offloaded_gradients = OffloadedGradients::plan(planner);
   std::vector<std::optional<int>> partners;
@@ -420,7 +479,8 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                                      .layout = &plan.column->layout,
                                                      .sharding = options.shardings(),
                                                      .precision = options.precision,
-                                                     .tiers = tiers}),
+                                                     .tiers = tiers,
+                                                     .wire = options.wire}),
                                        rank);
   }
   if (options.checkpoint_staging > 0 && options.steps > 0) {

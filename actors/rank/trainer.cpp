@@ -276,8 +276,8 @@ void Trainer::trace_since_began(SpanKind kind) {
   context_->trace.add(kind, Trace::Lane::steps, std::exchange(began_, now), now, static_cast<int>(step_));
 }
 
-runtime::AdamWOptions Trainer::adamw_of_step(double factor) const {
-  runtime::AdamWOptions adamw = options_.adamw;
+runtime::UpdateOptions Trainer::adamw_of_step(double factor) const {
+  runtime::UpdateOptions adamw = options_.adamw;
   adamw.learning_rate = learning_rate(options_.learning_rate, step_);
   adamw.muon_rate = muon_rate(options_.learning_rate);
   adamw.step = applied_steps_ + 1;

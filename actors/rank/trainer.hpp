@@ -117,7 +117,7 @@ class Trainer final : public Actor {
   /// Requests a rollback to a checkpoint before the current step.
   void roll_back();
   /// Options of this step's update; `factor`: clipping factor of the gradients.
-  [[nodiscard]] runtime::AdamWOptions adamw_of_step(double factor) const;
+  [[nodiscard]] runtime::UpdateOptions adamw_of_step(double factor) const;
   void evaluate();
   void write_sample();
   /// Adds a span since the last call or the start of the step.

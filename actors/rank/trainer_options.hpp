@@ -72,12 +72,13 @@ struct TrainerOptions {
 
   collectives::Sharding sharding;  ///< scopes of all states
   std::optional<collectives::Sharding>
-      trained_sharding;      ///< scopes of trained units in partial training; none: same
-  int group_size = 0;        ///< ranks per group of a column; 0: ranks per node, if equal on all nodes
-  std::vector<int> node_of;  ///< by rank; empty: all on one node
-  int prefetch = 2;          ///< layers whose parameters are gathered ahead of the current one
-  TierOptions tiers;         ///< tiers of states
-  bool reuse = true;         ///< keep gathered units until their buffer is needed
+      trained_sharding;         ///< scopes of trained units in partial training; none: same
+  int group_size = 0;           ///< ranks per group of a column; 0: ranks per node, if equal on all nodes
+  std::vector<int> node_of;     ///< by rank; empty: all on one node
+  int prefetch = 2;             ///< layers whose parameters are gathered ahead of the current one
+  TierOptions tiers;            ///< tiers of states
+  collectives::WireTypes wire;  ///< types in messages of collectives
+  bool reuse = true;            ///< keep gathered units until their buffer is needed
   AlgorithmNames algorithms;
   std::optional<KeptAlgorithms> kept_algorithms;  ///< choices of the run that this one resumes
   collectives::Links links = assumed_links;
@@ -85,8 +86,8 @@ struct TrainerOptions {
   std::int64_t steps = 1;  ///< 0: evaluate once, without training
   std::uint64_t seed = 0;
   LearningRateOptions learning_rate;
-  runtime::AdamWOptions adamw;  ///< learning rates, step and gradient scale are set in each step
-  double clip = 1.0;            ///< maximum global gradient norm; 0: no clipping
+  runtime::UpdateOptions adamw;  ///< learning rates, step and gradient scale are set in each step
+  double clip = 1.0;             ///< maximum global gradient norm; 0: no clipping
   LossScale loss_scale;
   BadStepOptions bad_steps;
   std::optional<Rollback> rollback;                       ///< set if this run continues after a rollback

@@ -137,8 +137,7 @@ void ReplicaCheck::read_next() {
   };
   const std::span blocks = std::span(slot.data(), plan_.staging.bytes).subspan(plan_.piece_bytes);
   optimizer_->access_state({IoKind::read, plan_.copies[piece.copy].unit, set.array, piece.range.begin,
-                            std::span(slot.data(), bytes), here},
-                           blocks);
+                            std::span(slot.data(), bytes), here, blocks});
 }
 
 void ReplicaCheck::clear_gaps(const Transfer& piece, std::span<std::byte> values) const {

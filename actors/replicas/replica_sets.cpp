@@ -19,10 +19,11 @@ std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,
   std::vector<ReplicaSet> sets;
   for (std::size_t u = 0; u < units.size(); ++u) {
     const std::size_t elements = units[u].elements(),
-                      padded = padded_elements(units[u], layout.ranks(), options.tiers);
+                      padded = padded_elements(units[u], layout.ranks(), options.tiers, options.wire);
     for (const StateShape& held :
          state_shapes(units[u].trained, options.sharding, options.precision, options.tiers)) {
       if (held.kind == StateKind::secondary || held.kind == StateKind::gradients) continue;  // short-lived
+      const ElementSet stored = stored_elements(held.kind, units[u], elements, options.tiers);
       std::vector<ReplicaSet> pieces(static_cast<std::size_t>(layout.pieces(held.scope)),
                                      ReplicaSet{.unit = units[u].name, .array = held.kind, .dtype = held.dtype});
       for (const int stage : stages[u]) {
@@ -35,8 +36,12 @@ std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,
       for (ReplicaSet& set : pieces) {
         set.range.count =
             std::min(set.range.begin + set.range.count, elements) - std::min(set.range.begin, elements);
+        if (set.ranks.size() < 2) continue;
         std::ranges::sort(set.ranks);
-        if (set.ranks.size() > 1 && set.range.count > 0) sets.push_back(std::move(set));
+        for (const Range& range : stored.in(set.range)) {
+          sets.push_back(set);
+          sets.back().range = range;
+        }
       }
     }
   }

@@ -36,6 +36,7 @@ struct ReplicaSetOptions {
   UnitShardings sharding;
   models::Precision precision;
   TierOptions tiers;
+  collectives::WireTypes wire = {};
 };
 /// Returns sets in the order of `units`. `stages` lists each unit's stages (stages_of_units()).
 [[nodiscard]] std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,

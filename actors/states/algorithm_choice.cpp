@@ -1,5 +1,6 @@
 #include "actors/states/algorithm_choice.hpp"
 
+#include "collectives/communicators/quantized_communicator.hpp"
 #include "collectives/plans/cost.hpp"
 #include "runtime/base/error.hpp"
 
@@ -20,8 +21,14 @@ using collectives::TeamKind;
 
 namespace {
 
-bool uses(const collectives::ShardFlow& flow, Collective collective, TeamKind team) {
-  const auto is_it = [&](const collectives::Hop& hop) { return hop.collective == collective && hop.team == team; };
+bool uses(const collectives::ShardFlow& flow, Collective collective, TeamKind team,
+          const collectives::WireTypes& wire) {
+  // Sums in blocks are gathered.
+  const bool gathers_sums = collective == Collective::all_gather && !wire.reduce.same();
+  const auto is_it = [&](const collectives::Hop& hop) {
+    return hop.team == team &&
+           (hop.collective == collective || (gathers_sums && hop.collective == Collective::all_reduce));
+  };
   return std::ranges::any_of(std::array{&flow.gather_forward, &flow.gather_backward, &flow.reduce_microbatch,
                                         &flow.reduce_batch, &flow.gather_gradient, &flow.refresh},
                              [&](const auto* hops) { return std::ranges::any_of(*hops, is_it); });
@@ -109,7 +116,8 @@ PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, cons
     const collectives::ShardFlow gathers = layout.flow(options.sharding->frozen);
     const collectives::ShardFlow frozen{.gather_forward = gathers.gather_forward,
                                         .gather_backward = gathers.gather_backward};
-    return uses(frozen, collective, kind) || uses(layout.flow(options.sharding->trained), collective, kind);
+    return uses(frozen, collective, kind, options.wire) ||
+           uses(layout.flow(options.sharding->trained, options.wire), collective, kind, options.wire);
   };
   for (int k = 0; k < collectives::team_kinds; ++k) {
     const auto kind = static_cast<TeamKind>(k);
@@ -118,13 +126,20 @@ PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, cons
     const std::size_t pieces = kind == TeamKind::replicas ? static_cast<std::size_t>(group_size) : 1;
     PlanChoice& choice = choices[static_cast<std::size_t>(k)];
     const auto choose = [&](Collective collective, std::string AlgorithmNames::* name, runtime::DType dtype,
-                            std::size_t largest) -> std::string {
+                            std::size_t largest, const collectives::WireTypes::Links& links) -> std::string {
       const bool keeps = options.kept && options.names.*name == "auto";
       const std::string& given = (keeps ? (*options.kept)[static_cast<std::size_t>(k)] : options.names).*name;
       if (given != "auto") return std::string(collectives::algorithm(collective, given).name);
       std::string_view fastest = collectives::algorithms(collective).front().name;
-      const std::size_t elements = largest / pieces;
+      std::size_t elements = largest / pieces;
       if (teams[0].topology.ranks() == 1 || elements == 0 || !used(collective, kind)) return std::string(fastest);
+      if (const auto code = collectives::block_code(layout.wire_type(kind, links))) {
+        // Sums in blocks are sent directly to their owners.
+        if (collective != Collective::all_gather) return std::string(fastest);
+        const auto packed = collectives::QuantizedCommunicator::packed_shapes({.parts = {elements}}, *code).front();
+        elements = packed.parts[0];
+        dtype = packed.dtype;
+      }
       double least = -1;
       for (const Algorithm& each : collectives::algorithms(collective)) {
         const double seconds = seconds_together(teams, node_of, each, choice, elements, dtype, options.links);
@@ -136,9 +151,11 @@ PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, cons
     };
     const auto& [all, trained] = options.largest;
     const auto& [compute, gradient] = options.precision;
-    choice.all_gather = choose(Collective::all_gather, &AlgorithmNames::all_gather, compute, all);
-    choice.reduce_scatter = choose(Collective::reduce_scatter, &AlgorithmNames::reduce_scatter, gradient, trained);
-    choice.all_reduce = choose(Collective::all_reduce, &AlgorithmNames::all_reduce, gradient, trained);
+    const auto& [gather, reduce] = options.wire;
+    choice.all_gather = choose(Collective::all_gather, &AlgorithmNames::all_gather, compute, all, gather);
+    choice.reduce_scatter =
+        choose(Collective::reduce_scatter, &AlgorithmNames::reduce_scatter, gradient, trained, reduce);
+    choice.all_reduce = choose(Collective::all_reduce, &AlgorithmNames::all_reduce, gradient, trained, reduce);
   }
   return choices;
 }

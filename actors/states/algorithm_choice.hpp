@@ -46,6 +46,7 @@ struct ChoiceOptions {
   models::Precision precision;
   /// Collectives to choose; others keep the first algorithm. None: all.
   std::optional<UnitShardings> sharding = std::nullopt;
+  collectives::WireTypes wire = {};  ///< types in messages
 };
 
 /// Chooses for a column whose rank r is on node `node_of[r]`, in groups of `group_size`. Throws ErrorCode::usage for an

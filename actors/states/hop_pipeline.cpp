@@ -2,6 +2,7 @@
 
 #include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
+#include "collectives/communicators/quantized_communicator.hpp"
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
@@ -11,14 +12,18 @@ namespace ranvier::actors {
 using collectives::Communicator;
 using collectives::Hop;
 using collectives::PlanCommunicator;
+using collectives::QuantizedCommunicator;
+using collectives::WireType;
+using collectives::WireTypes;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 
 namespace {
 
 constexpr std::size_t operations_at_a_time = 2;  // per hop: one sends while the other one adds
-constexpr std::uint32_t indices_per_hop = 1 << 16;
-constexpr int max_hops = 2;  // maximum number of hops in a flow
+constexpr int families = 8;
+constexpr int max_hops = 3;  // maximum number of hops in a flow
+constexpr std::uint32_t indices_per_hop = (1u << 20) / (families * max_hops);
 
 /// Data of a hop: elements, and run and stride of a communicator's part (0: contiguous).
 struct HopPart {
@@ -51,10 +56,18 @@ HopPart part_of(const collectives::ShardLayout& layout, const Hop& hop, std::siz
 
 }  // namespace
 
+std::optional<runtime::BlockCode> HopPipeline::code_of(const ColumnOptions& column, collectives::TeamKind team,
+                                                       WireTypes::Links WireTypes::* wire) {
+  const WireType type = column.layout.wire_type(team, column.wire.*wire);
+  if (type == WireType::int4 && wire == &WireTypes::gather)
+    fail(ErrorCode::usage, "`gather_dtype` int4 is for gradients only; use `gather_dtype` int8");
+  return collectives::block_code(type);
+}
+
 HopPipeline::Plan HopPipeline::plan(PlanContext& planner, const Options& options,
                                     const std::vector<std::vector<ItemShape>>& bundles) {
   const ColumnOptions& column = *planner.share.column;
-  Plan plan{options, {}};
+  Plan plan{options, {}, {}, {}};
   for (const Hop& hop : options.hops) {
     const collectives::Team& team = column.layout.team(hop.team);
     std::vector<collectives::OperationShape> shapes;
@@ -67,21 +80,30 @@ HopPipeline::Plan HopPipeline::plan(PlanContext& planner, const Options& options
       }
       shapes.push_back(std::move(shape));
     }
-    std::size_t bytes = PlanCommunicator::staging_bytes(team, team.index_of(column.layout.rank()),
-                                                        column.choices[static_cast<std::size_t>(hop.team)], shapes);
-    if (column.packs) bytes = std::max(bytes, packed_bytes(shapes));
-    plan.staging.push_back(runtime::SlotPool::plan(
-        planner.memory,
-        {MemoryKind::messages, MemorySpace::device,
-         fmt::format("{} arriving from the {}", options.name, to_string(hop.team)), bytes, operations_at_a_time}));
+    const auto add = [&](const char* what, std::size_t bytes) {
+      return runtime::SlotPool::plan(
+          planner.memory,
+          {MemoryKind::messages, MemorySpace::device,
+           fmt::format("{} {} {}", options.name, what, to_string(hop.team)), bytes, operations_at_a_time});
+    };
+    const auto code = plan.codes.emplace_back(code_of(column, hop.team, options.wire));
+    std::size_t bytes = 0;
+    if (!code) {
+      bytes = PlanCommunicator::staging_bytes(team, team.index_of(column.layout.rank()),
+                                              column.choices[static_cast<std::size_t>(hop.team)], shapes);
+      if (column.packs) bytes = std::max(bytes, packed_bytes(shapes));
+    }
+    plan.staging.push_back(add("arriving from the", bytes));
+    plan.packed.push_back(code ? add("packed for the", QuantizedCommunicator::packed_bytes(shapes, *code))
+                               : runtime::SlotPool::Plan{});
   }
   return plan;
 }
 
 HopPipeline::HopPipeline(const RankContext& context, const ColumnOptions& column, const Plan& plan)
     : loop_(&context.loop), column_(&column), hops_(plan.hops), dtype_(plan.dtype), starts_(hops_.size()) {
-  expect(hops_.size() <= max_hops && plan.family >= 0 && plan.family < 8, "{} hops of family {}", hops_.size(),
-         plan.family);
+  expect(hops_.size() <= max_hops && plan.family >= 0 && plan.family < families, "{} hops of family {}",
+         hops_.size(), plan.family);
   for (std::size_t h = 0; h < hops_.size(); ++h) {
     const collectives::Team& team = column.layout.team(hops_[h].team);
     std::vector<int> ranks;
@@ -98,10 +120,18 @@ HopPipeline::HopPipeline(const RankContext& context, const ColumnOptions& column
                                       .indices = indices_per_hop,
                                       .staging = std::move(staging),
                                       .staging_bytes = plan.staging[h].bytes};
-    communicators_.push_back(
+    std::unique_ptr<Communicator>& communicator = communicators_.emplace_back(
         column.source != nullptr
             ? column.source->communicator(hops_[h].team, number, std::move(options))
             : std::make_unique<PlanCommunicator>(context.loop, context.executor, std::move(options)));
+    if (!plan.codes[h]) continue;
+    QuantizedCommunicator::Options packed{
+        .code = *plan.codes[h], .packed = {}, .packed_bytes = plan.packed[h].bytes};
+    for (std::size_t s = 0; s < operations_at_a_time; ++s)
+      packed.packed.push_back(context.arena.slot(plan.packed[h].memory, s));
+    communicator = std::make_unique<QuantizedCommunicator>(
+        context.loop, plan.wire == &WireTypes::gather ? context.gather : context.reduce, std::move(communicator),
+        std::move(packed));
   }
 }
 

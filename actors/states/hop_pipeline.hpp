@@ -6,12 +6,14 @@
 #include "actors/base/actor.hpp"
 #include "actors/states/unit_shardings.hpp"
 #include "runtime/device/slot_pool.hpp"
+#include "runtime/kernels/block_codec.hpp"
 #include "runtime/loop/event_loop.hpp"
 #include "runtime/loop/in_order.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,10 +48,19 @@ class HopPipeline {
     runtime::DType dtype = runtime::DType::f32;
     int family = 0;    ///< distinguishes the pipelines of a rank: 0 to 7
     std::string name;  ///< name of the data in the memory table
+    /// Types of elements in messages, for gathered parameters or for gradients.
+    collectives::WireTypes::Links collectives::WireTypes::* wire = &collectives::WireTypes::gather;
   };
   struct Plan : Options {
-    std::vector<runtime::SlotPool::Plan> staging;  ///< by hop: receive buffers for sums, one per operation
+    std::vector<runtime::SlotPool::Plan> staging;          ///< by hop: receive buffers for sums, one per operation
+    std::vector<std::optional<runtime::BlockCode>> codes;  ///< by hop: blocks of messages; none: type of the data
+    std::vector<runtime::SlotPool::Plan> packed;           ///< by hop: messages in blocks, one per operation
   };
+  /// Blocks of a team's messages; none: messages have the type of the data. Throws ErrorCode::usage for parameters in
+  /// int4.
+  [[nodiscard]] static std::optional<runtime::BlockCode> code_of(
+      const ColumnOptions& column, collectives::TeamKind team,
+      collectives::WireTypes::Links collectives::WireTypes::* wire);
   /// `bundles`: shapes of all bundles that may be submitted, shorter last slices included.
   [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options,
                                  const std::vector<std::vector<ItemShape>>& bundles);

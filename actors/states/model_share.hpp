@@ -13,8 +13,10 @@
 #include "models/core/stage_slices.hpp"
 #include "offload/tiers.hpp"
 #include "runtime/device/arena.hpp"
+#include "runtime/kernels/block_codec.hpp"
 
 #include <memory>
+#include <optional>
 
 namespace ranvier::actors {
 
@@ -25,6 +27,8 @@ struct ModelShare {
   collectives::ShardFlow flow;                 ///< collectives of trained units, hop by hop
   collectives::ShardFlow frozen_flow;          ///< collectives of frozen units: gathers for passes only
   ChunkSchedule chunks;                        ///< order of reductions and updates
+  /// Blocks to which a refresh rounds the layers' parameters of trained units; they are loaded with equal values.
+  std::optional<runtime::BlockCode> refresh_code = std::nullopt;
 };
 
 struct PlanContext {

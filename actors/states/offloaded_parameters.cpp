@@ -23,22 +23,28 @@ constexpr std::size_t values_elements = std::size_t{1} << 18;  // elements per c
 
 OffloadedParameters::Plan OffloadedParameters::plan(PlanContext& planner, int prefetch, bool lends) {
   Plan plan;
-  if (!planner.tiers.parameters_leave()) return plan;
   const UnitStates& states = *planner.share.states;
+  const bool second_leaves = std::ranges::any_of(states.all(), [](const UnitState& unit) {
+    return unit.secondary && unit.secondary_tier != TierKind::device;
+  });
+  if (!planner.tiers.parameters_leave() && !second_leaves) return plan;
   std::size_t max_bytes = 0, answer_bytes = 0;  // in files
   for (const UnitState& unit : states.all()) {
-    const auto add = [&](std::vector<ShardRecords>& all, const UnitView* part, const std::string& name) {
+    const auto add = [&](std::vector<ShardRecords>& all, const UnitView* part, TierKind tier,
+                         const std::string& name) {
       ShardRecords& records = all.emplace_back(unit.cut, part == nullptr ? Range() : part->range,
                                                std::vector{states.precision().compute});
-      if (part != nullptr && !unit.on_device())
-        records.reserve(planner, unit.tier, MemoryKind::parameters, unit.spec->name + name);
+      if (part != nullptr && tier != TierKind::device)
+        records.reserve(planner, tier, MemoryKind::parameters, unit.spec->name + name);
       max_bytes = std::max(max_bytes, records.file_bytes());
     };
-    add(plan.parameters, &unit.parameters, " parameters");
-    add(plan.secondary, unit.secondary ? &*unit.secondary : nullptr, " parameters for backward passes");
+    add(plan.parameters, &unit.parameters, unit.tier, " parameters");
+    add(plan.secondary, unit.secondary ? &*unit.secondary : nullptr, unit.secondary_tier,
+        " parameters for backward passes");
   }
-  plan.values = planner.memory.add({MemoryKind::workspace, MemorySpace::pinned, "weights on their way to the tier",
-                                    values_elements * sizeof(float), 1});
+  if (planner.tiers.parameters_leave())
+    plan.values = planner.memory.add({MemoryKind::workspace, MemorySpace::pinned,
+                                      "weights on their way to the tier", values_elements * sizeof(float), 1});
   if (max_bytes == 0) return plan;
   plan.buffers =
       SlotPool::plan(planner.memory, {MemoryKind::parameters, MemorySpace::pinned, "parameters read ahead",
@@ -48,9 +54,12 @@ OffloadedParameters::Plan OffloadedParameters::plan(PlanContext& planner, int pr
   for (const Kind step : {Kind::forward, Kind::backward_input}) {
     for (const auto& units : planner.share.stage->units_of_parts(step)) {
       std::size_t of_step = 0;
-      for (const std::size_t unit : units) {
-        const std::size_t secondary = step == Kind::backward_input ? plan.secondary[unit].file_bytes() : 0;
-        of_step += secondary > 0 ? secondary : plan.parameters[unit].file_bytes();
+      for (const std::size_t u : units) {
+        const UnitState& unit = states.all()[u];
+        const bool secondary = unit.secondary && (step == Kind::backward_input || unit.keeps_secondary());
+        const bool primary = !unit.secondary || step == Kind::forward;
+        of_step +=
+            std::max(primary ? plan.parameters[u].file_bytes() : 0, secondary ? plan.secondary[u].file_bytes() : 0);
       }
       answer_bytes = std::max(answer_bytes, of_step);
     }
@@ -65,6 +74,7 @@ OffloadedParameters::OffloadedParameters(const RankContext& context, const Model
       states_(share.states.get()),
       plan_(plan),
       width_(size_of(states_->precision().compute)),
+      refresh_code_(share.refresh_code),
       buffers_(context.arena, plan.buffers),
       answers_(plan.answers.slots) {}
 
@@ -90,6 +100,9 @@ void OffloadedParameters::load(const Source& weights, const runtime::Handler& do
                     states_->precision().compute, values, runtime::DType::f32, count);
       context_->compute.synchronize();  // only before training, when blocking is harmless
     }
+    if (refresh_code_ && states_->all()[unit].trained())
+      runtime::round_to_blocks(context_->compute, *refresh_code_, image + run.offset, states_->precision().compute,
+                               run.count);
   }
   context_->compute.synchronize();
   const auto go_on = [=, this] { load(weights, done, unit + 1); };
@@ -107,29 +120,12 @@ void OffloadedParameters::store_from(Shard shard, std::byte* whole, runtime::Han
   records(shard).move(*context_, IoKind::write, whole, std::move(done));
 }
 
-void OffloadedParameters::read(std::size_t unit, std::size_t begin, std::span<std::byte> values,
-                               std::span<std::byte> blocks, runtime::Handler done) {
-  if (values.empty()) return context_->loop.post(std::move(done));
-  const ShardRecords& records = plan_.parameters[unit];
-  const ShardRecords::Run run = records.run_from(begin);
-  const std::size_t bytes = std::min(values.size(), run.count * width_);
-  records.access(*context_, IoKind::read, run.offset, values.first(bytes), blocks,
-                 {name(), "a copy of", states_->all()[unit].spec->name}, [=, this, done = std::move(done)] {
-                   read(unit, begin + bytes / width_, values.subspan(bytes), blocks, done);
-                 });
-}
-
-StateLocation OffloadedParameters::place(std::size_t unit, std::size_t begin) const {
-  const ShardRecords& records = plan_.parameters[unit];
-  return records.place(*context_, records.run_from(begin).offset);
-}
-
 void OffloadedParameters::announce(Shard shard) {
-  if (in_files(shard.unit)) readings_.push_back(std::make_shared<Reading>(Reading{.shard = shard}));
+  if (records(shard).in_files()) readings_.push_back(std::make_shared<Reading>(Reading{.shard = shard}));
 }
 
 void OffloadedParameters::fetch(Shard shard, std::byte* whole, runtime::Handler done) {
-  if (!in_files(shard.unit)) return records(shard).move(*context_, IoKind::read, whole, std::move(done));
+  if (!records(shard).in_files()) return records(shard).move(*context_, IoKind::read, whole, std::move(done));
   const auto next = std::ranges::find_if(readings_, [](const auto& reading) { return reading->whole == nullptr; });
   expect(next != readings_.end() && (*next)->shard == shard, "unit {} is fetched where another one was announced",
          shard.unit);
@@ -171,7 +167,7 @@ void OffloadedParameters::copy_out(const std::shared_ptr<Reading>& reading) {
 }
 
 void OffloadedParameters::lend(std::vector<Shard> shards, std::uint64_t version, Send send) {
-  if (in_files(shards.front().unit)) {
+  if (records(shards.front()).in_files()) {
     loans_.push_back({std::move(shards), version, std::move(send)});
     return serve_loans();
   }

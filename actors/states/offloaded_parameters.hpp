@@ -1,4 +1,5 @@
-// Offloaded parameters: this rank's shards in host memory or files (ZeRO-Infinity §5.1.1). Each rank moves only its own
+// Offloaded parameters: this rank's shards in host memory or files (ZeRO-Infinity §5.1.1). Primary and secondary shards
+// may be on different tiers: ZeRO++'s second copy in host memory (FCDP, arXiv 2602.06499). Each rank moves only its own
 // shards, so all host links and disks of a column work in parallel (bandwidth-centric, §6.1); other shards come from
 // their owners.
 //
@@ -11,6 +12,7 @@
 #include "actors/states/model_share.hpp"
 #include "actors/states/shard_records.hpp"
 #include "runtime/device/slot_pool.hpp"
+#include "runtime/kernels/block_codec.hpp"
 #include "runtime/transport/transport.hpp"
 
 #include <cstddef>
@@ -26,7 +28,7 @@ namespace ranvier::actors {
 
 class OffloadedParameters final : public Actor {
  public:
-  /// Shard for forward passes, or ZeRO++'s secondary shard for backward passes.
+  /// Primary shard, or ZeRO++'s secondary shard.
   struct Shard {
     std::size_t unit = 0;
     bool secondary = false;
@@ -35,11 +37,11 @@ class OffloadedParameters final : public Actor {
   };
 
   struct Plan {
-    std::vector<ShardRecords> parameters, secondary;  ///< by unit; without a region if there is no such shard
+    std::vector<ShardRecords> parameters, secondary;  ///< by unit; without a region if no shard is off the device
     runtime::SlotPool::Plan buffers, answers;         ///< pinned; for shards in files
     std::optional<runtime::MemoryId> values;          ///< pinned; staging of load()
   };
-  /// Plans offloaded units; the plan is empty if all parameters stay on the device. `prefetch`: additional buffers for
+  /// Plans offloaded shards; the plan is empty if all shards stay on the device. `prefetch`: additional buffers for
   /// reading ahead; 0: no read-ahead. `lends`: whether other ranks pull shards.
   [[nodiscard]] static Plan plan(PlanContext& planner, int prefetch, bool lends);
 
@@ -59,13 +61,7 @@ class OffloadedParameters final : public Actor {
   /// Stores a complete shard from `whole`, the device buffer of the complete unit.
   void store_from(Shard shard, std::byte* whole, runtime::Handler done);
 
-  /// Copies elements of the forward shard, starting at `begin`, to `values` in host memory. `blocks`: pinned staging
-  /// for files, two blocks larger than `values`. Between steps, one call at a time.
-  void read(std::size_t unit, std::size_t begin, std::span<std::byte> values, std::span<std::byte> blocks,
-            runtime::Handler done);
-
-  /// Location of the forward shard's elements starting at `begin`, up to the end of their bucket and finest shard.
-  [[nodiscard]] StateLocation place(std::size_t unit, std::size_t begin) const;
+  [[nodiscard]] const ShardRecords& records(Shard shard) const;
 
   /// Announces a fetch; fetches must follow in the same order.
   void announce(Shard shard);
@@ -103,8 +99,6 @@ class OffloadedParameters final : public Actor {
     std::vector<Send> waiting;
   };
 
-  [[nodiscard]] bool in_files(std::size_t unit) const { return states_->all()[unit].tier == TierKind::nvme; }
-  [[nodiscard]] const ShardRecords& records(Shard shard) const;
   /// Reads, in order, shards that were requested or `may` be read.
   void read(const std::function<bool(Shard)>& may);
   void copy_out(const std::shared_ptr<Reading>& reading);
@@ -115,6 +109,7 @@ class OffloadedParameters final : public Actor {
   const UnitStates* states_;
   Plan plan_;
   std::size_t width_;  // bytes per element
+  std::optional<runtime::BlockCode> refresh_code_;
 
   std::deque<std::shared_ptr<Reading>> readings_;  // in the order of the announcements
   runtime::SlotPool buffers_;

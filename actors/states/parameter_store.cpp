@@ -55,25 +55,25 @@ ParameterStore::Plan ParameterStore::plan(PlanContext& planner, const Options& o
                                               of_unit * runtime::size_of(dtype), plan.classes.places[kind]}));
   }
   const bool alike = gathers_alike(share);
-  for (const UnitState& unit : share.states->all()) plan.way_of.push_back(alike || unit.trained() ? 0 : 1);
-  for (std::size_t way = 0; way < (alike ? 1 : 2); ++way) {
+  for (const UnitState& unit : share.states->all()) plan.pipeline_of.push_back(alike || unit.trained() ? 0 : 1);
+  for (std::size_t p = 0; p < (alike ? 1 : 2); ++p) {
     std::vector<std::vector<HopPipeline::ItemShape>> bundles;
     for (const auto kind :
          {models::Stage::PassStep::Kind::forward, models::Stage::PassStep::Kind::backward_input}) {
       for (const auto& units : share.stage->units_of_parts(kind)) {
         std::vector<HopPipeline::ItemShape> bundle;
         for (const std::size_t unit : units)
-          if (elements[unit] > 0 && plan.way_of[unit] == way) bundle.push_back({elements[unit]});
+          if (elements[unit] > 0 && plan.pipeline_of[unit] == p) bundle.push_back({elements[unit]});
         if (!bundle.empty()) bundles.push_back(std::move(bundle));
       }
     }
-    auto& [forward, backward] = plan.ways.emplace_back();
+    auto& [forward, backward] = plan.pipelines.emplace_back();
     if (bundles.empty()) continue;
-    const collectives::ShardFlow& flow = way == 0 ? share.flow : share.frozen_flow;
+    const collectives::ShardFlow& flow = p == 0 ? share.flow : share.frozen_flow;
     HopPipeline::Options hops{.hops = flow.gather_forward,
                               .dtype = dtype,
-                              .family = way == 0 ? 0 : 6,
-                              .name = way == 0 ? "parameters" : "frozen parameters"};
+                              .family = p == 0 ? 0 : 6,
+                              .name = p == 0 ? "parameters" : "frozen parameters"};
     forward = HopPipeline::plan(planner, hops, bundles);
     hops.hops = flow.gather_backward;
     ++hops.family;
@@ -92,14 +92,15 @@ ParameterStore::ParameterStore(const RankContext& context, const ModelShare& sha
       owners_(share),
       reuse_(plan.options.reuse),
       schedule_(plan.classes),
-      way_of_(plan.way_of),
+      pipeline_of_(plan.pipeline_of),
       places_(schedule_.places()),
+      gathered_once_(states_->all().size(), false),
       version_of_(states_->all().size(), 0),
       secondary_of_(states_->all().size(), 0),
       secondary_begun_of_(states_->all().size(), 0),
       uses_(context.loop, "parameters", [this](std::uint64_t use) { return ready(use); }) {
-  for (const auto& [forward, backward] : plan.ways) {
-    ways_.push_back({HopPipeline(context, *column_, forward), HopPipeline(context, *column_, backward)});
+  for (const auto& [forward, backward] : plan.pipelines) {
+    pipelines_.push_back({HopPipeline(context, *column_, forward), HopPipeline(context, *column_, backward)});
   }
   std::vector<std::size_t> used(plan.places.size(), 0);
   for (std::size_t p = 0; p < places_.size(); ++p) {
@@ -118,6 +119,7 @@ void ParameterStore::start() {
 }
 
 bool ParameterStore::has_shard(std::size_t unit, bool backward, std::uint64_t version) const {
+  if (!states_->all()[unit].trained()) version = 0;
   return version_of_[unit] == version &&
          (!owners_.own(unit, backward).secondary || secondary_of_[unit] == version + 1);
 }
@@ -139,8 +141,10 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
       const BufferSchedule::Assignment assigned = schedule_.next(unit, number, reuse_);
       use.pointers[index] = places_[assigned.place].data;
       if (!assigned.fill) continue;
-      gather.fills.push_back({unit, assigned.place, places_[assigned.place].data});
-      if (!states_->all()[unit].on_device()) records_->announce(owners_.own(unit, pass.backward));
+      Fill& fill = gather.fills.emplace_back(
+          Fill{unit, assigned.place, places_[assigned.place].data, pass.backward || gathered_once_[unit]});
+      gathered_once_[unit] = states_->all()[unit].keeps_secondary();
+      if (!on_device(fill)) records_->announce(owners_.own(unit, fill.backward));
       gather.after = std::max(gather.after, assigned.after);
     }
     use.here = gather.fills.empty();
@@ -155,7 +159,8 @@ bool ParameterStore::ready(std::uint64_t number) const {
   const auto& units = stage_->uses_of(use.step);
   return use.here && std::ranges::all_of(units, [this](std::size_t unit_use) {
            const std::size_t unit = stage_->uses()[unit_use].unit;
-           return !states_->all()[unit].in_place() || version_of_[unit] == version_;
+           const UnitState& state = states_->all()[unit];
+           return !state.in_place() || !state.trained() || version_of_[unit] == version_;
          });
 }
 
@@ -164,8 +169,8 @@ void ParameterStore::provide(std::uint64_t use, models::StepArrays& arrays) {
 }
 
 bool ParameterStore::queued(std::uint64_t use) {
-  if (ways_.empty()) uses_.remove(use);
-  return !ways_.empty();
+  if (pipelines_.empty()) uses_.remove(use);
+  return !pipelines_.empty();
 }
 
 void ParameterStore::done(std::uint64_t use) {
@@ -176,7 +181,7 @@ void ParameterStore::done(std::uint64_t use) {
 bool ParameterStore::can_start(const Gather& gather) const {
   if (gather.after && *gather.after >= uses_.first()) return false;
   return std::ranges::all_of(gather.fills, [&](const Fill& fill) {
-    return places_[fill.place].copies == 0 && has_shard(fill.unit, gather.backward, version_);
+    return places_[fill.place].copies == 0 && has_shard(fill.unit, fill.backward, version_);
   });
 }
 
@@ -188,7 +193,7 @@ void ParameterStore::start_gathers() {
     gather->since = context_->loop.now();
     gather->missing = 1;  // this rank's shards
     if (pulls_) {
-      gather->asked = pulls_->ask(gather->fills, gather->backward, version_, [this, gather](int rank) {
+      gather->asked = pulls_->ask(gather->fills, version_, [this, gather](int rank) {
         gather->asked.erase(std::ranges::find(gather->asked, rank));
         came(gather);
       });
@@ -207,8 +212,8 @@ void ParameterStore::read_ahead() {
 }
 
 void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
-  const auto offloaded = static_cast<std::size_t>(std::ranges::count_if(
-      gather->fills, [this](const Fill& fill) { return !states_->all()[fill.unit].on_device(); }));
+  const auto offloaded = static_cast<std::size_t>(
+      std::ranges::count_if(gather->fills, [this](const Fill& fill) { return !on_device(fill); }));
   // One more for all copies on the device.
   const auto brought = runtime::last_of(1 + offloaded, [this, gather, number = started_++] {
     if (pulls_) return arrived(gather);
@@ -216,15 +221,15 @@ void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
     submits_.run(number, [this, gather] { submit(gather); });
   });
   for (const Fill& fill : gather->fills) {
-    if (!states_->all()[fill.unit].on_device()) {
-      records_->fetch(owners_.own(fill.unit, gather->backward), fill.data, [this, brought] {
+    if (!on_device(fill)) {
+      records_->fetch(owners_.own(fill.unit, fill.backward), fill.data, [this, brought] {
         brought();
         read_ahead();
       });
       continue;
     }
-    const Range range = owners_.range(fill.unit, gather->backward, column_->layout.rank());
-    const runtime::ConstBytes own = owners_.bytes(fill.unit, gather->backward);
+    const Range range = owners_.range(fill.unit, fill.backward, column_->layout.rank());
+    const runtime::ConstBytes own = owners_.bytes(fill.unit, fill.backward);
     runtime::copy(context_->gather, fill.data + range.begin * runtime::size_of(states_->precision().compute),
                   own.data(), own.size());
   }
@@ -234,16 +239,19 @@ void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
 
 void ParameterStore::submit(const std::shared_ptr<Gather>& gather) {
   gather->submitted = true;
-  std::vector<std::vector<HopPipeline::Item>> items(ways_.size());
+  std::vector<std::array<std::vector<HopPipeline::Item>, 2>> items(pipelines_.size());
   for (const Fill& fill : gather->fills) {
-    items[way_of_[fill.unit]].push_back({fill.data, 0, states_->all()[fill.unit].elements});
+    items[pipeline_of_[fill.unit]][fill.backward ? 1 : 0].push_back(
+        {fill.data, 0, states_->all()[fill.unit].elements});
   }
-  for (std::size_t way = 0; way < ways_.size(); ++way) {
-    if (items[way].empty()) continue;
-    ++gather->missing;
-    HopPipeline& hops = ways_[way][gather->backward ? 1 : 0];
-    if (hops.moves() && !gather->asked_at) gather->asked_at = context_->trace.now();
-    hops.submit(std::move(items[way]), describe(*gather), [this, gather] { came(gather); });
+  for (std::size_t p = 0; p < pipelines_.size(); ++p) {
+    for (std::size_t backward = 0; backward < 2; ++backward) {
+      if (items[p][backward].empty()) continue;
+      ++gather->missing;
+      HopPipeline& hops = pipelines_[p][backward];
+      if (hops.moves() && !gather->asked_at) gather->asked_at = context_->trace.now();
+      hops.submit(std::move(items[p][backward]), describe(*gather), [this, gather] { came(gather); });
+    }
   }
   arrived(gather);  // this rank's shards
 }
@@ -267,16 +275,17 @@ void ParameterStore::arrived(const std::shared_ptr<Gather>& gather) {
   std::erase(gathers_under_way_, gather);
   uses_[gather->use].here = true;
   for (const Fill& fill : gather->fills) {
-    if (!gather->backward && states_->all()[fill.unit].secondary) keep_secondary(fill.unit, fill.place);
+    if (!fill.backward && states_->all()[fill.unit].secondary) keep_secondary(fill.unit, fill.place);
   }
   uses_.check();
 }
 
 void ParameterStore::keep_secondary(std::size_t unit, std::size_t place) {
-  const std::uint64_t version = version_ + 1;
+  const UnitState& state = states_->all()[unit];
+  const std::uint64_t version = (state.trained() ? version_ : 0) + 1;
   if (secondary_begun_of_[unit] == version) return;  // it may be in use
   secondary_begun_of_[unit] = version;
-  const UnitView& part = *states_->all()[unit].secondary;
+  const UnitView& part = *state.secondary;
   ++places_[place].copies;
   const auto kept = [this, unit, place, version] {
     --places_[place].copies;
@@ -284,7 +293,8 @@ void ParameterStore::keep_secondary(std::size_t unit, std::size_t place) {
     start_gathers();
     if (pulls_) pulls_->answer_waiting();
   };
-  if (!states_->all()[unit].on_device()) return records_->store_from({unit, true}, places_[place].data, kept);
+  if (state.secondary_tier != TierKind::device)
+    return records_->store_from({unit, true}, places_[place].data, kept);
   const std::byte* from = places_[place].data + part.range.begin * runtime::size_of(part.dtype);
   runtime::copy(context_->gather, part.data, from, part.bytes());
   after_copies(kept);
@@ -295,9 +305,6 @@ void ParameterStore::begin_refresh() {
          "parameters change while a pass still needs them");
   ++version_;
   schedule_.forget();
-  for (std::size_t u = 0; u < version_of_.size(); ++u) {
-    if (!states_->all()[u].trained()) refreshed(u);
-  }
 }
 
 void ParameterStore::refreshed(std::size_t unit) {

@@ -5,6 +5,10 @@
 //   collectives   if all rows of the column have the same order: hop by hop, units of a step as one operation
 //   pulls         if messages decide the order, so that rows differ (shard_pulls.hpp)
 //
+// ZeRO++ (§3.2, hpZ): the first forward gather of a batch leaves a secondary shard in each group, and backward passes
+// gather inside the group. The secondary shard of a frozen unit is valid until the run ends: after the unit's first
+// gather, forward passes use it, too. The order of accesses decides this, so it is identical on all ranks.
+//
 // Loop thread only.
 #pragma once
 
@@ -40,8 +44,8 @@ class ParameterStore final : public Actor, public PassResource {
     BufferClasses classes;                  ///< empty if nothing is gathered
     std::vector<runtime::MemoryId> places;  ///< by class
     /// Forward and backward gathers of units with the same hops: all, or trained and frozen ones separately.
-    std::vector<std::array<HopPipeline::Plan, 2>> ways;
-    std::vector<std::size_t> way_of;  ///< by unit
+    std::vector<std::array<HopPipeline::Plan, 2>> pipelines;
+    std::vector<std::size_t> pipeline_of;  ///< by unit
   };
   [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options);
 
@@ -49,7 +53,7 @@ class ParameterStore final : public Actor, public PassResource {
   [[nodiscard]] static BufferClasses classes_of(const models::StageSlices& stage,
                                                 const std::vector<std::size_t>& elements, const Options& options);
 
-  /// `records` is null if all parameters are stored on the device.
+  /// `records` is null if all shards are on the device.
   ParameterStore(const RankContext& context, const ModelShare& share, const Plan& plan,
                  OffloadedParameters* records);
 
@@ -81,7 +85,7 @@ class ParameterStore final : public Actor, public PassResource {
   using Fill = ShardPulls::Fill;
   struct Gather {
     std::uint64_t use = 0;
-    bool backward = false;
+    bool backward = false;   // pass
     bool submitted = false;  // its collectives have started
     std::vector<Fill> fills;
     std::optional<std::uint64_t> after;         // access that must end before
@@ -100,7 +104,11 @@ class ParameterStore final : public Actor, public PassResource {
     std::byte* data = nullptr;
     int copies = 0;  // pending copies from this buffer
   };
+  /// `version` is ignored for frozen units.
   [[nodiscard]] bool has_shard(std::size_t unit, bool backward, std::uint64_t version) const;
+  [[nodiscard]] bool on_device(const Fill& fill) const {
+    return owners_.tier(fill.unit, fill.backward) == TierKind::device;
+  }
   [[nodiscard]] bool can_start(const Gather& gather) const;
   void start_gathers();
   void read_ahead();
@@ -122,13 +130,14 @@ class ParameterStore final : public Actor, public PassResource {
   ShardOwners owners_;
   bool reuse_;
   BufferSchedule schedule_;
-  std::vector<std::array<HopPipeline, 2>> ways_;  // none: all units are complete on the device, and read in place
-  std::vector<std::size_t> way_of_;               // by unit
+  std::vector<std::array<HopPipeline, 2>> pipelines_;  // none: all units are complete on the device, read in place
+  std::vector<std::size_t> pipeline_of_;               // by unit
   std::vector<Place> places_;
   std::optional<ShardPulls> pulls_;  // set if rows differ in order
 
   std::uint64_t version_ = 0;                      // batches whose passes are over
-  std::vector<std::uint64_t> version_of_;          // by unit, how often it was refreshed
+  std::vector<bool> gathered_once_;                // by unit: announced, for a frozen unit with a secondary shard
+  std::vector<std::uint64_t> version_of_;          // by unit, how often it was refreshed; frozen: 0
   std::vector<std::uint64_t> secondary_of_;        // version of the secondary copy, plus one
   std::vector<std::uint64_t> secondary_begun_of_;  // the same, including a copy that is in progress
   Accesses<Use> uses_;

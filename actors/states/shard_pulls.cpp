@@ -23,7 +23,7 @@ std::vector<runtime::StagedMessages> ShardPulls::staged_messages(const ModelShar
   const UnitStates& states = *share.states;
   using Kind = models::Stage::PassStep::Kind;
   const ShardOwners owners(share);
-  // By way and class of the first unit of a message, which contains all shards that the step still needs.
+  // By owners and class of the first unit of a message, which contains all shards that the step still needs.
   std::map<std::pair<bool, ShardOwners::From>, std::vector<std::size_t>> bytes;
   for (const bool backward : {false, true}) {
     for (const Kind kind : {Kind::forward, Kind::backward_input}) {  // backward passes recompute forward steps
@@ -31,7 +31,7 @@ std::vector<runtime::StagedMessages> ShardPulls::staged_messages(const ModelShar
         std::map<ShardOwners::From, std::size_t> behind;
         for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
           const auto from = owners.from(*unit, backward);
-          // Only secondary shards have separate messages in backward passes.
+          // Only secondary shards have separate messages in backward passes. Forward passes pull them of frozen units.
           if (!from || (backward ? !from->secondary : from->secondary && kind == Kind::backward_input)) continue;
           behind[*from] += states.all()[*unit].elements / owners.count(*unit, backward) *
                            runtime::size_of(states.precision().compute);
@@ -44,9 +44,9 @@ std::vector<runtime::StagedMessages> ShardPulls::staged_messages(const ModelShar
   }
   std::vector<runtime::StagedMessages> messages;
   std::size_t longest = 0;
-  for (const auto& [way, of_class] : bytes) {
+  for (const auto& [from, of_class] : bytes) {
     const BufferSchedule schedule(classes);
-    const std::size_t others = owners.owners(way.second).members.size() - 1;
+    const std::size_t others = owners.owners(from.second).members.size() - 1;
     for (std::size_t place = 0; place < schedule.places(); ++place) {
       const std::size_t of_place = of_class[schedule.class_of_place(place)];
       if (of_place == 0) continue;
@@ -74,28 +74,29 @@ void ShardPulls::start() {
   for (const int row : owners_.other_rows()) listen(row, std::make_shared<Request>());
 }
 
-std::vector<int> ShardPulls::ask(std::span<const Fill> fills, bool backward, std::uint64_t version,
+std::vector<int> ShardPulls::ask(std::span<const Fill> fills, std::uint64_t version,
                                  const std::function<void(int rank)>& arrived) {
-  std::map<ShardOwners::From, std::vector<Fill>> ways;
+  std::map<std::pair<bool, ShardOwners::From>, std::vector<Fill>> by_owners;
   for (const Fill& fill : fills) {
-    if (const auto from = owners_.from(fill.unit, backward)) ways[*from].push_back(fill);
+    if (const auto from = owners_.from(fill.unit, fill.backward)) by_owners[{fill.backward, *from}].push_back(fill);
   }
   const std::size_t element = runtime::size_of(states_->precision().compute);
   std::vector<int> asked;
-  for (const auto& [from, of_way] : ways) {
+  for (const auto& [key, all] : by_owners) {
+    const auto& [backward, from] = key;
     for (const int row : owners_.owners(from).members) {
       if (row == column_->layout.rank()) continue;
       const int owner = column_->ranks[static_cast<std::size_t>(row)];
-      for (std::size_t begin = 0; begin < of_way.size(); begin += Request::max_units) {
-        const std::size_t end = std::min(of_way.size(), begin + Request::max_units);
+      for (std::size_t begin = 0; begin < all.size(); begin += Request::max_units) {
+        const std::size_t end = std::min(all.size(), begin + Request::max_units);
         auto request = std::make_shared<Request>(Request{.version = version,
-                                                         .answer = static_cast<std::uint32_t>(of_way[begin].place),
+                                                         .answer = static_cast<std::uint32_t>(all[begin].place),
                                                          .backward = static_cast<std::uint8_t>(backward)});
         std::vector<runtime::Bytes> ranges;
         for (std::size_t f = begin; f < end; ++f) {
-          request->units[request->count++] = static_cast<std::uint16_t>(of_way[f].unit);
-          const Range theirs = owners_.range(of_way[f].unit, backward, row);
-          ranges.emplace_back(of_way[f].data + theirs.begin * element, theirs.count * element);
+          request->units[request->count++] = static_cast<std::uint16_t>(all[f].unit);
+          const Range theirs = owners_.range(all[f].unit, backward, row);
+          ranges.emplace_back(all[f].data + theirs.begin * element, theirs.count * element);
         }
         asked.push_back(owner);
         context_->transport.receive(owner, Tag{Channel::piece, request->answer}, ranges,
@@ -128,7 +129,7 @@ void ShardPulls::answer(int row, const Request& request) {
   }
   const int rank = column_->ranks[static_cast<std::size_t>(row)];
   const Tag tag{Channel::piece, request.answer};
-  if (!states_->all()[request.units[0]].on_device()) {  // all units of a request are on the same tier
+  if (owners_.tier(request.units[0], request.backward != 0) != TierKind::device) {  // the same for all units
     std::vector<OffloadedParameters::Shard> pieces;
     for (std::size_t u = 0; u < request.count; ++u)
       pieces.push_back(owners_.own(request.units[u], request.backward != 0));

@@ -22,14 +22,15 @@
 
 namespace ranvier::actors {
 
-/// Owners of the shards that a rank needs for passes, and location of its own shards. Any thread.
+/// Owners of the shards that a rank needs for passes, and location of its own shards. `backward`: the unit is gathered
+/// from secondary shards if it has them, as in backward passes. Any thread.
 class ShardOwners {
  public:
   /// The share must outlive this object.
   explicit ShardOwners(const ModelShare& share) noexcept
       : states_(share.states.get()), column_(share.column.get()) {}
 
-  /// Number of shards of a unit, by direction.
+  /// Number of shards of a unit.
   [[nodiscard]] std::size_t count(std::size_t unit, bool backward) const {
     return static_cast<std::size_t>(column_->layout.pieces(scope(unit, backward)));
   }
@@ -47,7 +48,7 @@ class ShardOwners {
     if (state.in_place() || count(unit, backward) == 1) return std::nullopt;
     const bool of_column = scope(unit, backward) == collectives::Scope::global;
     return From{of_column ? collectives::TeamKind::column : collectives::TeamKind::group,
-                state.secondary.has_value(), state.tier};
+                state.secondary.has_value(), tier(unit, backward)};
   }
   [[nodiscard]] const collectives::Team& owners(const From& from) const { return column_->layout.team(from.team); }
   /// Rows with which this rank exchanges shards in any pass.
@@ -73,7 +74,12 @@ class ShardOwners {
   [[nodiscard]] OffloadedParameters::Shard own(std::size_t unit, bool backward) const {
     return {unit, backward && states_->all()[unit].secondary.has_value()};
   }
-  /// Bytes of this rank's shard, if parameters are stored on the device.
+  /// Tier of this rank's shard.
+  [[nodiscard]] TierKind tier(std::size_t unit, bool backward) const {
+    const UnitState& state = states_->all()[unit];
+    return own(unit, backward).secondary ? state.secondary_tier : state.tier;
+  }
+  /// Bytes of this rank's shard, if it is on the device.
   [[nodiscard]] runtime::ConstBytes bytes(std::size_t unit, bool backward) const {
     const UnitState& state = states_->all()[unit];
     const UnitView& view = own(unit, backward).secondary ? *state.secondary : state.parameters;
@@ -99,13 +105,14 @@ class ShardPulls {
     std::size_t unit = 0;
     std::size_t place = 0;      ///< number of the buffer, which identifies replies
     std::byte* data = nullptr;  ///< buffer for the complete unit
+    bool backward = false;      ///< from secondary shards, if the unit has them
   };
 
   /// Maximum of pull messages in flight.
   [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share,
                                                                             const BufferClasses& classes);
 
-  /// `records` is null if all parameters are stored on the device.
+  /// `records` is null if all shards are on the device.
   ShardPulls(const RankContext& context, const ModelShare& share, OffloadedParameters* records, HasShard has_shard);
   ~ShardPulls();
 
@@ -113,7 +120,7 @@ class ShardPulls {
   void start();
   /// Requests shards from all other owners. Returns the ranks of expected replies, once per reply; `arrived` is called
   /// for each reply.
-  [[nodiscard]] std::vector<int> ask(std::span<const Fill> fills, bool backward, std::uint64_t version,
+  [[nodiscard]] std::vector<int> ask(std::span<const Fill> fills, std::uint64_t version,
                                      const std::function<void(int rank)>& arrived);
   /// Call it when this rank may have new shards: replies to deferred requests.
   void answer_waiting();

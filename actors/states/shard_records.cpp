@@ -6,6 +6,9 @@
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
+#include <algorithm>
+#include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -15,15 +18,34 @@ using collectives::Range;
 using offload::IoKind;
 using offload::Tier;
 
+ShardRecords::ShardRecords(const BucketPartition& cut, Range range, std::vector<runtime::DType> dtypes,
+                           ElementSet in_last)
+    : cut_(cut), range_(range), dtypes_(std::move(dtypes)), in_last_(std::move(in_last)) {
+  if (in_last_.has_all() || range.count == 0) return;
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> counts;  // by shard of the unit and bucket
+  for (const Range& part : in_last_.in({0, std::numeric_limits<std::size_t>::max()})) {
+    for (std::size_t at = part.begin, end = part.begin + part.count, n = 0; at < end; at += n) {
+      const std::size_t in_piece = at % cut_.piece_elements(), slice = cut_.slice(0).count;
+      n = std::min({end - at, slice - in_piece % slice, cut_.piece_elements() - in_piece});
+      counts[{at / range.count, in_piece / slice}] += n;
+    }
+  }
+  most_in_last_ = 0;
+  for (const auto& [key, count] : counts) most_in_last_ = std::max(most_in_last_, count);
+}
+
 void ShardRecords::reserve(PlanContext& planner, TierKind tier, runtime::MemoryKind kind, const std::string& name) {
+  if (tier == TierKind::device || region_bytes() == 0) return;
   tier_ = tier;
   region_ = planner.regions.reserve(tier, kind, name, region_bytes(), planner.memory);
 }
 
 std::size_t ShardRecords::array_offset(std::size_t bucket, std::size_t array) const noexcept {
   std::size_t offset = 0;
-  for (std::size_t i = 0; i < array; ++i)
-    offset += runtime::round_up(runtime::bytes_of(dtypes_[i], elements(bucket)), runtime::MemoryPlan::alignment);
+  for (std::size_t i = 0; i < array; ++i) {
+    const std::size_t has = i + 1 < dtypes_.size() ? elements(bucket) : std::min(most_in_last_, elements(bucket));
+    offset += runtime::round_up(runtime::bytes_of(dtypes_[i], has), runtime::MemoryPlan::alignment);
+  }
   return offset;
 }
 
@@ -34,8 +56,17 @@ ShardRecords::Run ShardRecords::run_from(std::size_t begin, std::size_t array) c
   const std::size_t in_piece = (begin - range_.begin) % cut_.piece_elements();
   const std::size_t bucket = in_piece / cut_.slice(0).count;  // only the last slice may be shorter
   const Range slice = cut_.slice(bucket);
-  const std::size_t in_record = piece * slice.count + in_piece - slice.begin;
-  return {bucket, begin, slice.begin + slice.count - in_piece,
+  std::size_t in_record = piece * slice.count + in_piece - slice.begin;
+  std::size_t count = slice.begin + slice.count - in_piece;
+  if (array + 1 == dtypes_.size() && !in_last_.has_all()) {
+    const std::vector<Range> parts = in_last_.in({begin, count});
+    expect(!parts.empty() && parts.front().begin == begin, "array {} of records has no element {}", array, begin);
+    count = parts.front().count;
+    in_record = in_last_.count({begin - (in_piece - slice.begin), in_piece - slice.begin});
+    for (const Range& run : cut_.runs({range_.begin, piece * cut_.piece_elements()}, bucket))
+      in_record += in_last_.count(run);
+  }
+  return {bucket, begin, count,
           record_offset(bucket) + array_offset(bucket, array) + runtime::bytes_of(dtypes_[array], in_record)};
 }
 
@@ -70,15 +101,17 @@ void ShardRecords::move_image(const RankContext& context, IoKind kind, std::byte
   context.tiers.move(kind, region_, 0, {{image, region_bytes()}}, std::move(done));
 }
 
+void ShardRecords::copy(const RankContext& context, IoKind kind, std::byte* state, std::span<std::byte> values,
+                        const runtime::WorkName& work, runtime::Handler done) {
+  const bool writes = kind == IoKind::write;
+  runtime::copy(context.compute, writes ? state : values.data(), writes ? values.data() : state, values.size());
+  context.loop.after_work(context.compute, work, std::move(done));
+}
+
 void ShardRecords::access(const RankContext& context, IoKind kind, std::size_t offset, std::span<std::byte> values,
                           std::span<std::byte> staging, const runtime::WorkName& work,
                           runtime::Handler done) const {
-  const auto copy = [&context, kind, values, work](std::byte* state, const runtime::Handler& next) {
-    const bool writes = kind == IoKind::write;
-    runtime::copy(context.compute, writes ? state : values.data(), writes ? values.data() : state, values.size());
-    context.loop.after_work(context.compute, work, next);
-  };
-  if (!in_files()) return copy(memory(context, offset), done);
+  if (!in_files()) return copy(context, kind, memory(context, offset), values, work, std::move(done));
   constexpr std::size_t block = Tier::block_bytes;
   const std::size_t end = offset + values.size(), begin = offset / block * block;
   const std::span<std::byte> blocks = staging.first(Tier::whole_blocks(end) - begin);
@@ -86,9 +119,9 @@ void ShardRecords::access(const RankContext& context, IoKind kind, std::size_t o
                                                     runtime::Handler next) {
     context.tiers.move(way, region_, at, {blocks.subspan(at - begin, bytes)}, std::move(next));
   };
-  const auto copy_and_go_on = [=, done = std::move(done)] {
+  const auto copy_and_go_on = [=, &context, done = std::move(done)] {
     copy(
-        blocks.data() + (offset - begin),
+        context, kind, blocks.data() + (offset - begin), values, work,
         kind == IoKind::read ? done : [=] { move(IoKind::write, begin, blocks.size(), done); });
   };
   if (kind == IoKind::read) return move(IoKind::read, begin, blocks.size(), copy_and_go_on);

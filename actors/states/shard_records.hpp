@@ -7,6 +7,7 @@
 #pragma once
 
 #include "actors/schedule/bucket_partition.hpp"
+#include "actors/states/element_set.hpp"
 #include "actors/states/state_kind.hpp"
 #include "actors/states/tier_options.hpp"
 #include "runtime/device/arena.hpp"
@@ -14,6 +15,7 @@
 #include "runtime/transport/transport.hpp"
 
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,12 +28,13 @@ struct RankContext;
 
 class ShardRecords {
  public:
-  /// `range`: complete finest shards. `dtypes`: type of each array; buckets do not split blocks of int8. Nothing is
-  /// stored without reserve().
-  ShardRecords(const BucketPartition& cut, collectives::Range range, std::vector<runtime::DType> dtypes)
-      : cut_(cut), range_(range), dtypes_(std::move(dtypes)) {}
+  /// `range`: complete finest shards. `dtypes`: type of each array; buckets do not split blocks of int8. `in_last`:
+  /// elements of the last array; each record has memory for the largest number in any rank's bucket. Nothing is stored
+  /// without reserve().
+  ShardRecords(const BucketPartition& cut, collectives::Range range, std::vector<runtime::DType> dtypes,
+               ElementSet in_last = {});
 
-  /// Reserves a zeroed region for all records.
+  /// Reserves a zeroed region for all records, if there are any and they are not on the device.
   void reserve(PlanContext& planner, TierKind tier, runtime::MemoryKind kind, const std::string& name);
 
   [[nodiscard]] bool in_files() const noexcept { return tier_ == TierKind::nvme; }
@@ -61,8 +64,8 @@ class ShardRecords {
     std::size_t begin = 0, count = 0;  ///< elements of the unit
     std::size_t offset = 0;            ///< bytes from the start of the region
   };
-  /// The elements of an array starting at `begin` (a block's first for int8), up to the end of their bucket and
-  /// finest shard. Throws ErrorCode::internal if they are not in the range.
+  /// Elements of an array starting at `begin` (a block's first for int8), up to a gap or the end of their bucket and
+  /// finest shard. Throws ErrorCode::internal if the array does not have them.
   [[nodiscard]] Run run_from(std::size_t begin, std::size_t array = 0) const;
   /// All runs of the first array, in unit order.
   [[nodiscard]] std::vector<Run> runs() const;
@@ -79,6 +82,9 @@ class ShardRecords {
                    std::span<std::byte> memory, runtime::Handler done) const;
   /// Moves all records between their tier and `image`, region_bytes() of memory.
   void move_image(const RankContext& context, offload::IoKind kind, std::byte* image, runtime::Handler done) const;
+  /// Copies bytes between a state, which the device accesses, and host memory, over `context.compute`.
+  static void copy(const RankContext& context, offload::IoKind kind, std::byte* state, std::span<std::byte> values,
+                   const runtime::WorkName& work, runtime::Handler done);
   /// Copies bytes between the region, starting at byte `offset`, and host memory, over `context.compute`. `staging`: at
   /// least two blocks larger than `values`; only for files. Blocks that are partly written are read before.
   void access(const RankContext& context, offload::IoKind kind, std::size_t offset, std::span<std::byte> values,
@@ -90,7 +96,9 @@ class ShardRecords {
   BucketPartition cut_;
   collectives::Range range_;
   std::vector<runtime::DType> dtypes_;
-  TierKind tier_ = TierKind::device;  // device: nothing is stored
+  ElementSet in_last_;
+  std::size_t most_in_last_ = std::numeric_limits<std::size_t>::max();  // elements of in_last_ in a bucket
+  TierKind tier_ = TierKind::device;                                    // device: nothing is stored
   offload::TierRegion region_;
 };
 

@@ -1,6 +1,7 @@
 #include "actors/states/sharded_unit.hpp"
 
 #include "runtime/base/arithmetic.hpp"
+#include "runtime/kernels/block_codec.hpp"
 
 #include <algorithm>
 #include <map>
@@ -18,16 +19,42 @@ std::size_t pieces(Scope scope, int ranks, int group_size) {
 
 }  // namespace
 
-std::size_t padded_elements(const models::UnitSpec& unit, int ranks, const TierOptions& tiers) {
-  static_assert(runtime::int8_block_elements % models::UnitSpec::alignment == 0);
-  const bool in_blocks = unit.trained && runtime::is_in_blocks(tiers.moments) && tiers.arrays_of(unit.trained) > 1;
+std::size_t padded_elements(const models::UnitSpec& unit, int ranks, const TierOptions& tiers,
+                            const collectives::WireTypes& wire) {
+  static_assert(runtime::int8_block_elements % models::UnitSpec::alignment == 0 &&
+                runtime::code_block_elements == runtime::int8_block_elements);
+  const bool in_blocks = wire.in_blocks(unit.trained) || (unit.trained && runtime::is_in_blocks(tiers.moments) &&
+                                                          tiers.arrays_of(unit.trained) > 1);
   const std::size_t of_shard = in_blocks ? runtime::int8_block_elements : models::UnitSpec::alignment;
   return runtime::round_up(unit.elements(), static_cast<std::size_t>(ranks) * of_shard);
 }
 
+ElementSet stored_elements(StateKind kind, const models::UnitSpec& unit, std::size_t elements,
+                           const TierOptions& tiers) {
+  if (kind != StateKind::v || tiers.rule != UpdateRule::muon || matrices_of(unit).empty()) return {};
+  constexpr std::size_t block = runtime::int8_block_elements;
+  std::vector<collectives::Range> ranges;
+  for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+    if (!unit.parameters[p].matrices.empty()) continue;
+    const std::size_t begin = unit.offset(p) / block * block;
+    const std::size_t end =
+        std::min(elements, runtime::round_up(unit.offset(p) + unit.parameters[p].elements(), block));
+    if (ranges.empty() || begin > ranges.back().begin + ranges.back().count) ranges.push_back({begin, 0});
+    ranges.back().count = end - ranges.back().begin;
+  }
+  return ElementSet(std::move(ranges));
+}
+
+ShardedUnit sharded_unit(const models::UnitSpec& unit, std::size_t elements, const TierOptions& tiers) {
+  ShardedUnit sharded{.elements = elements, .trained = unit.trained};
+  if (tiers.rule == UpdateRule::muon) sharded.matrices = matrices_of(unit);
+  sharded.second_moments = stored_elements(StateKind::v, unit, elements, tiers);
+  return sharded;
+}
+
 std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
                                        const std::vector<models::LayerRange>& slices, int ranks,
-                                       const TierOptions& tiers) {
+                                       const TierOptions& tiers, const collectives::WireTypes& wire) {
   std::vector<ShardedUnit> units;
   std::map<std::string, std::size_t> known;
   for (const models::LayerRange& layers : slices) {
@@ -35,8 +62,7 @@ std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
       for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
         const auto [place, is_new] = known.emplace(unit.name, units.size());
         if (is_new) {
-          units.push_back({.elements = padded_elements(unit, ranks, tiers), .trained = unit.trained});
-          if (tiers.rule == UpdateRule::muon) units.back().matrices = matrices_of(unit);
+          units.push_back(sharded_unit(unit, padded_elements(unit, ranks, tiers, wire), tiers));
         } else {
           ++units[place->second].uses;
         }
@@ -46,10 +72,11 @@ std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
   return units;
 }
 
-LargestUnits largest_units(const models::Architecture& architecture, int ranks, const TierOptions& tiers) {
+LargestUnits largest_units(const models::Architecture& architecture, int ranks, const TierOptions& tiers,
+                           const collectives::WireTypes& wire) {
   LargestUnits largest;
   for (const models::UnitSpec& unit : architecture.units()) {
-    const std::size_t elements = padded_elements(unit, ranks, tiers);
+    const std::size_t elements = padded_elements(unit, ranks, tiers, wire);
     largest.all = std::max(largest.all, elements);
     if (unit.trained) largest.trained = std::max(largest.trained, elements);
   }
@@ -104,9 +131,11 @@ bool are_in_place(bool trained, const UnitShardings& shardings, int ranks, int g
 StateBytes state_bytes(std::span<const ShardedUnit> units, const UnitShardings& shardings, int ranks,
                        int group_size, const models::Precision& precision, const TierOptions& tiers) {
   StateBytes bytes;
-  for (const auto& [elements, uses, trained, matrices] : units) {
+  for (const auto& [elements, uses, trained, matrices, second_moments] : units) {
     for (const auto& [kind, scope, dtype] : state_shapes(trained, shardings, precision, tiers)) {
-      const std::size_t held = runtime::bytes_of(dtype, elements / pieces(scope, ranks, group_size));
+      const std::size_t shard = elements / pieces(scope, ranks, group_size);
+      const std::size_t held =
+          runtime::bytes_of(dtype, kind == StateKind::v ? second_moments.most_in(shard) : shard);
       switch (kind) {
         case StateKind::parameters:
         case StateKind::secondary:

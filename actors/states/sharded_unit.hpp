@@ -6,6 +6,7 @@
 // tied use.
 #pragma once
 
+#include "actors/states/element_set.hpp"
 #include "actors/states/matrix_owners.hpp"
 #include "actors/states/state_kind.hpp"
 #include "actors/states/tier_options.hpp"
@@ -25,18 +26,30 @@ struct ShardedUnit {
   int uses = 1;                           ///< layers of the stage that read it
   bool trained = true;                    ///< false: parameters only
   std::vector<UnitMatrix> matrices = {};  ///< with Muon
+  ElementSet second_moments = {};         ///< elements with v
 
   friend bool operator==(const ShardedUnit&, const ShardedUnit&) = default;
 };
 
+/// Elements that an array of a unit has, among `elements` with padding. All arrays have all of them, except Muon's v:
+/// it has the blocks of 256 elements that contain an element of a parameter that AdamW updates.
+[[nodiscard]] ElementSet stored_elements(StateKind kind, const models::UnitSpec& unit, std::size_t elements,
+                                         const TierOptions& tiers);
+
+/// `elements`: padded_elements().
+[[nodiscard]] ShardedUnit sharded_unit(const models::UnitSpec& unit, std::size_t elements,
+                                       const TierOptions& tiers);
+
 /// Units of slices of layers, each once, in order of first use.
 [[nodiscard]] std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
                                                      const std::vector<models::LayerRange>& slices, int ranks,
-                                                     const TierOptions& tiers = {});
+                                                     const TierOptions& tiers = {},
+                                                     const collectives::WireTypes& wire = {});
 
 /// Elements of a unit in a column of `ranks`, padded so that every finest shard is a multiple of UnitSpec::alignment.
-/// If its moments are int8, shards consist of whole blocks.
-[[nodiscard]] std::size_t padded_elements(const models::UnitSpec& unit, int ranks, const TierOptions& tiers = {});
+/// If its moments are int8, or its messages have blocks, shards consist of whole blocks.
+[[nodiscard]] std::size_t padded_elements(const models::UnitSpec& unit, int ranks, const TierOptions& tiers = {},
+                                          const collectives::WireTypes& wire = {});
 
 /// Padded elements of the largest unit.
 struct LargestUnits {
@@ -44,7 +57,7 @@ struct LargestUnits {
   std::size_t trained = 0;  ///< maximum over trained units
 };
 [[nodiscard]] LargestUnits largest_units(const models::Architecture& architecture, int ranks,
-                                         const TierOptions& tiers = {});
+                                         const TierOptions& tiers = {}, const collectives::WireTypes& wire = {});
 
 /// Returns whether master weights are separate from the layers' parameters, for trained units.
 [[nodiscard]] bool separate_master(const models::Precision& precision, const TierOptions& tiers);
@@ -77,7 +90,8 @@ struct StateBytes {
   friend bool operator==(const StateBytes&, const StateBytes&) = default;
 };
 
-/// Bytes per rank, equal for all `ranks` of a column with groups of `group_size`.
+/// Bytes per rank, equal for all `ranks` of a column with groups of `group_size`. Each rank has memory for the largest
+/// number of second moments in any rank's shard of a unit.
 [[nodiscard]] StateBytes state_bytes(std::span<const ShardedUnit> units, const UnitShardings& shardings, int ranks,
                                      int group_size, const models::Precision& precision,
                                      const TierOptions& tiers = {});

@@ -25,6 +25,7 @@ enum class Commit {
 struct TierOptions {
   TierKind parameters = TierKind::device;        ///< layers' parameters, between accesses
   std::optional<TierKind> trained_parameters;    ///< trained parameters in partial training; none: as `parameters`
+  TierKind secondary = TierKind::device;         ///< second copy (ZeRO++): host, or device: as the parameters
   TierKind gradients = TierKind::device;         ///< accumulated over the microbatches of a batch
   TierKind optimizer = TierKind::device;         ///< master weights and moments
   std::size_t optimizer_budget = 0;              ///< bytes of offloaded optimizer states that stay on the device
@@ -45,6 +46,10 @@ struct TierOptions {
 
   [[nodiscard]] TierKind parameters_of(bool trained) const noexcept {
     return trained ? trained_parameters.value_or(parameters) : parameters;
+  }
+  /// Tier of ZeRO++'s second copy of the parameters.
+  [[nodiscard]] TierKind secondary_of(bool trained) const noexcept {
+    return secondary == TierKind::device ? parameters_of(trained) : secondary;
   }
   /// Number of arrays of a unit in a checkpoint: the first ones of optimizer_states. A frozen unit has weights only.
   [[nodiscard]] std::size_t arrays_of(bool trained) const noexcept {

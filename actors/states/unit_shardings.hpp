@@ -4,6 +4,7 @@
 
 #include "collectives/communicators/communicator_factory.hpp"
 #include "collectives/plans/shard.hpp"
+#include "collectives/plans/wire_type.hpp"
 
 #include <array>
 #include <vector>
@@ -32,6 +33,7 @@ struct ColumnOptions {
   UnitShardings sharding;
   std::vector<int> ranks;                                                ///< MPI ranks of the column, in row order
   std::array<collectives::PlanChoice, collectives::team_kinds> choices;  ///< algorithms, by TeamKind
+  collectives::WireTypes wire = {};                                      ///< types in messages
   collectives::CommunicatorFactory* source = nullptr;  ///< null: collectives run as plans over the transport
   bool packs = false;  ///< reserve memory to pack strided data, since `source` may need it contiguous
 };

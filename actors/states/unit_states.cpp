@@ -4,6 +4,7 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -13,6 +14,58 @@ namespace ranvier::actors {
 using collectives::Range;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
+
+namespace {
+
+/// Adds the segments of all parameters in the optimizer's range.
+void add_segments(UnitState& unit) {
+  for (std::size_t p = 0; p < unit.spec->parameters.size(); ++p) {
+    const models::ParameterSpec& parameter = unit.spec->parameters[p];
+    const std::size_t offset = unit.spec->offset(p);
+    const std::size_t elements = parameter.elements(), decayed = elements - parameter.undecayed_end;
+    const bool by_muon = std::ranges::find(unit.matrices, p, &UnitMatrix::parameter) != unit.matrices.end();
+    auto& segments = by_muon ? unit.matrix_segments : unit.segments;
+    const auto add_segment = [&](std::size_t from, std::size_t to, bool decays) {
+      const std::size_t begin = std::max(offset + from, unit.optimizer.begin);
+      const std::size_t end = std::min(offset + to, unit.optimizer.begin + unit.optimizer.count);
+      if (begin < end) segments.push_back({begin - unit.optimizer.begin, end - unit.optimizer.begin, decays});
+    };
+    add_segment(0, decayed, parameter.decays);
+    add_segment(decayed, elements, false);
+  }
+}
+
+/// Plans memory for the views that are on the device.
+void plan_views(PlanContext& planner, UnitState& unit, bool trains, bool separate_master) {
+  const std::string& name = unit.spec->name;
+  const auto plan = [&](MemoryKind kind, const std::string& array, bool here, const std::vector<UnitView*>& views) {
+    const std::size_t bytes = views.front()->planned_bytes();
+    if (!here || bytes == 0) return;
+    const runtime::MemoryId memory =
+        planner.memory.add({kind, MemorySpace::device, name + array, bytes, views.size()});
+    for (std::size_t v = 0; v < views.size(); ++v) {
+      views[v]->memory = memory;
+      views[v]->slot = v;
+    }
+  };
+  const bool optimizer_here = trains && unit.optimizer_on_device();
+  std::vector<UnitView*> gradients;
+  for (UnitView& of_use : unit.gradients) gradients.push_back(&of_use);
+  plan(MemoryKind::parameters, " parameters", unit.on_device(), {&unit.parameters});
+  if (unit.secondary)
+    plan(MemoryKind::parameters, " parameters for backward passes", unit.secondary_tier == TierKind::device,
+         {&*unit.secondary});
+  plan(MemoryKind::gradients, " gradients", trains && planner.tiers.gradients == TierKind::device, gradients);
+  plan(MemoryKind::optimizer, " master weights", optimizer_here && separate_master, {&unit.master});
+  if (unit.v.planned_bytes() == unit.m.planned_bytes()) {
+    plan(MemoryKind::optimizer, " moments", optimizer_here, {&unit.m, &unit.v});
+  } else {
+    plan(MemoryKind::optimizer, " moments", optimizer_here, {&unit.m});
+    plan(MemoryKind::optimizer, " second moments", optimizer_here, {&unit.v});
+  }
+}
+
+}  // namespace
 
 UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains)
     : precision_(planner.share.stage->precision()),
@@ -25,7 +78,8 @@ UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>
   for (std::size_t u = 0; u < architecture_units.size(); ++u) global_index.emplace(architecture_units[u].name, u);
   std::vector<ShardedUnit> sharded;
   for (const models::UnitSpec& unit : stage.units())
-    sharded.push_back({.elements = padded_elements(unit, layout.ranks(), planner.tiers), .trained = unit.trained});
+    sharded.push_back(sharded_unit(
+        unit, padded_elements(unit, layout.ranks(), planner.tiers, planner.share.column->wire), planner.tiers));
   const std::vector<TierKind> optimizer_tier = optimizer_tiers(
       sharded, planner.share.column->sharding, layout.ranks(), layout.group_size(), precision_, planner.tiers);
   std::vector<std::size_t> uses(stage.units().size());
@@ -36,6 +90,7 @@ UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>
     state.global_index = global_index.at(state.spec->name);
     state.elements = sharded[u].elements;
     state.tier = planner.tiers.parameters_of(state.trained());
+    state.secondary_tier = planner.tiers.secondary_of(state.trained());
     state.optimizer_tier = optimizer_tier[u];
     const collectives::Sharding& sharding = planner.share.column->sharding.of(state.trained());
     const auto range = [&](collectives::Scope scope) { return layout.range(scope, state.elements); };
@@ -48,75 +103,34 @@ UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>
                                 static_cast<std::size_t>(layout.ranks() / layout.pieces(passed)));
     state.gradients.assign(uses[u], {.dtype = precision_.gradient});
     state.master.dtype = planner.tiers.master;
-    state.m.dtype = dtype_of(StateKind::m, precision_, planner.tiers);
-    state.v.dtype = dtype_of(StateKind::v, precision_, planner.tiers);
     for (const auto& [kind, scope, dtype] :
          state_shapes(state.trained(), planner.share.column->sharding, precision_, planner.tiers)) {
       const UnitView view{.range = range(scope), .dtype = dtype};
-      if (kind == StateKind::gradients) state.gradients.assign(uses[u], view);
-      if (kind == StateKind::secondary) state.secondary = view;
-      if (kind == StateKind::parameters) state.parameters = view;
-      if (kind == StateKind::m) state.m.range = view.range;
-      if (kind == StateKind::v) state.v.range = view.range;
-    }
-    if (planner.tiers.rule == UpdateRule::muon) state.matrices = matrices_of(*state.spec);
-    for (std::size_t p = 0; p < state.spec->parameters.size(); ++p) {
-      const models::ParameterSpec& parameter = state.spec->parameters[p];
-      const std::size_t offset = state.spec->offset(p);
-      const std::size_t elements = parameter.elements(), decayed = elements - parameter.undecayed_end;
-      const bool by_muon = std::ranges::find(state.matrices, p, &UnitMatrix::parameter) != state.matrices.end();
-      auto& segments = by_muon ? state.matrix_segments : state.segments;
-      const auto add_segment = [&](std::size_t from, std::size_t to, bool decays) {
-        const std::size_t begin = std::max(offset + from, state.optimizer.begin);
-        const std::size_t end = std::min(offset + to, state.optimizer.begin + state.optimizer.count);
-        if (begin < end) segments.push_back({begin - state.optimizer.begin, end - state.optimizer.begin, decays});
-      };
-      add_segment(0, decayed, parameter.decays);
-      add_segment(decayed, elements, false);
-    }
-    const std::string& name = state.spec->name;
-    const auto plan = [&](MemoryKind kind, const std::string& array, bool here,
-                          const std::vector<UnitView*>& views) {
-      if (!here || views.front()->bytes() == 0) return;
-      const runtime::MemoryId memory =
-          planner.memory.add({kind, MemorySpace::device, name + array, views.front()->bytes(), views.size()});
-      for (std::size_t v = 0; v < views.size(); ++v) {
-        views[v]->memory = memory;
-        views[v]->slot = v;
+      if (kind == StateKind::secondary) {
+        state.secondary = view;
+      } else if (kind == StateKind::gradients) {
+        state.gradients.assign(uses[u], view);
+      } else {
+        state.view(kind) = view;
       }
-    };
-    const bool optimizer_here = trains && state.optimizer_on_device();
-    std::vector<UnitView*> gradients;
-    for (UnitView& of_use : state.gradients) gradients.push_back(&of_use);
-    plan(MemoryKind::parameters, " parameters", state.on_device(), {&state.parameters});
-    if (state.secondary)
-      plan(MemoryKind::parameters, " parameters for backward passes", state.on_device(), {&*state.secondary});
-    plan(MemoryKind::gradients, " gradients", trains && planner.tiers.gradients == TierKind::device, gradients);
-    plan(MemoryKind::optimizer, " master weights", optimizer_here && separate_master_, {&state.master});
-    std::vector<UnitView*> moments{&state.m, &state.v};
-    if (state.v.bytes() == 0) moments.pop_back();
-    plan(MemoryKind::optimizer, " moments", optimizer_here, moments);
+    }
+    state.v.stored = sharded[u].second_moments;
+    state.matrices = sharded[u].matrices;
+    add_segments(state);
+    plan_views(planner, state, trains, separate_master_);
     units_.push_back(std::move(state));
   }
   assign_owners(units_, layout.ranks());
 }
 
 const UnitView& UnitState::view(StateKind kind) const {
-  switch (kind) {
-    case StateKind::parameters:
-      return parameters;
-    case StateKind::weights:
-      return master;
-    case StateKind::m:
-      return m;
-    case StateKind::v:
-      return v;
-    case StateKind::secondary:
-    case StateKind::gradients:
-      break;
-  }
-  fail(ErrorCode::internal, "{} has no single view of its {}", spec->name, to_string(kind));
+  const std::array<const UnitView*, 6> views{&parameters, nullptr, &master, &m, &v, nullptr};  // by kind
+  const UnitView* const view = views.at(static_cast<std::size_t>(kind));
+  expect(view != nullptr, "{} has no single view of its {}", spec->name, to_string(kind));
+  return *view;
 }
+
+UnitView& UnitState::view(StateKind kind) { return const_cast<UnitView&>(std::as_const(*this).view(kind)); }
 
 std::vector<Range> stepped_ranges(const UnitState& unit) {
   const Range& whole = unit.optimizer;

@@ -7,6 +7,7 @@
 
 #include "actors/schedule/bucket_partition.hpp"
 #include "actors/schedule/chunk_schedule.hpp"
+#include "actors/states/element_set.hpp"
 #include "actors/states/matrix_owners.hpp"
 #include "actors/states/sharded_unit.hpp"
 #include "actors/states/state_kind.hpp"
@@ -27,15 +28,22 @@ namespace ranvier::actors {
 /// A view: a range of a unit in memory.
 struct UnitView {
   collectives::Range range;  ///< range in elements of the unit
+  ElementSet stored = {};    ///< the view has the common elements of both
   std::byte* data = nullptr;
   runtime::DType dtype = runtime::DType::f32;
   std::optional<runtime::MemoryId> memory = std::nullopt;  ///< planned memory of `data`
   std::size_t slot = 0;                                    ///< slot of `memory`
 
-  [[nodiscard]] std::size_t bytes() const noexcept { return runtime::bytes_of(dtype, range.count); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return runtime::bytes_of(dtype, stored.count(range)); }
+  /// Maximum of bytes() over all ranks.
+  [[nodiscard]] std::size_t planned_bytes() const { return runtime::bytes_of(dtype, stored.most_in(range.count)); }
   /// Address of the unit's elements starting at `begin` (a block's first for int8); null if they are offloaded.
   [[nodiscard]] std::byte* at(std::size_t begin) const noexcept {
-    return data == nullptr ? nullptr : data + runtime::bytes_of(dtype, begin - range.begin);
+    return data == nullptr ? nullptr
+                           : data + runtime::bytes_of(dtype, stored.count({range.begin, begin - range.begin}));
+  }
+  [[nodiscard]] bool contains(const collectives::Range& part) const noexcept {
+    return range.contains(part) && stored.contains(part);
   }
   [[nodiscard]] bool whole(std::size_t elements) const noexcept { return range.count == elements; }
 };
@@ -47,17 +55,19 @@ struct UnitState {
   BucketPartition cut;           ///< partition into buckets
   collectives::Range optimizer;  ///< range that this rank updates
   collectives::Range reduced;    ///< range of reduced gradients
-  /// In the compute dtype; contains the optimizer's range unless the master is separate. Null if offloaded, like
-  /// `secondary`.
+  /// In the compute dtype; contains the optimizer's range unless the master is separate. Null if offloaded.
   UnitView parameters;
-  std::optional<UnitView> secondary;  ///< ZeRO++: secondary shard for backward passes
+  std::optional<UnitView> secondary;  ///< ZeRO++: secondary shard for backward passes; null if offloaded
   UnitView master;                    ///< range `optimizer`; null if separate and offloaded
-  UnitView m, v;  ///< range `optimizer`, empty if the optimizer lacks the moment; null if offloaded
+  /// Range `optimizer`, empty if the optimizer lacks the moment; null if offloaded. With Muon, v has only some elements
+  /// (stored_elements()).
+  UnitView m, v;
   std::vector<UnitView> gradients;   ///< by tied use, in the gradient dtype; the first one receives the sum
   std::vector<UnitMatrix> matrices;  ///< parameters that Muon updates
   std::vector<runtime::DecaySegment> segments;  ///< all others, relative to the start of the optimizer's range
   std::vector<runtime::DecaySegment> matrix_segments;  ///< `matrices`, relative to the same start
   TierKind tier = TierKind::device;                    ///< tier of parameters
+  TierKind secondary_tier = TierKind::device;          ///< tier of `secondary`
   TierKind optimizer_tier = TierKind::device;          ///< tier of master weights, if separate, and of moments
 
   /// If false, `optimizer`, `reduced` and the ranges of gradients are empty, and only parameters have an address.
@@ -65,9 +75,13 @@ struct UnitState {
   /// Returns whether layers read the parameters in place; otherwise they are gathered or fetched.
   [[nodiscard]] bool in_place() const noexcept { return on_device() && parameters.whole(elements); }
   [[nodiscard]] bool on_device() const noexcept { return tier == TierKind::device; }
+  /// Returns whether a secondary shard stays valid until the run ends, since no step changes it. Its first gather is
+  /// the only one that crosses groups.
+  [[nodiscard]] bool keeps_secondary() const noexcept { return secondary && !trained(); }
   [[nodiscard]] bool optimizer_on_device() const noexcept { return optimizer_tier == TierKind::device; }
   /// View of the parameters, master weights or a moment. Throws ErrorCode::internal for other kinds.
   [[nodiscard]] const UnitView& view(StateKind kind) const;
+  [[nodiscard]] UnitView& view(StateKind kind);
 };
 
 struct PlanContext;

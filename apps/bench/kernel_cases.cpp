@@ -271,20 +271,24 @@ ProfiledWork additions(DType dtype, const KernelSize& size) {
           [=](StreamView stream, std::byte* at) { runtime::add(stream, at + to, at + from, dtype, n); }};
 }
 
-ProfiledWork optimizer_step(DType dtype, const KernelSize& size) {
+ProfiledWork optimizer_step(DType dtype, const KernelSize& size, DType weights_dtype, DType moments) {
   Layout layout(dtype);
   const std::size_t n = size.rows * size.channels;
-  const std::size_t weights = layout.floats(n), m = layout.floats(n), v = layout.floats(n);
+  const std::size_t weights = layout.take(runtime::bytes_of(weights_dtype, n));
+  const std::size_t m = layout.take(runtime::bytes_of(moments, n)), v = layout.take(runtime::bytes_of(moments, n));
   const std::size_t gradient = layout.array(n), working = layout.array(n);
   return {layout.bytes(), [=](StreamView stream, std::byte* at) {
             runtime::adamw(stream,
-                           {.weights = floats(at + weights),
-                            .m = floats(at + m),
-                            .v = floats(at + v),
+                           {.weights = at + weights,
+                            .m = at + m,
+                            .v = at + v,
                             .gradient = at + gradient,
                             .gradient_dtype = dtype,
-                            .working = dtype == DType::f32 ? nullptr : at + working,
-                            .working_dtype = dtype},
+                            .working = dtype == weights_dtype ? nullptr : at + working,
+                            .working_dtype = dtype,
+                            .weights_dtype = weights_dtype,
+                            .m_dtype = moments,
+                            .v_dtype = moments == DType::i8 ? DType::u8 : moments},
                            {{.begin = 0, .end = n, .decays = true}}, {.learning_rate = 1e-4});
           }};
 }
@@ -302,7 +306,8 @@ std::vector<KernelCase> kernel_cases(DType dtype, const KernelSize& size, const 
           {WorkKind::cross_entropy, cross_entropy(dtype, size, tokens, threads)},
           {WorkKind::patches, patches(dtype, size)},
           {WorkKind::elementwise, elementwise(dtype, size)},
-          {WorkKind::optimizer, optimizer_step(dtype, size)}};
+          {WorkKind::optimizer, optimizer_step(dtype, size, DType::f32, DType::f32)},
+          {WorkKind::optimizer_int8, optimizer_step(dtype, size, DType::f32, DType::i8)}};
 }
 
 std::vector<ProductCase> product_cases(DType dtype, const ProductSizes& sizes) {

@@ -34,8 +34,10 @@ struct KernelCase {
                                                    const KernelTokens& tokens, int threads);
 /// Additions only, as for received chunks.
 [[nodiscard]] ProfiledWork additions(runtime::DType dtype, const KernelSize& size);
-/// AdamW with gradients and a working copy of `dtype`; no copy in fp32.
-[[nodiscard]] ProfiledWork optimizer_step(runtime::DType dtype, const KernelSize& size);
+/// AdamW with gradients of `dtype`, and with a working copy of `dtype` unless `weights` has the same type. `weights`:
+/// fp32 or bf16; `moments`: fp32, bf16 or int8.
+[[nodiscard]] ProfiledWork optimizer_step(runtime::DType dtype, const KernelSize& size, runtime::DType weights,
+                                          runtime::DType moments);
 
 struct ProductCase {
   runtime::ProductShape shape;

@@ -19,6 +19,7 @@
 #include <memory>
 #include <set>
 #include <span>
+#include <utility>
 
 namespace ranvier::apps {
 
@@ -68,7 +69,11 @@ const Scale& scale_of(const runtime::Device& device, double seconds_left) {
 }
 
 /// Whether inputs of this work may be in caches. Optimizer states never are: they are used once per step.
-bool may_be_cached(WorkKind kind) { return kind != WorkKind::optimizer; }
+bool may_be_cached(WorkKind kind) { return kind != WorkKind::optimizer && kind != WorkKind::optimizer_int8; }
+
+/// Kinds of optimizer steps with weights in bf16, and types of their moments.
+constexpr std::pair<WorkKind, DType> kinds_of_moments[] = {{WorkKind::optimizer, DType::bf16},
+                                                           {WorkKind::optimizer_int8, DType::i8}};
 
 std::size_t index_of(WorkKind kind) { return static_cast<std::size_t>(kind); }
 
@@ -108,6 +113,12 @@ class ProfileBench {
       for (const DType dtype : dtypes) {
         measure_products(profile, timer, dtype, product_share * share);
         measure_kernels(profile, timer, dtype, kernel_share * share);
+      }
+      if (profile.rates.contains(DType::bf16)) {
+        for (const auto& [kind, moments] : kinds_of_moments) {
+          const double rounded = rounded_per_second(timer, *stream_, scale_, moments);
+          for (auto& [dtype, rates] : profile.rates) rates[index_of(kind)].flops_per_second = rounded;
+        }
       }
     }
     if (device_.apart()) profile.rates[DType::f32][index_of(WorkKind::host_copy)] = host_copies();
@@ -233,6 +244,15 @@ class ProfileBench {
     return rounded_rate(alone_rate(fit_rate(small, large), crowding));
   }
 
+  /// Elements per second with stochastically rounded weights.
+  double rounded_per_second(WorkTimer& timer, StreamView stream, const Scale& scale, DType moments) {
+    timer.fill_with(stream, DType::bf16, false);
+    const auto step = [&](const KernelSize& size) {
+      return optimizer_step(DType::bf16, size, DType::bf16, moments);
+    };
+    return kind_rate(timer, stream, {step(scale.small), step(scale.large), false}, small_budget()).flops_per_second;
+  }
+
   /// Input tokens in device memory.
   runtime::Buffer token_numbers() {
     constexpr std::size_t bytes = max_tokens * sizeof(std::int32_t);
@@ -265,7 +285,7 @@ class ProfileBench {
     return kind_rate(timer, *stream_, {copies(small), copies(large)}, small_budget());
   }
 
-  /// Host rates: additions on one thread, AdamW on all threads of a rank.
+  /// Host rates: additions on one thread; AdamW by type of its states on all threads of a rank.
   void measure_host(MachineProfile& profile) {
     const auto host = device_.make_host_device(device_.apart() ? runtime::machine_cores() : device_.threads());
     if (!host) return;
@@ -276,11 +296,15 @@ class ProfileBench {
     timer.fill_with(*whole, DType::f32, false);
     const auto measure = [&](WorkKind kind, StreamView stream, const auto& work_of) {
       profile.host_rates[index_of(kind)] = kind_rate(
-          timer, stream, {work_of(DType::f32, scale.small), work_of(DType::f32, scale.large), may_be_cached(kind)},
-          small_budget());
+          timer, stream, {work_of(scale.small), work_of(scale.large), may_be_cached(kind)}, small_budget());
     };
-    measure(WorkKind::elementwise, *narrow, additions);
-    measure(WorkKind::optimizer, *whole, optimizer_step);
+    measure(WorkKind::elementwise, *narrow, [](const KernelSize& size) { return additions(DType::f32, size); });
+    measure(WorkKind::optimizer, *whole,
+            [](const KernelSize& size) { return optimizer_step(DType::f32, size, DType::f32, DType::f32); });
+    measure(WorkKind::optimizer_int8, *whole,
+            [](const KernelSize& size) { return optimizer_step(DType::f32, size, DType::f32, DType::i8); });
+    for (const auto& [kind, moments] : kinds_of_moments)
+      profile.host_rates[index_of(kind)].flops_per_second = rounded_per_second(timer, *whole, scale, moments);
   }
 
   /// Time per handler: handlers that post their successor.

@@ -25,7 +25,10 @@ std::string meaning_of(MemoryKind kind, const actors::TrainerOptions& options) {
     case MemoryKind::optimizer: {
       const auto [master, moments] = std::pair(to_string(options.tiers.master), to_string(options.tiers.moments));
       const std::size_t count = options.tiers.arrays_of(true) - 1;
-      const std::string_view names = count == 2 ? "two moments" : "momentum";
+      const bool muon = options.tiers.rule == actors::UpdateRule::muon;
+      const std::string_view names = muon         ? "two moments (v without matrices)"
+                                     : count == 2 ? "two moments"
+                                                  : "momentum";
       if (!actors::separate_master(options.precision, options.tiers))
         return count == 0 ? "none, SGD without momentum" : fmt::format("{}, {}", names, moments);
       const std::string_view spare =

@@ -23,18 +23,30 @@ namespace {
 
 std::string amount(std::uint64_t bytes) { return bytes == 0 ? "–" : runtime::format_bytes(bytes); }
 
-/// "group: all-gather recursive, reduce-scatter ring; replicas: …": algorithms that the sharding uses.
+/// "group: all-gather recursive, reduce-scatter direct in int8; replicas: …": algorithms that the sharding uses, and
+/// types of messages that differ from the data's.
 std::string algorithm_text(const actors::RankPlan& plan) {
+  using collectives::Collective;
   const collectives::ShardFlow &flow = plan.flow, &frozen = plan.frozen_flow;
   std::map<TeamKind, std::set<std::string>> by_team;
-  for (const auto* hops : {&flow.gather_forward, &flow.gather_backward, &flow.reduce_microbatch, &flow.reduce_batch,
-                           &flow.gather_gradient, &flow.refresh, &frozen.gather_forward, &frozen.gather_backward}) {
-    for (const collectives::Hop& hop : *hops) {
-      const auto& choice = plan.column->choices[static_cast<std::size_t>(hop.team)];
-      by_team[hop.team].insert(
-          fmt::format("{} {}", to_string(hop.collective), choice.algorithm_of(hop.collective).name));
+  const auto add = [&](const std::vector<collectives::Hop>& hops, const collectives::WireTypes::Links& links) {
+    for (const auto& [collective, team, whole, piece] : hops) {
+      const auto& choice = plan.column->choices[static_cast<std::size_t>(team)];
+      const collectives::WireType type = plan.column->layout.wire_type(team, links);
+      const bool in_blocks = type != collectives::WireType::same;
+      std::string name(choice.algorithm_of(collective).name);
+      // Sums in blocks are sent directly to their owners, and gathered from them.
+      if (in_blocks && collective != Collective::all_gather) name = "direct";
+      if (in_blocks && collective == Collective::all_reduce) name += fmt::format(" and {}", choice.all_gather);
+      by_team[team].insert(fmt::format("{} {}{}", to_string(collective), name,
+                                       in_blocks ? fmt::format(" in {}", to_string(type)) : ""));
     }
-  }
+  };
+  const auto& [gather, reduce] = plan.column->wire;
+  for (const auto* hops : {&flow.gather_forward, &flow.gather_backward, &flow.refresh, &frozen.gather_forward,
+                           &frozen.gather_backward})
+    add(*hops, gather);
+  for (const auto* hops : {&flow.reduce_microbatch, &flow.reduce_batch, &flow.gather_gradient}) add(*hops, reduce);
   std::vector<std::string> teams;
   for (const auto& [team, names] : by_team) {
     teams.push_back(fmt::format("{}: {}", to_string(team), fmt::join(names, ", ")));
@@ -62,7 +74,7 @@ class Column {
          int micro_steps)
       : trainer_(&trainer),
         group_size_(shape.group_size),
-        units_(actors::sharded_units(architecture, plan.layers, trainer.grid.g_data, trainer.tiers)),
+        units_(actors::sharded_units(architecture, plan.layers, trainer.grid.g_data, trainer.tiers, trainer.wire)),
         paper_(actors::moves_of(units_, static_cast<std::uint64_t>(micro_steps))),
         plan_(&plan),
         counter_(volume_options(trainer, plan, nodes_of_column(trainer, plan.position.stage), algorithms)) {}
@@ -169,6 +181,7 @@ actors::VolumeOptions volume_options(const actors::TrainerOptions& trainer, cons
           .links = trainer.links,
           .precision = trainer.precision,
           .tiers = trainer.tiers,
+          .wire = trainer.wire,
           .pulls = plan.parameters.options.pulls};
 }
 
@@ -182,8 +195,9 @@ std::string shard_table(const models::Architecture& architecture, const actors::
                                 {.names = trainer.algorithms,
                                  .kept = trainer.kept_algorithms,
                                  .links = trainer.links,
-                                 .largest = actors::largest_units(architecture, rows, trainer.tiers),
-                                 .precision = trainer.precision});
+                                 .largest = actors::largest_units(architecture, rows, trainer.tiers, trainer.wire),
+                                 .precision = trainer.precision,
+                                 .wire = trainer.wire});
   std::vector<std::unique_ptr<Column>> columns;
   for (const actors::RankPlan& stage : stages) {
     columns.push_back(std::make_unique<Column>(architecture, trainer, stage, shape, algorithms, micro_steps));
@@ -202,15 +216,21 @@ std::string shard_table(const models::Architecture& architecture, const actors::
       shape.group_size, trainer.grid.ranks(), nodes.size(), nodes.size() == 1 ? "" : "s", micro_steps,
       micro_steps == 1 ? "" : "es");
   const std::size_t all = architecture.parameters(), trained = architecture.trained_parameters();
-  if (trained < all)
+  const bool part = trained < all;
+  if (part)
     text += fmt::format(
         "  {} parameters (Ψ); {} of them are trained (Ψ′) and have gradients and optimizer states\n",
         actors::format_count(static_cast<double>(all)), actors::format_count(static_cast<double>(trained)));
   text += fmt::format("  {}\n", algorithm_text(stages[0]));
+  if (trainer.tiers.secondary == actors::TierKind::host)
+    text += "  zero++: the second copy of parameters is in host memory (--secondary-tier)\n";
+  if (part)
+    text +=
+        "  zero++: groups keep frozen parameters: only the first batch sends them between groups; the table "
+        "excludes it\n";
   text += fmt::format("  links inside nodes: {}; between them: {} ({})\n\n", link_text(trainer.links.intra_node),
                       link_text(trainer.links.inter_node),
                       measured_links.empty() ? "assumed; use --links FILE for measured ones" : measured_links);
-  const bool part = trained < all;
   const Lines lines(part);
   // All named shardings, then the chosen one if it has no name.
   const auto table = [&](const std::string& flag, const Sharding& chosen, auto&& with) {

@@ -31,6 +31,9 @@ inline constexpr std::array algorithm_fields{
 /// Algorithms of any collective, each once.
 [[nodiscard]] std::vector<std::string> all_algorithm_names();
 
+/// Value of --gather-dtype and --reduce-dtype: "int8", "inter=int4,intra=int8".
+[[nodiscard]] std::string wire_text(const collectives::WireTypes::Links& links);
+
 /// Adds the concern "Sharding". `trainer` and `shard` outlive the table.
 void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardOptions& shard);
 

@@ -91,10 +91,9 @@ std::vector<ChangedOption> changed_options(const boost::json::object& saved,
   for (const ResolvedOption& option : options) {
     OptionEffect effect = option.effect;
     // Values of options that older checkpoints lack.
-    static const boost::json::object usual = {{special_tokens_option, "none"},
-                                              {"master-dtype", "fp32"},
-                                              {"moment-dtype", "fp32"},
-                                              {"optimizer", "adamw"}};
+    static const boost::json::object usual = {{special_tokens_option, "none"}, {"master-dtype", "fp32"},
+                                              {"moment-dtype", "fp32"},        {"gather-dtype", "same"},
+                                              {"reduce-dtype", "same"},        {"optimizer", "adamw"}};
     const boost::json::value* before = saved.if_contains(option.name);
     if (before == nullptr) before = usual.if_contains(option.name);
     if (effect == OptionEffect::run || before == nullptr || !before->is_string()) continue;

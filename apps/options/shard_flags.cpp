@@ -13,11 +13,13 @@
 namespace ranvier::apps {
 
 using collectives::Collective;
+using collectives::WireType;
 
 namespace {
 
 constexpr int imagined_node_size = 8;
 constexpr std::string_view as_shard = "same";  // --shard-trained
+constexpr std::string_view inter_links = "inter=", intra_links = "intra=";
 
 std::vector<std::string> shard_words() {
   std::vector<std::string> names;
@@ -61,7 +63,48 @@ std::string algorithm_names(Collective collective) {
   return names;
 }
 
+/// A type for all links, or types by link: "inter=int4,intra=int8". Links that are not named have the data's type.
+OptionBinding wire_types(collectives::WireTypes::Links& field, std::vector<WireType> types) {
+  std::vector<std::string> words;
+  for (const WireType type : types) words.emplace_back(to_string(type));
+  const auto read = [&field, types](const std::string& given) {
+    const auto type_of = [&](std::string_view name) -> std::optional<WireType> {
+      const auto found =
+          std::ranges::find(types, name, [](WireType type) { return std::string_view(to_string(type)); });
+      return found == types.end() ? std::nullopt : std::optional(*found);
+    };
+    if (const auto all = type_of(given)) {
+      field = {*all, *all};
+      return true;
+    }
+    std::optional<WireType> intra, inter;
+    for (const std::string& item : items_of(given)) {
+      const std::string_view text = item;
+      const bool is_inter = text.starts_with(inter_links);
+      if (!is_inter && !text.starts_with(intra_links)) return false;
+      std::optional<WireType>& named = is_inter ? inter : intra;
+      if (named) return false;
+      named = type_of(text.substr(inter_links.size()));
+      if (!named) return false;
+    }
+    field = {intra.value_or(WireType::same), inter.value_or(WireType::same)};
+    return true;
+  };
+  return parsed(
+      fmt::format("{}, or types by link such as inter={}", fmt::join(words, ", "), words.back()), read,
+      [&field] { return wire_text(field); }, words);
+}
+
 }  // namespace
+
+std::string wire_text(const collectives::WireTypes::Links& links) {
+  const auto [intra, inter] = links;
+  if (intra == inter) return to_string(intra);
+  std::vector<std::string> items;
+  if (inter != WireType::same) items.push_back(fmt::format("{}{}", inter_links, to_string(inter)));
+  if (intra != WireType::same) items.push_back(fmt::format("{}{}", intra_links, to_string(intra)));
+  return fmt::format("{}", fmt::join(items, ","));
+}
 
 bool has_algorithm(Collective collective, std::string_view name) {
   const auto all = collectives::algorithms(collective);
@@ -91,6 +134,14 @@ void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardO
   };
   const NoEffect nothing_moves =
       unused_if(all_stay, "if all states stay on the device and no parameters are gathered");
+  const NoEffect nothing_gathered = [=, &trainer]() -> std::string {
+    if (is_one_row()) return one_row();
+    const auto [frozen, trained] = trainer.shardings();
+    const auto stays = [](const collectives::Sharding& sharding) {
+      return sharding.parameters == collectives::Scope::none && sharding.optimizer == collectives::Scope::none;
+    };
+    return stays(frozen) && stays(trained) ? "if every row has all parameters and optimizer states" : "";
+  };
   // Algorithm, rows and nodes set the order of sums over rows; gathers do not add.
   table.concern("Sharding");
   table.add({Effect::rounding, "shard", "NAME",
@@ -117,14 +168,33 @@ void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardO
              "collective algorithms",
              text(shard.links)},
             {.unused = one_row});
+  const NoEffect sent_directly = [=, &trainer]() -> std::string {
+    if (is_one_row()) return one_row();
+    const auto [intra, inter] = trainer.wire.reduce;
+    const bool direct = intra != WireType::same && inter != WireType::same;
+    return direct ? "with --reduce-dtype on all links, whose messages go directly to owners" : "";
+  };
   for (const auto& [collective, field] : algorithm_fields) {
     table.add(
         {collective == Collective::all_gather ? Effect::bits : Effect::rounding, to_string(collective), "NAME",
          fmt::format("Algorithm of the {}: auto (the fastest for --links){}", to_string(collective),
                      algorithm_names(collective)),
          algorithm(trainer.algorithms.*field, collective)},
-        {.plan = PlanRole::searched, .unused = one_row});
+        {.plan = PlanRole::searched, .unused = collective == Collective::all_gather ? one_row : sent_directly});
   }
+  // Other types change losses by more than the order of sums does, as --moment-dtype can.
+  table.add(
+      {Effect::decides, "gather-dtype", "TYPE",
+       "Type of parameters in messages of gathers: same (as --precision) or int8 with a scale per 256 elements; "
+       "inter=int8 or intra=int8 for links between or inside nodes only",
+       wire_types(trainer.wire.gather, {WireType::same, WireType::int8})},
+      {.also = "zero-quantized-weights=int8", .unused = nothing_gathered});
+  table.add(
+      {Effect::decides, "reduce-dtype", "TYPE",
+       "Type of gradients in messages of reductions: same (as --gradient-dtype), int8 or int4 with a scale per "
+       "256 elements; or by link, such as inter=int4,intra=int8",
+       wire_types(trainer.wire.reduce, {WireType::same, WireType::int8, WireType::int4})},
+      {.also = "zero-quantized-gradients=int4", .unused = one_row});
   table.add({Effect::bits, "prefetch", "N",
              "Number of units (layers) to gather ahead of use; 0 disables prefetching; auto: 2, or fewer if "
              "--device-memory is short",

@@ -104,7 +104,8 @@ void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::stri
        "states fit keep them on the device; 0: none",
        or_word(tiers.optimizer_budget, "0", 0, bytes(tiers.optimizer_budget),
                "0, or a size such as 512MiB, 1.5GiB or a number of bytes")},
-      {.unused = unused_if([&tiers] { return tiers.optimizer == TierKind::device; },
+      {.plan = PlanRole::searched,
+       .unused = unused_if([&tiers] { return tiers.optimizer == TierKind::device; },
                            "if all optimizer states are on the device; add --optimizer-tier host")});
   table.add({Effect::bits, "parameter-tier", "NAME", "Tier of parameters between their uses: device, host or nvme",
              tier(tiers.parameters)},
@@ -117,6 +118,17 @@ void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::stri
                                                                         {"same", std::nullopt}}),
              "same as --parameter-tier"},
             {.fixes = "offload"});
+  table.add({Effect::bits, "secondary-tier", "NAME",
+             "With --shard zero++: tier of the second copy of parameters: host, or device for the tier of "
+             "--parameter-tier",
+             choice<TierKind>(tiers.secondary, {{"device", TierKind::device}, {"host", TierKind::host}})},
+            {.plan = PlanRole::searched,
+             .unused = unused_if(
+                 [&trainer] {
+                   const auto [frozen, trained] = trainer.shardings();
+                   return !frozen.secondary_parameters && !trained.secondary_parameters;
+                 },
+                 "without --shard zero++")});
   table.add({Effect::bits, "gradient-tier", "NAME", "Tier of accumulated gradients: device, host or nvme",
              tier(tiers.gradients)},
             {.fixes = "offload"});

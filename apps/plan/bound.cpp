@@ -62,16 +62,18 @@ std::optional<actors::PlanChoices> nccl_choices(const models::Architecture& arch
       shape.node_of_row, shape.group_size,
       {.names = names,
        .links = trainer.links,
-       .largest = actors::largest_units(architecture, trainer.grid.g_data, trainer.tiers),
+       .largest = actors::largest_units(architecture, trainer.grid.g_data, trainer.tiers, trainer.wire),
        .precision = trainer.precision,
-       .sharding = trainer.shardings()});
+       .sharding = trainer.shardings(),
+       .wire = trainer.wire});
 }
 
 /// Traffic of a stage's column per step.
 std::vector<actors::UnitTraffic> moves_of(const models::Architecture& architecture, const TrainerOptions& trainer,
                                           const actors::RankPlan& plan, int stage) {
   const actors::ColumnShape shape = actors::column_shape(trainer);
-  const auto units = actors::sharded_units(architecture, plan.layers, trainer.grid.g_data, trainer.tiers);
+  const auto units =
+      actors::sharded_units(architecture, plan.layers, trainer.grid.g_data, trainer.tiers, trainer.wire);
   std::vector<std::size_t> elements;
   for (const actors::ShardedUnit& unit : units) {
     const bool in_place = actors::are_in_place(unit.trained, trainer.shardings(), trainer.grid.g_data,
@@ -237,7 +239,8 @@ double Bounds::tiers_seconds(const PlannedCandidate& trial) const {
     return std::max(link, rate > 0 ? bytes * planner_->node_size() / rate : 0);
   };
   double sum = seconds(trainer.tiers.optimizer, off(MemoryKind::optimizer));
-  sum += 2 * cut_of(trainer).microbatches * seconds(trainer.tiers.parameters, off(MemoryKind::parameters));
+  const offload::TierKind parameters = std::max(trainer.tiers.parameters, trainer.tiers.secondary);
+  sum += 2 * cut_of(trainer).microbatches * seconds(parameters, off(MemoryKind::parameters));
   sum += 2 * cut_of(trainer).microbatches * seconds(trainer.tiers.gradients, off(MemoryKind::gradients));
   return sum;
 }

@@ -30,7 +30,8 @@ std::vector<GivenFlag> flags_of(const TrainOptions& options) {
   for (const std::string& name : options.given) fixed.insert(traits_of(name).fixes);
   std::vector<GivenFlag> flags;
   for (const ResolvedOption& option : resolved(options)) {
-    const bool is_searched = is_one_of({"shard", "offload", "microbatch-size", "recompute"}, option.name);
+    const bool is_searched = is_one_of(
+        {"shard", "offload", "secondary-tier", "optimizer-budget", "microbatch-size", "recompute"}, option.name);
     const bool is_stated = is_one_of(
         {"g-inter", "g-data", "batch-size", "policy", "all-gather", "reduce-scatter", "all-reduce", "precision"},
         option.name);
@@ -80,8 +81,11 @@ std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks
     std::vector<GivenFlag> values;
     for (const ResolvedOption& option : resolved(options)) values.push_back({option.name, option.value});
     std::vector<std::pair<std::vector<std::string>, Candidate>> changes;  // changed flags
-    for (const Candidate& candidate : make_space(space).candidates)
+    const bool has_budget = options.is_given("optimizer-budget");
+    for (Candidate& candidate : make_space(space).candidates) {
+      if (has_budget) candidate.optimizer_budget = "0";
       changes.emplace_back(changed_flags(candidate, options, values), candidate);
+    }
     std::ranges::stable_sort(changes, [](const auto& a, const auto& b) { return a.first.size() < b.first.size(); });
     CandidateFilter filter(planner);
     std::string lines;
@@ -89,14 +93,20 @@ std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks
     std::set<std::pair<std::size_t, std::size_t>> listed;  // needs: one candidate of each is enough
     for (const auto& [flags, candidate] : changes) {
       if (count == max_lines || (count > 0 && flags.size() > fewest)) break;
-      const auto trial = filter.plan(candidate);
+      auto trial = filter.plan(candidate);
       if (!trial) continue;
+      const std::pair needed(trial->needs.device, trial->needs.host);
       std::string text = fmt::format("{}", fmt::join(flags, " "));
+      const bool offloads = !candidate.offload.empty() && candidate.offload != options.offload;
+      if (auto filled = offloads || has_budget ? planner.with_budget(candidate, *trial) : std::nullopt) {
+        text = fmt::format("{}", fmt::join(changed_flags(filled->first, options, values), " "));
+        trial = std::move(filled->second);
+      }
       // A run reduces it only for device memory.
       if (const int prefetch = trial->trainer.prefetch;
           !options.shard.prefetch && prefetch != actors::TrainerOptions().prefetch)
         text += fmt::format("{}--prefetch {}", flags.empty() ? "" : " ", prefetch);
-      if (text.empty() || !listed.emplace(trial->needs.device, trial->needs.host).second) continue;
+      if (text.empty() || !listed.insert(needed).second) continue;
       fewest = flags.size();
       ++count;
       lines += fmt::format("\n  {:<50} {} per rank on the device, {} of memory per node", text,

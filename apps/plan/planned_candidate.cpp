@@ -1,16 +1,19 @@
 #include "apps/plan/planned_candidate.hpp"
 
 #include "actors/schedule/slice_order.hpp"
+#include "actors/states/sharded_unit.hpp"
 #include "apps/files/train_job.hpp"
 #include "apps/memory/job_plan.hpp"
 #include "apps/memory/saved_column.hpp"
 #include "apps/program/device_flag.hpp"
 #include "collectives/plans/link_file.hpp"
+#include "runtime/base/arithmetic.hpp"
 #include "runtime/device/cuda_build.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 #include <typeinfo>
 #include <utility>
 
@@ -66,6 +69,37 @@ std::string class_of(const models::Layer& layer, int positions) {
   const auto parts = layer.parts();
   return text +
          fmt::format("; {} {} {}", parts.forward.size(), parts.backward_input.size(), parts.backward_weight.size());
+}
+
+/// Optimizer states on the device, by unit.
+struct KeptStates {
+  std::size_t units = 0;  ///< number, over all stages
+  std::size_t bytes = 0;  ///< maximum over stages
+  bool all = true;        ///< no trained unit's states are offloaded
+};
+
+KeptStates kept_states(const models::Architecture& architecture, const PlannedCandidate& trial) {
+  const TrainerOptions& trainer = trial.trainer;
+  const actors::UnitShardings shardings = trainer.shardings();
+  const int rows = trainer.grid.g_data, group_size = actors::column_shape(trainer).group_size;
+  KeptStates kept;
+  for (const RankPlan& plan : trial.plans.distinct) {
+    const auto units = actors::sharded_units(architecture, plan.layers, rows, trainer.tiers);
+    const auto tiers =
+        actors::optimizer_tiers(units, shardings, rows, group_size, trainer.precision, trainer.tiers);
+    std::size_t bytes = 0;
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      const bool is_kept = tiers[u] == actors::TierKind::device;
+      kept.all = kept.all && (is_kept || !units[u].trained);
+      if (!is_kept) continue;
+      ++kept.units;
+      bytes += actors::state_bytes(std::span(units).subspan(u, 1), shardings, rows, group_size, trainer.precision,
+                                   trainer.tiers)
+                   .optimizer;
+    }
+    kept.bytes = std::max(kept.bytes, bytes);
+  }
+  return kept;
 }
 
 }  // namespace
@@ -258,14 +292,14 @@ StagePlans Planner::plans_of(const TrainerOptions& given) const {
   return plans;
 }
 
-void Planner::judge(PlannedCandidate& trial) const {
+/// Plans all stages, and compares their memory with the available memory.
+PlannedCandidate Planner::judged(TrainerOptions trainer) const {
+  PlannedCandidate trial{.trainer = std::move(trainer)};
+  trial.plans = plans_of(trial.trainer);
   std::vector<const RankPlan*> stages;
   for (const std::size_t distinct : trial.plans.of_stage) stages.push_back(&trial.plans.distinct[distinct]);
   trial.needs = memory_needs(stages, trial.trainer, !profile_->gpu);
   trial.saved_activations = saved_activations_text(stages);
-  trial.fullness = 0;
-  trial.lacks.clear();
-  trial.lacking.clear();
   const auto compare = [&](const char* what, const char* where, std::size_t needed, std::size_t there) {
     if (there == 0) return;  // unknown
     const double share = static_cast<double>(needed) / static_cast<double>(there);
@@ -286,21 +320,46 @@ void Planner::judge(PlannedCandidate& trial) const {
     trial.kinds.device[static_cast<std::size_t>(k)] = device;
     trial.kinds.elsewhere[static_cast<std::size_t>(k)] = memory.bytes(kind) - device;
   }
+  return trial;
 }
 
 PlannedCandidate Planner::plan(const Candidate& candidate) const {
   const TrainOptions options = options_of(candidate);
-  PlannedCandidate trial{.trainer = trainer_of(options)};
-  trial.plans = plans_of(trial.trainer);
-  judge(trial);
+  PlannedCandidate trial = judged(trainer_of(options));
   while (!trial.fits() && !options.shard.prefetch && trial.trainer.prefetch > 0) {
     const std::size_t before = trial.needs.device;
-    --trial.trainer.prefetch;
-    trial.plans = plans_of(trial.trainer);
-    judge(trial);
+    TrainerOptions fewer = std::move(trial.trainer);
+    --fewer.prefetch;
+    trial = judged(std::move(fewer));
     if (trial.needs.device == before) break;  // nothing is gathered ahead
   }
   return trial;
+}
+
+std::optional<std::pair<Candidate, PlannedCandidate>> Planner::with_budget(Candidate candidate,
+                                                                           const PlannedCandidate& trial) const {
+  constexpr std::size_t MiB = std::size_t{1} << 20;
+  constexpr int max_plans = 8;  // the first may be too large, since large arrays take complete pages
+  const bool offloads = trial.trainer.tiers.optimizer != actors::TierKind::device;
+  if (is_given("optimizer-budget") || !offloads || device_bytes_ <= trial.needs.device) return {};
+  std::size_t budget = (device_bytes_ - trial.needs.device) / MiB;
+  for (int n = 0; n < max_plans && budget > 0; ++n) {
+    TrainerOptions trainer = trial.trainer;
+    trainer.tiers.optimizer_budget = budget * MiB;
+    PlannedCandidate filled = judged(std::move(trainer));
+    if (!filled.fits() || filled.saved_activations != trial.saved_activations) {
+      const std::size_t over = filled.needs.device - std::min(filled.needs.device, device_bytes_);
+      budget -= std::min(budget, std::max(runtime::ceil_divide(over, MiB), std::size_t{1}));
+      continue;
+    }
+    const KeptStates kept = kept_states(job_.architecture, filled);
+    if (kept.units == 0 || (kept.all && candidate.offload == "myelin")) return {};
+    budget = runtime::ceil_divide(kept.bytes, MiB);
+    filled.trainer.tiers.optimizer_budget = budget * MiB;  // at most the first, with the same units
+    candidate.optimizer_budget = fmt::format("{}MiB", budget);
+    return std::pair(std::move(candidate), std::move(filled));
+  }
+  return {};
 }
 
 Candidate Planner::smallest_like(Candidate candidate) const {

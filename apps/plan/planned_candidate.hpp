@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ranvier::apps {
@@ -95,6 +96,11 @@ class Planner {
   /// Plans a candidate. Without --prefetch, reduces the prefetched units until it fits. Throws like options_of() and
   /// plans_of().
   [[nodiscard]] PlannedCandidate plan(const Candidate& candidate) const;
+  /// The candidate of `trial` with an --optimizer-budget in MiB that fills the device memory left on the fullest rank,
+  /// and its plan. None if --optimizer-budget is given, no optimizer states are offloaded, no unit's states fit, or
+  /// --offload none would have the same states on the device.
+  [[nodiscard]] std::optional<std::pair<Candidate, PlannedCandidate>> with_budget(
+      Candidate candidate, const PlannedCandidate& trial) const;
 
   /// Candidate that needs the least memory among those that differ only in microbatches, recomputation, schedule and
   /// algorithms. If its fullness is above hopeless_fullness, none of them fits.
@@ -110,7 +116,7 @@ class Planner {
   void classify_layers();
   [[nodiscard]] std::string column_class(const actors::TrainerOptions& trainer) const;
   [[nodiscard]] std::string slice_class(const std::vector<models::LayerRange>& slices, std::size_t slice) const;
-  void judge(PlannedCandidate& trial) const;
+  [[nodiscard]] PlannedCandidate judged(actors::TrainerOptions trainer) const;
 
   std::vector<GivenFlag> given_;  // without the flags that this program sets
   AskedOptions asked_;            // options of the flags as read, before --g-inter is derived

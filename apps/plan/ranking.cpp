@@ -46,7 +46,8 @@ std::string signature(const PlannedCandidate& trial) {
   const actors::TrainerOptions& t = trial.trainer;
   std::string text = fmt::format("{} {} {} {} {} {} {}", t.grid.g_inter, t.grid.g_data, to_string(t.sharding),
                                  t.group_size, t.microbatch_size, t.prefetch, t.pipeline_limit);
-  for (const auto tier : {t.tiers.parameters, t.tiers.gradients, t.tiers.optimizer, t.tiers.activations})
+  for (const auto tier : {t.tiers.parameters, t.tiers.secondary_of(false), t.tiers.secondary_of(true),
+                          t.tiers.gradients, t.tiers.optimizer, t.tiers.activations})
     text += fmt::format(" {}", offload::to_string(tier));
   const bool nccl = t.gpu && t.gpu->nccl;
   for (const actors::RankPlan& plan : trial.plans.distinct) {
@@ -126,6 +127,7 @@ class Ranker {
       for (const std::size_t other : std::span(row.members).subspan(1)) ranked.alternatives.push_back(take(other));
       ranking_.best.push_back(std::move(ranked));
     }
+    fill_devices(limits.threads);
     std::ranges::stable_sort(ranking_.best, [](const Ranked& a, const Ranked& b) {
       return a.prediction.step_seconds < b.prediction.step_seconds;
     });
@@ -150,12 +152,40 @@ class Ranker {
       filter_.leave_out("runs: identical to another candidate's");
       return {};
     }
-    const Bound bound = bounds_.of(*trial);
+    return add(i, candidate, std::move(*trial));
+  }
+
+  Bound add(std::size_t i, const Candidate& candidate, PlannedCandidate trial) {
+    const Bound bound = bounds_.of(trial);
     actors::Prediction prediction;
-    if (estimates_) prediction = estimated(*planner_, *trial, bound);
-    trial->plans = {};
-    planned_.emplace(i, Ranked{candidate, std::move(*trial), bound, std::move(prediction), {}});
+    if (estimates_) prediction = estimated(*planner_, trial, bound);
+    trial.plans = {};
+    planned_.emplace(i, Ranked{candidate, std::move(trial), bound, std::move(prediction), {}});
     return bound;
+  }
+
+  /// Replaces each of the best by its candidate with an --optimizer-budget if this is faster by more than the
+  /// differences within a row.
+  void fill_devices(int threads) {
+    const std::size_t rows = ranking_.best.size(), first = candidates_.size();
+    const auto plan = [&](std::size_t row) -> std::optional<Bound> {
+      auto filled = planner_->with_budget(ranking_.best[row].candidate, ranking_.best[row].trial);
+      if (!filled) return {};
+      return add(first + row, filled->first, std::move(filled->second));
+    };
+    const SearchResult filled = search(rows,
+                                       {.bound = [](std::size_t) { return Bound{}; },
+                                        .plan = plan,
+                                        .simulate = [&](std::size_t row) { return simulate(first + row); }},
+                                       {.best = rows, .threads = threads, .exhaustive = true});
+    ranking_.search.planned += filled.simulated;
+    if (!estimates_) ranking_.search.simulated += filled.simulated;
+    for (const auto& [row, seconds] : filled.best) {
+      Ranked& ranked = ranking_.best[row];
+      if (ranked.prediction.step_seconds <= (1 + row_tolerance) * seconds) continue;
+      ranked = std::move(planned_.at(first + row));
+      ranked.config = planner_->config_of(ranked.candidate, ranked.trial);
+    }
   }
 
   /// Any thread; no planning runs at the same time.
@@ -190,8 +220,8 @@ class Ranker {
 }  // namespace
 
 std::optional<PlannedCandidate> CandidateFilter::plan(const Candidate& candidate) {
-  const auto [family, is_new] =
-      families_.try_emplace({candidate.g_inter, candidate.shard, candidate.group_size, candidate.offload});
+  const auto [family, is_new] = families_.try_emplace(
+      {candidate.g_inter, candidate.shard, candidate.group_size, candidate.offload, candidate.secondary_tier});
   auto& [least, least_trial] = family->second;
   if (is_new) {
     least = planner_->smallest_like(candidate);

@@ -58,7 +58,8 @@ class CandidateFilter {
 
   const Planner* planner_;
   /// Planner::smallest_like() of each family, and its trial; none if its flags are incompatible.
-  std::map<std::tuple<int, std::string, int, std::string>, std::pair<Candidate, std::optional<PlannedCandidate>>>
+  std::map<std::tuple<int, std::string, int, std::string, std::string>,
+           std::pair<Candidate, std::optional<PlannedCandidate>>>
       families_;
 };
 
@@ -70,8 +71,9 @@ struct Ranking {
   std::optional<Closest> closest;
 };
 
-/// Returns at most `limits.best` rows, and only `closest` if nothing fits. Throws ErrorCode::usage if no grid is
-/// possible.
+/// Returns at most `limits.best` rows, and only `closest` if nothing fits. Rows with offloaded optimizer states are
+/// simulated once more, beyond `limits.simulations`, with an --optimizer-budget that fills the device. It replaces a
+/// row if it is faster by more than row_tolerance. Throws ErrorCode::usage if no grid is possible.
 [[nodiscard]] Ranking rank_candidates(const Planner& planner, const Predictor& predict, const SearchLimits& limits,
                                       const actors::PredictionOptions& how = {});
 

@@ -42,17 +42,19 @@ class Enumeration {
     for (Candidate candidate : sharded_grids()) {
       const int rows = candidate.g_data;
       for (const std::string& offload : offloads())
-        for (const int microbatch : microbatch_sizes(options_->batch_size / rows))
-          for (const std::string& recompute : free_or_given("recompute", {"off", "auto", "1"}))
-            for (const std::string& policy : policies(candidate.g_inter, rows, microbatch))
-              for (const std::string& algorithms : algorithm_names(rows)) {
-                candidate.offload = offload;
-                candidate.microbatch_size = microbatch;
-                candidate.recompute = recompute;
-                candidate.policy = policy;
-                candidate.algorithms = algorithms;
-                space_.candidates.push_back(candidate);
-              }
+        for (const std::string& secondary : secondary_tiers(candidate))
+          for (const int microbatch : microbatch_sizes(options_->batch_size / rows))
+            for (const std::string& recompute : free_or_given("recompute", {"off", "auto", "1"}))
+              for (const std::string& policy : policies(candidate.g_inter, rows, microbatch))
+                for (const std::string& algorithms : algorithm_names(rows)) {
+                  candidate.offload = offload;
+                  candidate.secondary_tier = secondary;
+                  candidate.microbatch_size = microbatch;
+                  candidate.recompute = recompute;
+                  candidate.policy = policy;
+                  candidate.algorithms = algorithms;
+                  space_.candidates.push_back(candidate);
+                }
     }
     if (space_.candidates.empty()) refuse();
     return std::move(space_);
@@ -146,6 +148,17 @@ class Enumeration {
     return names;
   }
 
+  /// Tiers of the second copy of parameters, if there is one and the device has its own memory.
+  [[nodiscard]] std::vector<std::string> secondary_tiers(const Candidate& candidate) const {
+    const auto found = options_->given.find("shard");
+    const std::string& name = found == options_->given.end() ? candidate.shard : found->second;
+    const bool second = std::ranges::any_of(collectives::named_shardings(), [&](const auto& named) {
+      return named.name == name && named.sharding.secondary_parameters;
+    });
+    if (!second || candidate.g_data == 1 || !options_->apart) return {""};
+    return free_or_given("secondary-tier", {"device", "host"});
+  }
+
   /// `row`: samples per step of a row.
   [[nodiscard]] std::set<int> microbatch_sizes(int row) const {
     if (const auto given = given_number("microbatch-size")) return {std::min(*given, row)};
@@ -225,6 +238,8 @@ std::vector<GivenFlag> Candidate::values() const {
           {"shard", shard},
           {"group-size", group_size > 0 ? std::to_string(group_size) : ""},
           {"offload", offload},
+          {"secondary-tier", secondary_tier},
+          {"optimizer-budget", optimizer_budget},
           {"microbatch-size", std::to_string(microbatch_size)},
           {"recompute", recompute},
           {"policy", policy},
@@ -246,6 +261,8 @@ std::string Candidate::text() const {
   std::vector<std::string> words{fmt::format("{} × {}", g_inter, g_data)};
   if (!shard.empty()) words.push_back(group_size > 0 ? fmt::format("{} by {}", shard, group_size) : shard);
   if (!offload.empty() && offload != "none") words.push_back(offload);
+  if (secondary_tier == "host") words.emplace_back("second copy on host");
+  if (!optimizer_budget.empty()) words.push_back("budget " + optimizer_budget);
   words.push_back(fmt::format("{} per microbatch", microbatch_size));
   if (!recompute.empty() && recompute != "off") words.push_back("recompute " + recompute);
   if (!policy.empty()) words.push_back(policy);

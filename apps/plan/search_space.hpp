@@ -18,6 +18,8 @@ struct Candidate {
   std::string shard;
   int group_size = 0;  ///< rows per group; 0: without --group-size
   std::string offload;
+  std::string secondary_tier;         ///< zero++: tier of the second copy of parameters
+  std::string optimizer_budget = {};  ///< not enumerated; Planner::with_budget() chooses it
   int microbatch_size = 1;
   std::string recompute;
   std::string policy;
@@ -57,9 +59,9 @@ struct SearchSpace {
   std::map<std::string, std::size_t> left_out;  ///< number of grids or candidates left out, by reason
 };
 
-/// Enumerates grids, shardings by name and group size, offload, microbatch sizes, recomputation, schedules and
-/// algorithms. Microbatch sizes are powers of two, and a row's complete share of the batch. Equivalent shardings appear
-/// once. Throws ErrorCode::usage with a remedy if no grid is possible.
+/// Enumerates grids, shardings by name and group size, offload, zero++'s second copy, microbatch sizes, recomputation,
+/// schedules and algorithms. Microbatch sizes are powers of two, and a row's complete share of the batch. Equivalent
+/// shardings appear once. Throws ErrorCode::usage with a remedy if no grid is possible.
 [[nodiscard]] SearchSpace make_space(const SpaceOptions& options);
 
 }  // namespace ranvier::apps

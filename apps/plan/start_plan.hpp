@@ -35,8 +35,9 @@ void fit_to(runtime::MachineProfile& profile, const JobCapacity& capacity);
 
 /// The fewest changed flags with which a job of these ranks fits, each line planned; if there are none, the closest
 /// candidate and the memory that it lacks. Changes sharding, offload, microbatch size and recomputation, also if they
-/// are given, but not the group size. Only names flags that usually help if the model is too large for many plans or
-/// the flags cannot be searched. `options`: resolved. `build`: as for Planner. Without a newline at the end.
+/// are given, but not the group size. If it offloads optimizer states or --optimizer-budget is given, the budget fills
+/// the device. Only names flags that usually help if the model is too large for many plans or the flags cannot be
+/// searched. `options`: resolved. `build`: as for Planner. Without a newline at the end.
 [[nodiscard]] std::string memory_advice(const TrainOptions& options, const CurrentRanks& ranks,
                                         const JobCapacity& capacity, const JobBuilder& build);
 

@@ -114,12 +114,12 @@ std::string of_stage(std::size_t stage, const Shares& shares, bool split_helps) 
 std::string of_links(const Shares& shares) {
   if (shares.gathering > shares.reducing)
     return fmt::format(
-        "links, gathering {} of the time: use a --shard that keeps parameters inside the node (mics, paro-iig), or "
-        "a larger --prefetch",
+        "links, gathering {} of the time: use a --shard that keeps parameters inside the node (mics, paro-iig), a "
+        "larger --prefetch, or --gather-dtype int8 (rounds parameters)",
         percent(shares.gathering));
   return fmt::format(
-      "links, reducing {} of the time: use a larger --batch-size (fewer reductions), or other --reduce-scatter and "
-      "--all-reduce algorithms",
+      "links, reducing {} of the time: use a larger --batch-size (fewer reductions), other --reduce-scatter and "
+      "--all-reduce algorithms, or --reduce-dtype int8 (rounds gradients)",
       percent(shares.reducing));
 }
 

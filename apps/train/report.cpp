@@ -8,14 +8,17 @@
 #include "apps/program/text_table.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace ranvier::apps {
 
@@ -291,6 +294,25 @@ std::string bucket_line(std::size_t asked, const std::vector<actors::RankPlan>& 
                           : std::string());
 }
 
+/// "messages: parameters in int8 between nodes, gradients in int8"; empty if they have the types of the data.
+std::string wire_line(const actors::TrainerOptions& trainer) {
+  if (trainer.grid.g_data == 1 || trainer.wire == collectives::WireTypes()) return {};
+  std::vector<std::string> items;
+  const auto add = [&](const char* what, const collectives::WireTypes::Links& links) {
+    const auto [intra, inter] = links;
+    const auto add_type = [&](collectives::WireType type, const char* where) {
+      if (type != collectives::WireType::same)
+        items.push_back(fmt::format("{} in {}{}", what, to_string(type), where));
+    };
+    if (intra == inter) return add_type(inter, "");
+    add_type(inter, " between nodes");
+    add_type(intra, " inside nodes");
+  };
+  add("parameters", trainer.wire.gather);
+  add("gradients", trainer.wire.reduce);
+  return fmt::format("messages: {}\n", fmt::join(items, ", "));
+}
+
 }  // namespace
 
 std::string layer_names(const models::Architecture& architecture, models::LayerRange range) {
@@ -313,7 +335,8 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
                       architecture.layers.size(), actors::format_count(flops / architecture.positions),
                       models::reads_images(options.model.sizes) ? "image" : "token");
   const runtime::GridShape& shape = options.trainer.grid;
-  text += fmt::format("grid: {} stages × {} rows = {} ranks\n\n", shape.g_inter, shape.g_data, shape.ranks());
+  text += fmt::format("grid: {} stages × {} rows = {} ranks\n", shape.g_inter, shape.g_data, shape.ranks());
+  text += wire_line(options.trainer) + '\n';
   text += stage_table(architecture, stages, all);
   std::vector<const actors::RankPlan*> plans;
   for (const actors::RankPlan& stage : stages) plans.push_back(&stage);

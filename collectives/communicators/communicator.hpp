@@ -1,5 +1,6 @@
 // In-place collectives among the ranks of one team. All members must start the same operations in the same order, as
-// for NCCL. Implementations: PlanCommunicator, MpiCommunicator and NcclColumn's. Loop thread only.
+// for NCCL. Implementations: PlanCommunicator, MpiCommunicator and NcclColumn's; QuantizedCommunicator packs messages
+// for them. Loop thread only.
 #pragma once
 
 #include "collectives/plans/algorithms.hpp"

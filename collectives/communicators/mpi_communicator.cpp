@@ -25,6 +25,7 @@ MpiCommunicator::MpiCommunicator(runtime::MpiSession& session, runtime::EventLoo
 
 void MpiCommunicator::run(Collective collective, std::span<const Operand> parts, runtime::DType dtype,
                           std::string what, runtime::Handler done) {
+  expect(collective != Collective::all_to_all, "{}: MPI runs no all-to-all of a buffer's halves", what);
   if (collective != Collective::all_gather && !runtime::MpiCollectives::adds(dtype)) {
     fail(ErrorCode::usage, "{}: MPI cannot add {}; use fp32, or an algorithm other than mpi", what,
          to_string(dtype));

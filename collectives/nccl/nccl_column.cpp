@@ -30,25 +30,25 @@ class NcclColumn::Member final : public Communicator {
   void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
            Handler done) override {
     const Topology& topology = options_.team.topology;
-    const NcclMode mode = column_.options_.ways[static_cast<std::size_t>(collective)];
-    std::vector<NcclStep> stages;
+    const NcclMode mode = mode_of(column_.options_.ways, collective);
+    std::vector<NcclStep> steps;
     try {
       if (mode != NcclMode::plan) {
-        stages = nccl_stages(mode, collective, topology, options_.me, parts, dtype, packing());
+        steps = nccl_steps(mode, collective, topology, options_.me, parts, dtype, packing());
       } else if (auto operands = plans_.of(collective, parts, dtype, to_string(collective))) {
         // Each is one phase. Phases of a team run one after another on a stream, so they share one staging buffer.
         if (!options_.staging.empty()) operands->staging = options_.staging.front();
-        stages = plan_stages(topology, *operands);
+        steps = plan_steps(topology, *operands);
       }
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}: {}", what, error.what()));
     }
     // If one rank has nothing to do, then no rank has.
-    if (stages.empty()) return column_.loop_.post(std::move(done));
+    if (steps.empty()) return column_.loop_.post(std::move(done));
     column_.phases_->submit({.number = number_,
                              .team = kind_,
                              .what = std::move(what),
-                             .stages = std::move(stages),
+                             .steps = std::move(steps),
                              .dtype = dtype,
                              .done = std::move(done)});
   }

@@ -43,6 +43,8 @@ ncclDataType_t type_of(runtime::DType dtype) {
       return ncclBfloat16;
     case runtime::DType::f16:
       return ncclFloat16;
+    case runtime::DType::i32:
+      return ncclInt32;
     default:
       fail(ErrorCode::internal, "NCCL does not support collectives on {}", to_string(dtype));
   }

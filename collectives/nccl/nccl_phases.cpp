@@ -34,10 +34,10 @@ void queue(runtime::StreamView stream, const std::vector<NcclStep::Move>& moves,
 }
 
 /// End of each phase of an operation, as an index of steps. A phase uses one communicator.
-std::vector<std::size_t> phase_ends(const std::vector<NcclStep>& stages) {
+std::vector<std::size_t> phase_ends(const std::vector<NcclStep>& steps) {
   std::vector<std::size_t> ends;
-  for (std::size_t s = 1; s <= stages.size(); ++s) {
-    if (s == stages.size() || stages[s].span != stages[s - 1].span) ends.push_back(s);
+  for (std::size_t s = 1; s <= steps.size(); ++s) {
+    if (s == steps.size() || steps[s].span != steps[s - 1].span) ends.push_back(s);
   }
   return ends;
 }
@@ -54,7 +54,7 @@ NcclPhases::NcclPhases(runtime::EventLoop& loop, Transport& transport, runtime::
       column_(std::move(column)) {}
 
 const NcclConnection& NcclPhases::connection(const UnderWay& operation, std::size_t phase) const {
-  return connections_->of(operation.team, operation.stages[operation.phases[phase] - 1].span);
+  return connections_->of(operation.team, operation.steps[operation.phases[phase] - 1].span);
 }
 
 NcclLane NcclPhases::lane(const UnderWay& operation, std::size_t phase) const {
@@ -119,7 +119,7 @@ void NcclPhases::submit(Operation submitted) {
   UnderWay operation{std::move(submitted)};
   operation.since = loop_.now();
   operation.place = places_[operation.number]++;
-  operation.phases = phase_ends(operation.stages);
+  operation.phases = phase_ends(operation.steps);
   const Word own{static_cast<std::uint32_t>(operation.number), operation.place};
   operations_.push_back(std::move(operation));
   if (leads()) return name_phases();
@@ -184,18 +184,18 @@ bool NcclPhases::issue(UnderWay& operation) {
   const auto checked = [&](NcclLibrary::Result result) { connections_->check(result, used, operation.what); };
   for (;;) {
     // The additions of a step, and the next step, are queued behind the calls of the step.
-    if (operation.next_stage > first) {
-      const NcclStep& last = operation.stages[operation.next_stage - 1];
+    if (operation.next_step > first) {
+      const NcclStep& last = operation.steps[operation.next_step - 1];
       const NcclLibrary::Result result = library_.status(used.handle);
       if (result == NcclLibrary::in_progress) return false;
       checked(result);
       queue(stream, last.after, operation.dtype);
     }
-    if (operation.next_stage == operation.phases[phase]) return true;
-    const NcclStep& stage = operation.stages[operation.next_stage++];
-    queue(stream, stage.before, operation.dtype);
+    if (operation.next_step == operation.phases[phase]) return true;
+    const NcclStep& step = operation.steps[operation.next_step++];
+    queue(stream, step.before, operation.dtype);
     checked(library_.group_start());
-    for (const NcclCall& call : stage.calls) checked(library_.run(call, operation.dtype, used.handle, stream));
+    for (const NcclCall& call : step.calls) checked(library_.run(call, operation.dtype, used.handle, stream));
     checked(library_.group_end());
   }
 }

@@ -27,8 +27,8 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
   struct Operation {
     int number = 0;  ///< number of its communicator
     TeamKind team = TeamKind::column;
-    std::string what;              ///< description for the user
-    std::vector<NcclStep> stages;  ///< at least one
+    std::string what;             ///< description for the user
+    std::vector<NcclStep> steps;  ///< at least one
     runtime::DType dtype = runtime::DType::f32;
     runtime::Handler done;
   };
@@ -65,7 +65,7 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
     std::size_t named = 0;                 ///< announced phases; on the first rank
     std::size_t begun = 0;                 ///< started phases; the last one may not be completely on its stream
     std::size_t over = 0;                  ///< finished phases
-    std::size_t next_stage = 0;
+    std::size_t next_step = 0;
     std::unique_ptr<runtime::Event> left = {};  ///< end of the last phase on its stream, if another phase follows
   };
   using Operations = std::list<UnderWay>;

@@ -52,10 +52,10 @@ void check(const Operand& part, int ranks) {
 }
 
 /// Adds the calls of a collective on a range that `ranks` ranks shard evenly, in the order of NCCL ranks.
-void append(NcclStep& stage, Collective collective, const Operand& part, Range range, int ranks, int me,
+void append(NcclStep& step, Collective collective, const Operand& part, Range range, int ranks, int me,
             runtime::DType dtype, Room& room) {
   if (range.count == 0) return;
-  std::vector<NcclCall>& calls = stage.calls;
+  std::vector<NcclCall>& calls = step.calls;
   const std::size_t width = size_of(dtype), owned = range.count / static_cast<std::size_t>(ranks);
   const runtime::StridedLayout runs{part.run, part.stride, range.begin};
   std::byte* const packed = range.count > runs.together(0) ? room.take(range.count * width) : nullptr;
@@ -65,17 +65,17 @@ void append(NcclStep& stage, Collective collective, const Operand& part, Range r
     const runtime::StridedLayout my_runs{part.run, part.stride, range.begin + before};
     const bool gathered = collective == Collective::all_gather,
                scattered = collective == Collective::reduce_scatter;
-    stage.before.push_back({packed + (gathered ? before * width : 0),
-                            {},
-                            part.data,
-                            gathered ? my_runs : runs,
-                            gathered ? owned : range.count});
-    append(stage, collective, {packed, range.count}, {0, range.count}, ranks, me, dtype, room);
-    stage.after.push_back({part.data,
-                           scattered ? my_runs : runs,
-                           packed + (scattered ? before * width : 0),
+    step.before.push_back({packed + (gathered ? before * width : 0),
                            {},
-                           scattered ? owned : range.count});
+                           part.data,
+                           gathered ? my_runs : runs,
+                           gathered ? owned : range.count});
+    append(step, collective, {packed, range.count}, {0, range.count}, ranks, me, dtype, room);
+    step.after.push_back({part.data,
+                          scattered ? my_runs : runs,
+                          packed + (scattered ? before * width : 0),
+                          {},
+                          scattered ? owned : range.count});
     return;
   }
   if (collective == Collective::all_reduce) {
@@ -100,8 +100,8 @@ void append(NcclStep& stage, Collective collective, const Operand& part, Range r
   }
 }
 
-void add_stage(std::vector<NcclStep>& stages, NcclStep stage) {
-  if (!stage.calls.empty()) stages.push_back(std::move(stage));
+void add_step(std::vector<NcclStep>& steps, NcclStep step) {
+  if (!step.calls.empty()) steps.push_back(std::move(step));
 }
 
 }  // namespace
@@ -134,14 +134,13 @@ std::vector<NcclPart> nccl_parts(NcclMode mode, Collective collective, const Top
   return {scatter, across, gather};
 }
 
-std::vector<NcclStep> nccl_stages(NcclMode mode, Collective collective, const Topology& topology, int me,
-                                  std::span<const Operand> parts, runtime::DType dtype,
-                                  const NcclPacking& packing) {
-  std::vector<NcclStep> stages;
+std::vector<NcclStep> nccl_steps(NcclMode mode, Collective collective, const Topology& topology, int me,
+                                 std::span<const Operand> parts, runtime::DType dtype, const NcclPacking& packing) {
+  std::vector<NcclStep> steps;
   for (const auto& [of_span, span] : nccl_parts(mode, collective, topology)) {
     const std::vector<int> members = nccl_members(topology, me, span);
     const auto place = static_cast<int>(std::find(members.begin(), members.end(), me) - members.begin());
-    NcclStep stage{.span = span};
+    NcclStep step{.span = span};
     Room room{span == NcclSpan::row ? packing.row : packing.others, packing.bytes};
     for (const Operand& part : parts) {
       check(part, topology.ranks());
@@ -151,30 +150,30 @@ std::vector<NcclStep> nccl_stages(NcclMode mode, Collective collective, const To
       const Range range = span == NcclSpan::column
                               ? Range{static_cast<std::size_t>(me % topology.inner) * shared, shared}
                               : Range{0, part.elements};
-      append(stage, of_span, part, range, static_cast<int>(members.size()), place, dtype, room);
+      append(step, of_span, part, range, static_cast<int>(members.size()), place, dtype, room);
     }
-    add_stage(stages, std::move(stage));
+    add_step(steps, std::move(step));
   }
-  return stages;
+  return steps;
 }
 
-std::vector<NcclStep> plan_stages(const Topology& topology, const Executor::Operands& operands) {
+std::vector<NcclStep> plan_steps(const Topology& topology, const Executor::Operands& operands) {
   operands.check();
-  std::vector<NcclStep> stages;
+  std::vector<NcclStep> steps;
   const std::size_t chunks = operands.chunks(), together = static_cast<std::size_t>(operands.depth);
   const std::size_t width = size_of(operands.dtype);
   for (std::size_t first = 0; first < chunks; first += together) {
     const std::size_t end = std::min(chunks, first + together);
-    std::size_t steps = 0;
-    for (std::size_t chunk = first; chunk < end; ++chunk) steps = std::max(steps, operands.steps(chunk));
-    for (std::size_t number = 0; number < steps; ++number) {
-      NcclStep stage;
+    std::size_t max_steps = 0;
+    for (std::size_t chunk = first; chunk < end; ++chunk) max_steps = std::max(max_steps, operands.steps(chunk));
+    for (std::size_t number = 0; number < max_steps; ++number) {
+      NcclStep step;
       std::byte* arrival = operands.staging;  // the stream adds earlier data here before it receives again
       for (std::size_t chunk = first; chunk < end; ++chunk) {
         for (const Executor::Operand& part : operands.parts) {
-          const RankSchedule::Step* const step = part.step(chunk, number);
-          if (step == nullptr) continue;
-          for (const auto& [action, rank, range] : step->operations) {
+          const RankSchedule::Step* const of_plan = part.step(chunk, number);
+          if (of_plan == nullptr) continue;
+          for (const auto& [action, rank, range] : of_plan->operations) {
             if (range.count == 0) continue;
             const int peer = topology.piece(rank);
             const bool adds = action == Action::receive_add;
@@ -184,19 +183,19 @@ std::vector<NcclStep> plan_stages(const Topology& topology, const Executor::Oper
             std::byte* const place = staged ? arrival : data;
             if (staged) arrival += Executor::staged_bytes(count * width);
             if (action == Action::send) {
-              if (staged) stage.before.push_back({place, {}, data, runs, count});
-              stage.calls.push_back({Kind::send, place, nullptr, count, peer});
+              if (staged) step.before.push_back({place, {}, data, runs, count});
+              step.calls.push_back({Kind::send, place, nullptr, count, peer});
             } else {
-              stage.calls.push_back({Kind::receive, nullptr, place, count, peer});
-              if (staged) stage.after.push_back({data, runs, place, {}, count, adds});
+              step.calls.push_back({Kind::receive, nullptr, place, count, peer});
+              if (staged) step.after.push_back({data, runs, place, {}, count, adds});
             }
           }
         }
       }
-      add_stage(stages, std::move(stage));
+      add_step(steps, std::move(step));
     }
   }
-  return stages;
+  return steps;
 }
 
 }  // namespace ranvier::collectives

@@ -29,7 +29,12 @@ enum class NcclMode {
 /// Mode for an algorithm's name in the flags: own for "auto".
 [[nodiscard]] NcclMode nccl_mode(std::string_view algorithm) noexcept;
 
-using NcclModes = std::array<NcclMode, 3>;  ///< by Collective
+/// By Collective, without all_to_all.
+using NcclModes = std::array<NcclMode, 3>;
+/// An all-to-all always is a plan: NCCL has sends and receives for it.
+[[nodiscard]] constexpr NcclMode mode_of(const NcclModes& modes, Collective collective) noexcept {
+  return collective == Collective::all_to_all ? NcclMode::plan : modes[static_cast<std::size_t>(collective)];
+}
 /// Whether all sums follow plans; otherwise NCCL chooses by the links of a column.
 [[nodiscard]] bool sums_follow_plans(const NcclModes& modes) noexcept;
 
@@ -82,11 +87,11 @@ struct NcclPacking {
 };
 
 /// Steps of NCCL's own algorithms; none without elements. `me`: rank in the topology.
-[[nodiscard]] std::vector<NcclStep> nccl_stages(NcclMode mode, Collective collective, const Topology& topology,
-                                                int me, std::span<const Communicator::Operand> parts,
-                                                runtime::DType dtype, const NcclPacking& packing = {});
+[[nodiscard]] std::vector<NcclStep> nccl_steps(NcclMode mode, Collective collective, const Topology& topology,
+                                               int me, std::span<const Communicator::Operand> parts,
+                                               runtime::DType dtype, const NcclPacking& packing = {});
 
 /// Steps of a plan, with `depth` chunks per group. Data to be added arrives at `staging`.
-[[nodiscard]] std::vector<NcclStep> plan_stages(const Topology& topology, const Executor::Operands& operands);
+[[nodiscard]] std::vector<NcclStep> plan_steps(const Topology& topology, const Executor::Operands& operands);
 
 }  // namespace ranvier::collectives

@@ -134,7 +134,8 @@ void PhantomNccl::begin(Group& group, int me, Operation operation) {
 
 Duration PhantomNccl::end_of(Group& group, const Operation& operation) {
   const Duration ready = std::max(cluster_->time().now(), group.ends);
-  const NcclMode mode = ways_[static_cast<std::size_t>(operation.collective)];
+  if (operation.collective == Collective::all_to_all) return by_exchange(group, operation, ready);
+  const NcclMode mode = mode_of(ways_, operation.collective);
   if (mode != NcclMode::plan) return by_rings(group, operation, mode, ready);
   const auto [known, is_new] =
       group.planned.try_emplace({operation.collective, operation.bytes, operation.element_bytes});
@@ -152,6 +153,17 @@ Duration PhantomNccl::end_of(Group& group, const Operation& operation) {
                                       .depth = group.options.choice.depth}));
   }
   return ready + known->second;
+}
+
+Duration PhantomNccl::by_exchange(const Group& group, const Operation& operation, Duration ready) {
+  runtime::VirtualNetwork& network = cluster_->network();
+  const std::vector<int>& ranks = group.options.ranks;
+  const auto members = static_cast<double>(ranks.size());
+  const double sent = static_cast<double>(operation.bytes) / 2 * (members - 1) / members;  // half of the buffer
+  const runtime::Links& links = network.links();
+  const double step =
+      nodes_of(network, ranks) > 1 ? links.inter_node.latency_seconds : links.intra_node.latency_seconds;
+  return network.exchange(ranks, sent, ready) + duration((members - 1) * step);
 }
 
 Duration PhantomNccl::by_rings(const Group& group, const Operation& operation, NcclMode mode, Duration ready) {

@@ -2,8 +2,8 @@
 // started it and its communicator's previous one has ended. It takes as long as rings over all links of the team
 // (VirtualNetwork::ring): (P - 1)/P of S bytes for a gather or scatter among P ranks, twice that for an all-reduce.
 // Added latencies: one per link of a ring, or for an all-reduce a tree over the nodes if that is less. Hierarchical
-// operations are rings across, then inside the nodes. Other algorithms take the estimated time of their plan
-// (cost.hpp) and occupy no link.
+// operations are rings across, then inside the nodes. An all-to-all sends half of its buffer in P - 1 steps
+// (VirtualNetwork::exchange). Other algorithms take the estimated time of their plan (cost.hpp) and occupy no link.
 //
 // One per cluster, one thread.
 #pragma once
@@ -63,6 +63,8 @@ class PhantomNccl {
   [[nodiscard]] Group& group(int number, const PlanCommunicator::Options& options);
   void begin(Group& group, int me, Operation operation);
   [[nodiscard]] runtime::Duration end_of(Group& group, const Operation& operation);
+  [[nodiscard]] runtime::Duration by_exchange(const Group& group, const Operation& operation,
+                                              runtime::Duration ready);
   [[nodiscard]] runtime::Duration by_rings(const Group& group, const Operation& operation, NcclMode mode,
                                            runtime::Duration ready);
 

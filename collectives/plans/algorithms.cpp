@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "collectives/plans/direct.hpp"
 #include "collectives/plans/recursive.hpp"
 #include "collectives/plans/ring.hpp"
 #include "runtime/base/arithmetic.hpp"
@@ -42,7 +43,8 @@ void mirror(Plan& plan) {
 }  // namespace
 
 const char* to_string(Collective collective) noexcept {
-  return runtime::enum_name<Collective::all_reduce>(collective, {"all-gather", "reduce-scatter", "all-reduce"});
+  return runtime::enum_name<Collective::all_to_all>(collective,
+                                                    {"all-gather", "reduce-scatter", "all-reduce", "all-to-all"});
 }
 
 Plan Algorithm::plan(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) const {
@@ -61,7 +63,7 @@ Plan Algorithm::plan(const Topology& topology, std::size_t elements, int chunks,
     for (int rank = 0; rank < ranks; ++rank) plan.pieces.push_back(topology.piece(rank));
   }
   GatherShape shape{.chunks = chunks, .chunk = chunk, .only = only, .backwards = true};
-  if (collective != Collective::all_gather) {
+  if (collective == Collective::reduce_scatter || collective == Collective::all_reduce) {
     gather(plan, topology, shape);
     mirror(plan);
   }
@@ -76,8 +78,9 @@ std::vector<RankSchedule> Algorithm::schedules(const Topology& topology, std::si
   // piece.
   std::map<std::size_t, std::pair<std::size_t, std::size_t>> known;  // by length: start offset of the slice, index
   std::vector<RankSchedule> made;
+  const std::size_t sliced = collective == Collective::all_to_all ? elements / 2 : elements;
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    const Range slice = chunk_of_piece(elements, topology.ranks(), 0, chunks, chunk);
+    const Range slice = chunk_of_piece(sliced, topology.ranks(), 0, chunks, chunk);
     const auto [found, is_new] = known.try_emplace(slice.count, slice.begin, made.size());
     const auto& [begin, index] = found->second;
     made.push_back(is_new ? schedule_of(plan(topology, elements, chunks, chunk, rank), rank)
@@ -87,6 +90,8 @@ std::vector<RankSchedule> Algorithm::schedules(const Topology& topology, std::si
 }
 
 std::span<const Algorithm> algorithms(Collective collective) {
+  static constexpr std::array exchanges = {Algorithm{"direct", Collective::all_to_all, direct_exchange}};
+  if (collective == Collective::all_to_all) return exchanges;
   static constexpr std::array all = {algorithms_for(Collective::all_gather),
                                      algorithms_for(Collective::reduce_scatter),
                                      algorithms_for(Collective::all_reduce)};
@@ -105,9 +110,17 @@ const Algorithm& algorithm(Collective collective, std::string_view name) {
 }
 
 const Algorithm& PlanChoice::algorithm_of(Collective collective) const {
-  return algorithm(collective, collective == Collective::all_gather       ? all_gather
-                               : collective == Collective::reduce_scatter ? reduce_scatter
-                                                                          : all_reduce);
+  switch (collective) {
+    case Collective::all_gather:
+      return algorithm(collective, all_gather);
+    case Collective::reduce_scatter:
+      return algorithm(collective, reduce_scatter);
+    case Collective::all_reduce:
+      return algorithm(collective, all_reduce);
+    case Collective::all_to_all:
+      break;
+  }
+  return algorithms(collective).front();
 }
 
 int PlanChoice::chunks(int ranks, std::span<const std::size_t> parts, runtime::DType dtype) const {

@@ -14,7 +14,8 @@
 
 namespace ranvier::collectives {
 
-enum class Collective { all_gather, reduce_scatter, all_reduce };
+/// Buffers of an all-to-all have two pieces per rank (direct.hpp).
+enum class Collective { all_gather, reduce_scatter, all_reduce, all_to_all };
 [[nodiscard]] const char* to_string(Collective collective) noexcept;  ///< "all-gather"
 
 struct GatherShape;
@@ -22,7 +23,7 @@ struct GatherShape;
 struct Algorithm {
   std::string_view name;  ///< "ho-ring"
   Collective collective;
-  /// Appends the steps of an all-gather, from which the collective is made (plan_builders.hpp).
+  /// Appends the steps of an all-gather, from which the collective is made (plan_builders.hpp), or an all-to-all.
   void (*gather)(Plan& plan, const Topology& topology, const GatherShape& shape);
 
   [[nodiscard]] Plan plan(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,

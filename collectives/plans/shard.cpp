@@ -101,26 +101,49 @@ std::vector<Hop> ShardLayout::gather_hops(bool by_groups, Scope whole, Scope pie
   return hops;
 }
 
-ShardFlow ShardLayout::flow(const Sharding& sharding) const {
+ShardFlow ShardLayout::flow(const Sharding& sharding, const WireTypes& wire) const {
   const auto [P, g, o, secondary] = sharding;
   const bool by_groups = P == I || g == I || o == I;
+  const bool sums_by_groups = by_groups || !wire.reduce.same();
   ShardFlow flow;
   flow.gather_forward = gather_hops(by_groups, N, P);
   flow.gather_backward = secondary ? gather_hops(true, N, I) : flow.gather_forward;
-  flow.reduce_microbatch = scatter_hops(by_groups, N, g);
+  flow.reduce_microbatch = scatter_hops(sums_by_groups, N, g);
   flow.reduced = std::max(g, o);
   // Gradients accumulated at scope g are sums over the ranks of one set of g's pieces.
-  if (g == N && o == N) {
+  if (g == N && o == N && !wire.reduce.same()) {
+    flow.reduce_batch = scatter_hops(true, N, I);
+    if (groups() > 1) flow.reduce_batch.push_back({Collective::all_reduce, TeamKind::replicas, I, I});
+    for (const Hop& hop : gather_hops(true, N, I)) flow.reduce_batch.push_back(hop);
+  } else if (g == N && o == N) {
     if (ranks() > 1) flow.reduce_batch.push_back({Collective::all_reduce, TeamKind::column, N, N});
   } else if (g != G) {
-    flow.reduce_batch = scatter_hops(by_groups, g, flow.reduced);
+    flow.reduce_batch = scatter_hops(sums_by_groups, g, flow.reduced);
     if (flow.reduced == I && groups() > 1) {
       flow.reduce_batch.push_back({Collective::all_reduce, TeamKind::replicas, I, I});
     }
   }
-  if (g > o) flow.gather_gradient = gather_hops(by_groups, o, g);
+  if (g > o) flow.gather_gradient = gather_hops(sums_by_groups, o, g);
   if (o > P) flow.refresh = gather_hops(by_groups, P, o);
   return flow;
+}
+
+WireType ShardLayout::wire_type(TeamKind kind, const WireTypes::Links& types) const {
+  if (types.intra_node == types.inter_node) return types.intra_node;
+  const Team& column = team(TeamKind::column);
+  std::vector<int> node_of(column.members.size());
+  for (std::size_t i = 0; i < node_of.size(); ++i)
+    node_of[static_cast<std::size_t>(column.members[i])] = column.topology.node_of[i];
+  const Groups groups(node_of, group_size());
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const Team each = kind == TeamKind::column  ? column
+                      : kind == TeamKind::group ? groups.group_of(rank)
+                                                : groups.replicas_of(rank);
+    const std::vector<int>& nodes = each.topology.node_of;
+    if (std::ranges::count(nodes, nodes.front()) != std::ssize(nodes)) return types.inter_node;
+    if (kind == TeamKind::column) break;
+  }
+  return types.intra_node;
 }
 
 std::vector<int> common_rows(std::span<const int> node_of, int stages, int rows) {

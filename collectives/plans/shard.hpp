@@ -10,6 +10,7 @@
 
 #include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/topology.hpp"
+#include "collectives/plans/wire_type.hpp"
 
 #include <cstddef>
 #include <span>
@@ -100,7 +101,12 @@ class ShardLayout {
   [[nodiscard]] Range range(Scope scope, std::size_t elements) const { return range(scope, elements, rank_); }
   [[nodiscard]] Range range(Scope scope, std::size_t elements, int rank) const;
 
-  [[nodiscard]] ShardFlow flow(const Sharding& sharding) const;
+  /// If messages of gradients have blocks, gradients are reduced in groups and then across groups, so that an element
+  /// loses precision once per hop, for any number of ranks (ZeRO++ §3.3).
+  [[nodiscard]] ShardFlow flow(const Sharding& sharding, const WireTypes& wire = {}) const;
+
+  /// Type of elements in messages of a team, equal for all teams of a kind: they use links between nodes if one does.
+  [[nodiscard]] WireType wire_type(TeamKind team, const WireTypes::Links& types) const;
 
  private:
   [[nodiscard]] std::vector<Hop> scatter_hops(bool by_groups, Scope whole, Scope piece) const;

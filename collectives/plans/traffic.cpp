@@ -35,6 +35,26 @@ class Count {
     nodes_[topology_->node_of[to]].in += elements;
   }
 
+  /// Every rank sends `elements` to each other rank.
+  void exchange(std::size_t elements) {
+    std::map<int, std::size_t> members;
+    for (const int node : topology_->node_of) ++members[node];
+    for (std::size_t rank = 0; rank < topology_->node_of.size(); ++rank) {
+      const int node = topology_->node_of[rank];
+      const std::size_t inside = (members[node] - 1) * elements;
+      const std::size_t outside = (topology_->node_of.size() - members[node]) * elements;
+      const auto add = [](Port& port, std::size_t sent) {
+        port.out += sent;
+        port.in += sent;
+      };
+      add(intra_[rank], inside);
+      add(inter_[rank], outside);
+      add(nodes_[node], outside);
+      traffic_.intra_node += inside;
+      traffic_.inter_node += outside;
+    }
+  }
+
   [[nodiscard]] Traffic traffic() const {
     Traffic traffic = traffic_;
     for (const Port& port : intra_) traffic.max_intra_of_rank = std::max(traffic.max_intra_of_rank, port.busier());
@@ -113,6 +133,10 @@ Traffic traffic_of(const Team& team, const PlanChoice& choice, const OperationSh
   std::size_t piece = 0;
   for (const std::size_t elements : shape.parts) piece += elements / static_cast<std::size_t>(topology.ranks());
   if (topology.ranks() == 1) return {};
+  if (shape.collective == Collective::all_to_all) {
+    count.exchange(piece / 2);
+    return count.traffic();
+  }
   const std::string_view name = choice.algorithm_of(shape.collective).name;
   if (shape.collective != Collective::all_gather) count_one_way(count, topology, name, piece, true);
   if (shape.collective != Collective::reduce_scatter) count_one_way(count, topology, name, piece, false);

@@ -58,15 +58,14 @@ template <bool upper>
   c[1] = carry + static_cast<std::uint32_t>(first >> 32);
   c[2] += c2;
   c[3] += c3;
-  for (int round = 0; round < 10; ++round) {
-    const detail::Product product0 = detail::multiply(c[0], 0xD2511F53u);
-    const detail::Product product1 = detail::multiply(c[2], 0xCD9E8D57u);
+  for (int round = 0; round < runtime::philox_rounds; ++round) {
+    const detail::Product product0 = detail::multiply(c[0], runtime::philox_multiplier0);
+    const detail::Product product1 = detail::multiply(c[2], runtime::philox_multiplier1);
     c[0] = product1.high ^ c[1] ^ key.low;
     c[1] = product1.low;
     c[2] = product0.high ^ c[3] ^ key.high;
     c[3] = product0.low;
-    key.low += 0x9E3779B9u;
-    key.high += 0xBB67AE85u;
+    key = runtime::next_key(key);
   }
   return {c[0], c[1], c[2], c[3]};
 }

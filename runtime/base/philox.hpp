@@ -27,15 +27,19 @@ struct PhiloxKey {
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 
 inline constexpr int philox_rounds = 10;
+inline constexpr std::uint32_t philox_multiplier0 = 0xD2511F53u, philox_multiplier1 = 0xCD9E8D57u;
+inline constexpr PhiloxKey philox_weyl{0x9E3779B9u, 0xBB67AE85u};  ///< added to the key after each round
 
 [[nodiscard]] inline PhiloxCounter philox_round(PhiloxKey key, const PhiloxCounter& counter) {
-  const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * counter[0];
-  const std::uint64_t product1 = std::uint64_t{0xCD9E8D57u} * counter[2];
+  const std::uint64_t product0 = std::uint64_t{philox_multiplier0} * counter[0];
+  const std::uint64_t product1 = std::uint64_t{philox_multiplier1} * counter[2];
   return {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key.low, static_cast<std::uint32_t>(product1),
           static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key.high, static_cast<std::uint32_t>(product0)};
 }
 
-[[nodiscard]] inline PhiloxKey next_key(PhiloxKey key) { return {key.low + 0x9E3779B9u, key.high + 0xBB67AE85u}; }
+[[nodiscard]] inline PhiloxKey next_key(PhiloxKey key) {
+  return {key.low + philox_weyl.low, key.high + philox_weyl.high};
+}
 
 [[nodiscard]] inline PhiloxCounter philox(PhiloxKey key, PhiloxCounter counter) {
   for (int round = 0; round < philox_rounds; ++round, key = next_key(key)) counter = philox_round(key, counter);

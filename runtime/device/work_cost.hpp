@@ -14,20 +14,21 @@ namespace ranvier::runtime {
 
 /// Kinds of work with similar rates; a profile has one entry for each.
 enum class WorkKind {
-  product,        ///< matrix multiplication; `shape` has its sizes
-  attention,      ///< scores, softmax and weighted sums, forward or backward
-  norm,           ///< LayerNorm, RMSNorm
-  batch_norm,     ///< batch normalization of images
-  activation,     ///< GELU, SwiGLU: a transcendental function per element
-  dropout,        ///< counter-based random numbers
-  rotary,         ///< rotary position embedding
-  embedding,      ///< table lookups and their gradients
-  cross_entropy,  ///< softmax and loss of logits
-  patches,        ///< images to patches and back, pooling, pixels
-  elementwise,    ///< copies, casts, additions, scaling, zeros, sums of columns and squares within device memory
-  optimizer,      ///< AdamW, SGD, elementwise parts of Muon
-  host_copy,      ///< between device and pinned memory
-  samples,        ///< reading samples on the host
+  product,         ///< matrix multiplication; `shape` has its sizes
+  attention,       ///< scores, softmax and weighted sums, forward or backward
+  norm,            ///< LayerNorm, RMSNorm
+  batch_norm,      ///< batch normalization of images
+  activation,      ///< GELU, SwiGLU: a transcendental function per element
+  dropout,         ///< counter-based random numbers
+  rotary,          ///< rotary position embedding
+  embedding,       ///< table lookups and their gradients
+  cross_entropy,   ///< softmax and loss of logits
+  patches,         ///< images to patches and back, pooling, pixels
+  elementwise,     ///< copies, casts, additions, scaling, zeros, sums of columns and squares within device memory
+  optimizer,       ///< AdamW, SGD, elementwise parts of Muon
+  optimizer_int8,  ///< the same with moments in int8
+  host_copy,       ///< between device and pinned memory
+  samples,         ///< reading samples on the host
 };
 inline constexpr std::size_t work_kinds = static_cast<std::size_t>(WorkKind::samples) + 1;
 
@@ -35,7 +36,7 @@ inline constexpr std::size_t work_kinds = static_cast<std::size_t>(WorkKind::sam
 [[nodiscard]] inline std::string_view to_string(WorkKind kind) noexcept {
   return enum_name<WorkKind::samples>(
       kind, {"product", "attention", "norm", "batch_norm", "activation", "dropout", "rotary", "embedding",
-             "cross_entropy", "patches", "elementwise", "optimizer", "host_copy", "samples"});
+             "cross_entropy", "patches", "elementwise", "optimizer", "optimizer_int8", "host_copy", "samples"});
 }
 
 /// C[m, n] += A[m, k] · B[k, n].
@@ -50,10 +51,10 @@ enum class CopyDirection : std::uint8_t { none, to_device, to_host };
 
 struct WorkCost {
   WorkKind kind = WorkKind::elementwise;
-  DType dtype = DType::f32;  ///< type of the operands
-  double flops = 0;          ///< multiplications and additions; attention: only of pairs that its mask allows
-  double bytes = 0;          ///< read and written, each array once
-  ProductShape shape;        ///< sizes of a matrix multiplication
+  DType dtype = DType::f32;                       ///< type of the operands
+  double flops = 0;                               ///< operations that may take longer than the bytes
+  double bytes = 0;                               ///< read and written, each array once
+  ProductShape shape;                             ///< sizes of a matrix multiplication
   CopyDirection direction = CopyDirection::none;  ///< none: does not wait for the link
 };
 
@@ -79,9 +80,10 @@ class CostModel {
 //
 //   bytes  read and written, each array once, arrays changed in place twice; without workspaces and without
 //          gaps inside an array. For host_copy: bytes over the link, once
-//   flops  matrix multiplications and attention only; multiplication and addition count 2. Attention: pairs that the
+//   flops  of matrix multiplications and attention; multiplication and addition count 2. Attention: pairs that the
 //          causal mask and window allow, document masks ignored. It has two matrix multiplications forward and five
-//          backward, of which MFU counts four
+//          backward, of which MFU counts four. Optimizer: elements with stochastically rounded states (bf16); they
+//          have one random number for all states
 //   dtype  type of the operands read; f32 for plain copies of bytes
 
 /// Cost of memory-bound work.

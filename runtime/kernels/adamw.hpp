@@ -27,11 +27,11 @@ namespace ranvier::runtime {
 struct RoundingOrigin {
   PhiloxKey key;
   std::uint32_t unit = 0;     ///< distinguishes arrays with the same key
-  std::uint64_t element = 0;  ///< element of the unit at position 0 of AdamWRuns::positions
+  std::uint64_t element = 0;  ///< element of the unit at position 0 of UpdateRuns::positions
 };
 
 /// Options of a step for adamw(), and for SGD and Muon (momentum.hpp).
-struct AdamWOptions {
+struct UpdateOptions {
   double learning_rate = 0;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -55,7 +55,7 @@ struct DecaySegment {
 
 /// Strided layouts of the arrays. All strided ones have the same run length and start with a complete run. With moments
 /// in int8, this length and the stride of the moments are multiples of int8_block_elements.
-struct AdamWRuns {
+struct UpdateRuns {
   std::size_t elements = std::numeric_limits<std::size_t>::max();  ///< the following ones stay unchanged
   /// Positions of the elements, in which segments are counted; elements between runs are skipped.
   StridedLayout positions;
@@ -65,7 +65,7 @@ struct AdamWRuns {
   StridedLayout working;
 };
 
-struct AdamWArrays {
+struct UpdateArrays {
   void* weights = nullptr;  ///< master copy
   void* m = nullptr;
   void* v = nullptr;
@@ -76,7 +76,7 @@ struct AdamWArrays {
   DType weights_dtype = DType::f32;  ///< f32 or bf16
   DType m_dtype = DType::f32;        ///< f32, bf16 or i8
   DType v_dtype = DType::f32;        ///< f32, bf16 or u8
-  AdamWRuns runs;
+  UpdateRuns runs;
 };
 
 /// Updates the elements in `segments` (ascending, disjoint), as one piece of work; others stay unchanged. Elementwise,
@@ -85,7 +85,7 @@ struct AdamWArrays {
 /// Moments in int8: the array starts with a block, and a split falls on blocks. Each block is converted to floats,
 /// updated and rounded once, so elements outside of the segments are rounded again with the block's new scale. Throws
 /// ErrorCode::internal for more than 64 segments per block.
-void adamw(StreamView stream, const AdamWArrays& arrays, const std::vector<DecaySegment>& segments,
-           const AdamWOptions& options);
+void adamw(StreamView stream, const UpdateArrays& arrays, const std::vector<DecaySegment>& segments,
+           const UpdateOptions& options);
 
 }  // namespace ranvier::runtime

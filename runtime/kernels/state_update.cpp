@@ -43,7 +43,7 @@ struct Stretch {
 };
 
 /// Stretches of all elements of `runs` inside segments, in ascending order.
-std::vector<Stretch> stretches_of(const AdamWRuns& runs, const std::vector<DecaySegment>& segments) {
+std::vector<Stretch> stretches_of(const UpdateRuns& runs, const std::vector<DecaySegment>& segments) {
   std::vector<Stretch> stretches;
   auto segment = segments.begin();
   for (std::size_t x = 0; x < runs.elements && segment != segments.end();) {
@@ -128,7 +128,7 @@ class StateChunk {
 /// results. On one thread.
 class ChunkUpdate {
  public:
-  ChunkUpdate(const AdamWArrays& arrays, const AdamWOptions& options, const ElementsRule& rule)
+  ChunkUpdate(const UpdateArrays& arrays, const UpdateOptions& options, const ElementsRule& rule)
       : arrays_(arrays),
         options_(options),
         rule_(rule),
@@ -164,25 +164,32 @@ class ChunkUpdate {
     });
   }
 
-  const AdamWArrays& arrays_;
-  const AdamWOptions& options_;
+  const UpdateArrays& arrays_;
+  const UpdateOptions& options_;
   const ElementsRule& rule_;
   StateChunk weights_, m_, v_;
   alignas(64) std::array<float, update_elements> gradient_;
 };
 
-/// Cost: states are read and written, the gradient is read, the working copy written.
-WorkCost cost_of(const AdamWArrays& arrays, std::size_t elements) {
+/// Cost: states are read and written, the gradient is read, the working copy written. Drawing random numbers for states
+/// in bf16 takes longer than moving them.
+WorkCost cost_of(const UpdateArrays& arrays, std::size_t elements) {
   const auto bytes = [&](const void* array, DType dtype, std::size_t times) {
     return array == nullptr ? 0 : times * bytes_of(dtype, elements);
   };
-  return memory_cost(WorkKind::optimizer, arrays.gradient_dtype,
-                     bytes(arrays.weights, arrays.weights_dtype, 2) + bytes(arrays.m, arrays.m_dtype, 2) +
-                         bytes(arrays.v, arrays.v_dtype, 2) + bytes_of(arrays.gradient_dtype, elements) +
-                         bytes(arrays.working, arrays.working_dtype, 1));
+  const auto draws = [](const void* array, DType dtype) { return array != nullptr && dtype == DType::bf16; };
+  WorkCost cost =
+      memory_cost(in_blocks(arrays) ? WorkKind::optimizer_int8 : WorkKind::optimizer, arrays.gradient_dtype,
+                  bytes(arrays.weights, arrays.weights_dtype, 2) + bytes(arrays.m, arrays.m_dtype, 2) +
+                      bytes(arrays.v, arrays.v_dtype, 2) + bytes_of(arrays.gradient_dtype, elements) +
+                      bytes(arrays.working, arrays.working_dtype, 1));
+  if (draws(arrays.weights, arrays.weights_dtype) || draws(arrays.m, arrays.m_dtype) ||
+      draws(arrays.v, arrays.v_dtype))
+    cost.flops = static_cast<double>(elements);
+  return cost;
 }
 
-void check_blocks(const AdamWRuns& runs, const std::vector<DecaySegment>& segments) {
+void check_blocks(const UpdateRuns& runs, const std::vector<DecaySegment>& segments) {
   for (const StridedLayout& array : {runs.positions, runs.weights, runs.moments, runs.gradient, runs.working}) {
     expect(array.contiguous() || array.run % int8_block_elements == 0,
            "moments in int8 lie in runs of {} elements, not of complete blocks of {}", array.run,
@@ -205,8 +212,8 @@ void check_blocks(const AdamWRuns& runs, const std::vector<DecaySegment>& segmen
 
 /// Checks the arguments of a kernel of adamw.hpp or momentum.hpp; throws ErrorCode::internal. Whether there is an
 /// element to update.
-bool has_work(const AdamWArrays& arrays, const std::vector<DecaySegment>& segments, const AdamWOptions& options) {
-  const AdamWRuns& runs = arrays.runs;
+bool has_work(const UpdateArrays& arrays, const std::vector<DecaySegment>& segments, const UpdateOptions& options) {
+  const UpdateRuns& runs = arrays.runs;
   expect(options.step >= 1, "an optimizer's steps count from 1, not {}", options.step);
   std::size_t last_end = 0;
   for (const DecaySegment& segment : segments) {
@@ -231,8 +238,8 @@ bool has_work(const AdamWArrays& arrays, const std::vector<DecaySegment>& segmen
 }
 
 /// Queues the rule on the host for all elements in segments. Any thread may run it.
-void update_on_host(StreamView stream, const AdamWArrays& arrays, const std::vector<DecaySegment>& segments,
-                    const AdamWOptions& options, ElementsRule rule) {
+void update_on_host(StreamView stream, const UpdateArrays& arrays, const std::vector<DecaySegment>& segments,
+                    const UpdateOptions& options, ElementsRule rule) {
   std::vector<Stretch> stretches = stretches_of(arrays.runs, segments);
   if (stretches.empty()) return;
   std::size_t elements = 0;
@@ -258,40 +265,40 @@ void update_on_host(StreamView stream, const AdamWArrays& arrays, const std::vec
 }
 
 template <typename Rule>
-void launch_rule(StreamView stream, const AdamWArrays& arrays, const std::vector<DecaySegment>& segments,
-                 const AdamWOptions& options, const Rule& rule) {
+void launch_rule(StreamView stream, const UpdateArrays& arrays, const std::vector<DecaySegment>& segments,
+                 const UpdateOptions& options, const Rule& rule) {
   if (!has_work(arrays, segments, options)) return;
   if (ran_on_gpu<cuda::update_states<Rule>>(stream, arrays, segments, options, rule)) return;
   update_on_host(stream, arrays, segments, options, rule);
 }
 
-void refuse_average(const AdamWOptions& options) {
+void refuse_average(const UpdateOptions& options) {
   expect(options.average == 0, "Muon computes no moving average, but its coefficient is {}; use sgd()",
          options.average);
 }
 
 }  // namespace
 
-void adamw(StreamView stream, const AdamWArrays& arrays, const std::vector<DecaySegment>& segments,
-           const AdamWOptions& options) {
+void adamw(StreamView stream, const UpdateArrays& arrays, const std::vector<DecaySegment>& segments,
+           const UpdateOptions& options) {
   if (options.average != 0) return sgd(stream, arrays, segments, options);
   launch_rule(stream, arrays, segments, options, AdamWRule(options));
 }
 
-void sgd(StreamView stream, const AdamWArrays& all, const std::vector<DecaySegment>& segments,
-         const AdamWOptions& options) {
-  AdamWArrays arrays = all;
+void sgd(StreamView stream, const UpdateArrays& all, const std::vector<DecaySegment>& segments,
+         const UpdateOptions& options) {
+  UpdateArrays arrays = all;
   arrays.v = nullptr;
   if (options.average != 0) arrays.m = nullptr;
   launch_rule(stream, arrays, segments, options, SgdRule{MomentumRule(options), arrays.m != nullptr});
 }
 
-void muon_momentum(StreamView stream, const AdamWArrays& all, float* update,
-                   const std::vector<DecaySegment>& segments, const AdamWOptions& options) {
+void muon_momentum(StreamView stream, const UpdateArrays& all, float* update,
+                   const std::vector<DecaySegment>& segments, const UpdateOptions& options) {
   refuse_average(options);
   expect(all.m != nullptr, "Muon has no momentum array");
   // The rule's result is stored like a working copy.
-  AdamWArrays arrays = all;
+  UpdateArrays arrays = all;
   arrays.weights = arrays.v = nullptr;
   arrays.working = update;
   arrays.working_dtype = DType::f32;
@@ -299,15 +306,15 @@ void muon_momentum(StreamView stream, const AdamWArrays& all, float* update,
   launch_rule(stream, arrays, segments, options, MuonRule{MomentumRule(options)});
 }
 
-void muon_apply(StreamView stream, const AdamWArrays& all, const float* update,
-                const std::vector<DecaySegment>& segments, const AdamWOptions& all_options) {
+void muon_apply(StreamView stream, const UpdateArrays& all, const float* update,
+                const std::vector<DecaySegment>& segments, const UpdateOptions& all_options) {
   refuse_average(all_options);
-  AdamWArrays arrays = all;
+  UpdateArrays arrays = all;
   arrays.m = nullptr;
   arrays.gradient = update;
   arrays.gradient_dtype = DType::f32;
   arrays.runs.gradient = arrays.runs.moments = arrays.runs.positions;
-  AdamWOptions options = all_options;
+  UpdateOptions options = all_options;
   options.gradient_scale = 1;
   sgd(stream, arrays, segments, options);
 }

@@ -10,14 +10,14 @@
 namespace ranvier::runtime {
 
 // A rule has the factors of one step, computed once in double. The call updates n elements on the calling thread, in
-// floats; the arrays do not overlap, and are scratch memory for null ones of AdamWArrays.
+// floats; the arrays do not overlap, and are scratch memory for null ones of UpdateArrays.
 
 struct AdamWRule {
   static constexpr const char* name = "adamw";
   static constexpr bool has_weights = true;  ///< otherwise the working copy has the result, in fp32
   static constexpr bool has_v = true;        ///< uses second moments
 
-  explicit AdamWRule(const AdamWOptions& options);
+  explicit AdamWRule(const UpdateOptions& options);
   void operator()(float* weights, float* m, float* v, const float* gradient, std::size_t n, bool decays) const;
   /// The factor on a weight that is left by weight decay.
   [[nodiscard]] float kept_of(bool decays) const { return decays ? kept : 1.0f; }
@@ -34,7 +34,7 @@ struct AdamWRule {
 struct MomentumRule {
   static constexpr bool has_v = false;
 
-  explicit MomentumRule(const AdamWOptions& options);
+  explicit MomentumRule(const UpdateOptions& options);
   [[nodiscard]] float kept_of(bool decays) const { return decays ? kept : kept_otherwise; }
 
   float gradient_scale;
@@ -66,7 +66,7 @@ struct MuonRule : MomentumRule {
 inline constexpr std::size_t max_launch_segments = 64;
 
 /// Whether m or v is in int8.
-[[nodiscard]] inline bool in_blocks(const AdamWArrays& arrays) {
+[[nodiscard]] inline bool in_blocks(const UpdateArrays& arrays) {
   return (arrays.m != nullptr && is_in_blocks(arrays.m_dtype)) ||
          (arrays.v != nullptr && is_in_blocks(arrays.v_dtype));
 }
@@ -95,7 +95,7 @@ struct RoundingBits {
   std::size_t first = 0;
   std::uint16_t all[3][max_elements + 2];
 };
-/// Numbers of n elements starting at `position` of AdamWRuns::positions; at most RoundingBits::max_elements.
+/// Numbers of n elements starting at `position` of UpdateRuns::positions; at most RoundingBits::max_elements.
 void draw(RoundingBits& bits, const RoundingOrigin& origin, std::uint32_t step, std::size_t position,
           std::size_t n);
 /// Rounds values stochastically to bf16, in place.
@@ -107,8 +107,8 @@ namespace cuda {
 
 /// Queues the rule for all elements in segments. Arguments are checked by the caller. Loop thread only.
 template <typename Rule>
-void update_states(StreamView stream, const AdamWArrays& arrays, std::span<const DecaySegment> segments,
-                   const AdamWOptions& options, const Rule& rule);
+void update_states(StreamView stream, const UpdateArrays& arrays, std::span<const DecaySegment> segments,
+                   const UpdateOptions& options, const Rule& rule);
 
 }  // namespace cuda
 }  // namespace ranvier::runtime

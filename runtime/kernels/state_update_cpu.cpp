@@ -5,7 +5,7 @@
 
 namespace ranvier::runtime {
 
-AdamWRule::AdamWRule(const AdamWOptions& options)
+AdamWRule::AdamWRule(const UpdateOptions& options)
     : gradient_scale(static_cast<float>(options.gradient_scale)),
       beta1(static_cast<float>(options.beta1)),
       one_minus_beta1(static_cast<float>(1 - options.beta1)),
@@ -16,7 +16,7 @@ AdamWRule::AdamWRule(const AdamWOptions& options)
       epsilon(static_cast<float>(options.epsilon)),
       kept(static_cast<float>(1 - options.learning_rate * options.weight_decay)) {}
 
-MomentumRule::MomentumRule(const AdamWOptions& options)
+MomentumRule::MomentumRule(const UpdateOptions& options)
     : gradient_scale(static_cast<float>(options.gradient_scale)),
       momentum(static_cast<float>(options.momentum)),
       one_minus_momentum(static_cast<float>(1 - options.momentum)),

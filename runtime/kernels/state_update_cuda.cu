@@ -67,7 +67,7 @@ struct UpdateSegments {
 
 template <typename Rule>
 struct StateUpdate {
-  AdamWArrays arrays;  ///< states that are null have type f32
+  UpdateArrays arrays;  ///< states that are null have type f32
   UpdateSegments segments;
   Rule rule;
   RoundingOrigin origin;
@@ -85,7 +85,7 @@ __device__ inline std::size_t place(const StridedLayout& runs, std::size_t x, st
   return runs.run == runs.stride ? x : run * runs.stride + in_run;
 }
 
-__device__ inline UpdatePlaces places(const AdamWRuns& runs, std::size_t x, std::size_t run, std::size_t in_run) {
+__device__ inline UpdatePlaces places(const UpdateRuns& runs, std::size_t x, std::size_t run, std::size_t in_run) {
   return {place(runs.weights, x, run, in_run), place(runs.moments, x, run, in_run),
           place(runs.gradient, x, run, in_run), place(runs.working, x, run, in_run)};
 }
@@ -94,7 +94,7 @@ __device__ inline UpdatePlaces places(const AdamWRuns& runs, std::size_t x, std:
 template <int N, typename Rule>
 __device__ void round_states(float (&weights)[N], float (&m)[N], float (&v)[N], const StateUpdate<Rule>& update,
                              std::size_t position) {
-  const AdamWArrays& arrays = update.arrays;
+  const UpdateArrays& arrays = update.arrays;
   uint4 words{};  // shared by two elements
   for (int i = 0; i < N; ++i) {
     const std::uint64_t element = update.origin.element + position + i, pair = element / 2;
@@ -134,7 +134,7 @@ __device__ void store_state(void* array, DType dtype, std::size_t at, const floa
 template <int N, typename Gradient, typename Working, typename Rule>
 __device__ void update_elements(const StateUpdate<Rule>& update, const UpdatePlaces& at, float kept,
                                 std::size_t position, float (&m)[N], float (&v)[N]) {
-  const AdamWArrays& arrays = update.arrays;
+  const UpdateArrays& arrays = update.arrays;
   float weights[N] = {}, gradient[N];
   load_state(weights, arrays.weights, arrays.weights_dtype, at.weights);
   load_state(m, arrays.m, arrays.m_dtype, at.moments);
@@ -262,7 +262,7 @@ template <typename Gradient, typename Working, typename Rule>
 __global__ void __launch_bounds__(update_threads)
     update_blocks(const __grid_constant__ StateUpdate<Rule> update, std::size_t begin, std::size_t end) {
   __shared__ SharedTables<Rule::has_v> tables;
-  const AdamWArrays& arrays = update.arrays;
+  const UpdateArrays& arrays = update.arrays;
   const bool m_in_blocks = is_in_blocks(arrays.m_dtype), v_in_blocks = Rule::has_v && is_in_blocks(arrays.v_dtype);
   for (unsigned i = threadIdx.x; i < 256; i += update_threads) {
     tables.m_values[i] = i8_table.values[i];
@@ -309,9 +309,9 @@ __global__ void __launch_bounds__(update_threads)
 }  // namespace
 
 template <typename Rule>
-void update_states(StreamView stream, const AdamWArrays& arrays, std::span<const DecaySegment> segments,
-                   const AdamWOptions& options, const Rule& rule) {
-  const AdamWRuns& runs = arrays.runs;
+void update_states(StreamView stream, const UpdateArrays& arrays, std::span<const DecaySegment> segments,
+                   const UpdateOptions& options, const Rule& rule) {
+  const UpdateRuns& runs = arrays.runs;
   constexpr std::size_t width = update_width, threads = update_threads;
   const cudaStream_t queue = native(stream);
   const auto multiprocessors = static_cast<std::size_t>(properties(stream.device()).multiprocessors);
@@ -398,11 +398,11 @@ void update_states(StreamView stream, const AdamWArrays& arrays, std::span<const
   }
 }
 
-template void update_states(StreamView, const AdamWArrays&, std::span<const DecaySegment>, const AdamWOptions&,
+template void update_states(StreamView, const UpdateArrays&, std::span<const DecaySegment>, const UpdateOptions&,
                             const AdamWRule&);
-template void update_states(StreamView, const AdamWArrays&, std::span<const DecaySegment>, const AdamWOptions&,
+template void update_states(StreamView, const UpdateArrays&, std::span<const DecaySegment>, const UpdateOptions&,
                             const SgdRule&);
-template void update_states(StreamView, const AdamWArrays&, std::span<const DecaySegment>, const AdamWOptions&,
+template void update_states(StreamView, const UpdateArrays&, std::span<const DecaySegment>, const UpdateOptions&,
                             const MuonRule&);
 
 }  // namespace ranvier::runtime::cuda

@@ -23,7 +23,8 @@ constexpr std::size_t index_of(WorkKind kind) { return static_cast<std::size_t>(
 
 /// Rate of the kind in this type, or its substitute.
 WorkRate rate_of(const std::map<DType, KindRates>& rates, DType dtype, WorkKind kind) {
-  for (const WorkKind each : {kind, WorkKind::elementwise}) {
+  const WorkKind similar = kind == WorkKind::optimizer_int8 ? WorkKind::optimizer : kind;
+  for (const WorkKind each : {kind, similar, WorkKind::elementwise}) {
     for (const DType other : {dtype, DType::f32, DType::bf16, DType::f16}) {
       const auto there = rates.find(other);
       if (there != rates.end() && there->second[index_of(each)] != WorkRate{}) return there->second[index_of(each)];

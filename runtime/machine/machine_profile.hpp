@@ -36,7 +36,7 @@ struct Links {
 };
 
 /// Work of one kind and element type takes launch_seconds + max(flops / flops_per_second, bytes / bytes_per_second).
-/// A rate of 0 means no limit.
+/// A rate of 0 means no limit. Both amounts are defined in work_cost.hpp.
 struct WorkRate {
   double launch_seconds = 0;
   double flops_per_second = 0;
@@ -97,7 +97,8 @@ struct MachineProfile {
 /// Cost model from a profile, for its device or its host. One thread at a time: it caches rates of shapes.
 ///
 /// If the profile has no rate for a kind and type, the same kind in another type applies: the first of fp32, bf16,
-/// fp16. Without one, elementwise work applies. Host work without host_rates takes the device's rates.
+/// fp16. Without one, optimizer_int8 takes the rate of optimizer; then elementwise work applies. Host work without
+/// host_rates takes the device's rates.
 class ProfileCosts final : public CostModel {
  public:
   enum class Where { device, host };

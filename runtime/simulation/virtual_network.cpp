@@ -3,6 +3,7 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -75,13 +76,29 @@ VirtualNetwork::Passage VirtualNetwork::carry(int from, int to, std::size_t byte
 }
 
 Duration VirtualNetwork::ring(std::span<const int> ranks, double bytes, Duration ready) {
+  const auto node = [this](int rank) { return node_of(rank); };
+  const bool several = std::ranges::adjacent_find(ranks, std::ranges::not_equal_to(), node) != ranks.end();
+  return together(ranks, bytes, ready, [several](int beside) {
+    return Fractions{.through_intra = beside > 1 ? 1.0 : 0.0, .across = several ? 1.0 / beside : 0.0};
+  });
+}
+
+Duration VirtualNetwork::exchange(std::span<const int> ranks, double bytes, Duration ready) {
+  const auto others = static_cast<double>(ranks.size()) - 1;
+  return together(ranks, bytes, ready, [others](int beside) {
+    const double inside = others > 0 ? (beside - 1) / others : 0;
+    return Fractions{.through_intra = inside, .across = others > 0 ? 1 - inside : 0};
+  });
+}
+
+Duration VirtualNetwork::together(std::span<const int> ranks, double bytes, Duration ready,
+                                  const std::function<Fractions(int beside)>& fractions) {
   std::map<int, int> members;  // ranks per node
   double slow = 1;
   for (const int rank : ranks) {
     ++members[node_of(rank)];
     slow = std::max(slow, slowness(node_of(rank)));
   }
-  const bool several = members.size() > 1;
   const double size = bytes * slow;
   struct Share {
     Port* port;
@@ -90,16 +107,14 @@ Duration VirtualNetwork::ring(std::span<const int> ranks, double bytes, Duration
   std::vector<Share> of_ranks;
   Duration begin = ready;
   for (const int rank : ranks) {
-    const int beside = members[node_of(rank)];
-    // Fraction of a rank's bytes that leaves the node by its port.
-    const double across = several ? 1.0 / beside : 0.0;
+    const auto [through_intra, across] = fractions(members[node_of(rank)]);
     Ports& ports = ranks_[static_cast<std::size_t>(rank)];
     const auto use = [&](Port& port, double seconds) {
       if (seconds <= 0) return;
       of_ranks.push_back({&port, duration(seconds)});
       begin = std::max({begin, port.out[rings], port.in[rings]});
     };
-    if (beside > 1) use(ports[intra], seconds_of(size, links_.intra_node.bytes_per_second));
+    use(ports[intra], seconds_of(size * through_intra, links_.intra_node.bytes_per_second));
     use(ports[inter], seconds_of(size * across, links_.inter_node.bytes_per_second));
     SentVolume& sent = sent_[static_cast<std::size_t>(rank)];
     sent.ring_bytes_inter += bytes * across;
@@ -112,11 +127,11 @@ Duration VirtualNetwork::ring(std::span<const int> ranks, double bytes, Duration
   }
   for (const auto& [node, beside] : members) {
     Ports& ports = node_ports_[static_cast<std::size_t>(node)];
-    const double inside = beside - (several ? 1.0 : 0.0);
+    const double across = beside * fractions(beside).across, inside = beside - across;
     const Duration bus = duration(seconds_of(size * inside, links_.intra_node.node_bytes_per_second));
-    const Duration nic = duration(several ? seconds_of(size, links_.inter_node.node_bytes_per_second) : 0);
+    const Duration nic = duration(seconds_of(size * across, links_.inter_node.node_bytes_per_second));
     if (inside > 0) end = std::max(end, take(ports[intra].out, rings, begin, bus));
-    if (several)
+    if (across > 0)
       end = std::max({end, take(ports[inter].out, rings, begin, nic), take(ports[inter].in, rings, begin, nic)});
   }
   return end;

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,8 @@ class VirtualNetwork {
   /// End of rings over all these ranks in which each rank sends and receives `bytes`, starting at `ready`. As in
   /// NCCL, each ring has one path into each node and one out of it. Latencies are not included.
   [[nodiscard]] Duration ring(std::span<const int> ranks, double bytes, Duration ready);
+  /// The same for an exchange in which each rank sends `bytes` in equal parts to all others. It queues like a ring.
+  [[nodiscard]] Duration exchange(std::span<const int> ranks, double bytes, Duration ready);
 
   [[nodiscard]] int node_of(int rank) const { return node_of_.at(static_cast<std::size_t>(rank)); }
   [[nodiscard]] int nodes() const noexcept { return nodes_; }
@@ -40,7 +43,7 @@ class VirtualNetwork {
   struct SentVolume {
     double bytes_intra = 0, bytes_inter = 0;  ///< as messages
     std::uint64_t messages = 0;
-    double ring_bytes_intra = 0, ring_bytes_inter = 0;  ///< in rings, not included above
+    double ring_bytes_intra = 0, ring_bytes_inter = 0;  ///< in rings and exchanges, not included above
   };
   [[nodiscard]] const SentVolume& sent(int rank) const { return sent_.at(static_cast<std::size_t>(rank)); }
 
@@ -54,6 +57,14 @@ class VirtualNetwork {
   };
   using Ports = std::array<Port, classes>;
 
+  /// Bytes of a rank per class of links, as fractions of the bytes that it sends.
+  struct Fractions {
+    double through_intra = 0;  ///< through its port inside the node
+    double across = 0;         ///< to other nodes
+  };
+  /// `fractions` takes the number of these ranks on the rank's node, itself included.
+  [[nodiscard]] Duration together(std::span<const int> ranks, double bytes, Duration ready,
+                                  const std::function<Fractions(int members)>& fractions);
   [[nodiscard]] static Duration take(Direction& direction, Kind kind, Duration ready, Duration busy);
   [[nodiscard]] double slowness(int node) const;
 

@@ -71,6 +71,36 @@ TEST_CASE("the chosen algorithm is no slower than any other, for teams that work
   }
 }
 
+TEST_CASE("the algorithm of gathers in blocks is the fastest for their bytes, and sums in blocks need none") {
+  const std::vector<int> nodes{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3};
+  using collectives::WireType;
+  constexpr std::size_t rows = 12, group_size = 3;
+  bool differs = false;
+  for (const std::size_t blocks : {1, 4, 16, 64, 256, 1024}) {
+    const std::size_t elements = rows * 256 * blocks;
+    const ChoiceOptions options{
+        .largest = {elements, elements},
+        .wire = {.gather = {WireType::int8, WireType::int8}, .reduce = {WireType::int4, WireType::int4}}};
+    const auto choices = choose_algorithms(nodes, group_size, options);
+    const auto plain = choose_algorithms(nodes, group_size, {.largest = {elements, elements}});
+    for (const TeamKind kind : {TeamKind::column, TeamKind::group, TeamKind::replicas}) {
+      CAPTURE(blocks);
+      const auto teams = teams_of(nodes, group_size, kind);
+      const std::size_t words = elements / (kind == TeamKind::replicas ? group_size : 1) / 256 * 65;
+      const auto seconds = [&](const collectives::Algorithm& algorithm) {
+        return seconds_together(teams, nodes, algorithm, of(choices, kind), words, runtime::DType::i32,
+                                assumed_links);
+      };
+      const double chosen = seconds(of(choices, kind).algorithm_of(Collective::all_gather));
+      for (const auto& each : collectives::algorithms(Collective::all_gather)) CHECK(chosen <= seconds(each));
+      CHECK(of(choices, kind).reduce_scatter == collectives::algorithms(Collective::reduce_scatter).front().name);
+      CHECK(of(choices, kind).all_reduce == collectives::algorithms(Collective::all_reduce).front().name);
+      differs = differs || of(choices, kind).reduce_scatter != of(plain, kind).reduce_scatter;
+    }
+  }
+  CHECK(differs);
+}
+
 TEST_CASE("teams that share their nodes' links take the time that those links need for all of them") {
   // Replicas: two teams of two ranks, all of their bytes through one link of each node.
   const auto replicas = teams_of(two_by_two, 2, TeamKind::replicas);

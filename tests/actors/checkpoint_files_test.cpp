@@ -137,6 +137,53 @@ TEST_CASE("a run resumes from its checkpoint files, regardless of the tiers of i
   }
 }
 
+TEST_CASE("checkpoints of Muon have its second moments only, and resume with complete ones too") {
+  const tests::TemporaryFolder nvme;
+  using actors::UpdateRule;
+  const actors::TierOptions muon{.rule = UpdateRule::muon};
+  const auto architecture = models::make_gpt(tests::small_gpt(2));
+  for (const actors::TierOptions& tiers :
+       {muon,
+        actors::TierOptions{.parameters = TierKind::host, .optimizer = TierKind::nvme, .rule = UpdateRule::muon},
+        actors::TierOptions{.optimizer = TierKind::host, .optimizer_budget = 20'000, .rule = UpdateRule::muon}}) {
+    const tests::TemporaryFolder checkpoints, others;
+    const Trained whole = train(file_run(tiers, nvme.path()), checkpoints.path(), 2);
+    const auto entry = offload::CheckpointFolder(checkpoints.path()).list().front();
+    CHECK(offload::verify_checkpoint(entry.path, 2).empty());
+    const Trained late = train(file_run(muon, nvme.path()), others.path(), 0, entry.path);
+    CHECK(late.losses ==
+          std::vector<double>(whole.losses.begin() + static_cast<std::ptrdiff_t>(entry.step), whole.losses.end()));
+    offload::CheckpointReader reader(entry.path);
+    for (const models::UnitSpec& unit : architecture.units()) {
+      const bool has_matrices = !actors::matrices_of(unit).empty();
+      CHECK((reader.find(unit.name, "v")->elements < unit.elements()) == has_matrices);
+      CHECK(reader.find(unit.name, "m")->elements == unit.elements());
+    }
+    CHECK_THROWS_WITH_AS(actors::CheckpointSource(reader, architecture, {}), doctest::Contains("elements in v of"),
+                         Error);
+    const actors::CheckpointSource fresh(reader, architecture, {}, actors::CheckpointSource::Moments::zero);
+    CHECK(!fresh.scalars().empty());
+  }
+  // Older checkpoints of Muon have complete arrays, as AdamW has.
+  const tests::TemporaryFolder checkpoints, others;
+  (void)train(file_run({}, nvme.path()), checkpoints.path(), 2);
+  const auto entry = offload::CheckpointFolder(checkpoints.path()).list().front();
+  offload::CheckpointReader reader(entry.path);
+  actors::CheckpointSource source(reader, architecture, muon);
+  for (const models::UnitSpec& unit : architecture.units()) {
+    std::vector<float> all(unit.elements()), some;
+    reader.read(unit.name, "v", 0, all);
+    const auto stored = stored_elements(actors::StateKind::v, unit, unit.elements(), muon);
+    for (const collectives::Range& range : stored.in({0, unit.elements()})) {
+      some.resize(range.count);
+      source.read(unit, "v", range.begin, some);
+      CHECK(std::equal(some.begin(), some.end(), all.begin() + static_cast<std::ptrdiff_t>(range.begin)));
+    }
+  }
+  CHECK(train(file_run(muon, nvme.path()), others.path(), 0, entry.path).losses.size() ==
+        static_cast<std::size_t>(all_steps - entry.step));
+}
+
 TEST_CASE("loading a damaged checkpoint leaves no partial state behind") {
   const tests::TemporaryFolder nvme, checkpoints, others;
   for (const actors::TierOptions& tiers :

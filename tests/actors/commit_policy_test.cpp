@@ -47,7 +47,7 @@ float gradient(int batch, std::size_t element) {
 }
 
 /// Options of the Nth committed step, clipped by `scale`.
-runtime::AdamWOptions adamw(int step, double scale = 1) {
+runtime::UpdateOptions adamw(int step, double scale = 1) {
   return {.learning_rate = 1e-2, .step = step, .gradient_scale = scale};
 }
 
@@ -78,7 +78,7 @@ class Alone {
   }
 
   /// Runs a batch with the gradients of this number, up to the decision about its step.
-  void reduce(int batch, const runtime::AdamWOptions& unclipped) {
+  void reduce(int batch, const runtime::UpdateOptions& unclipped) {
     optimizer_->begin(unclipped);
     for (const actors::UnitState& unit : plan_.states->all()) {
       auto* const gradients = reinterpret_cast<float*>(unit.gradients.front().data);
@@ -87,7 +87,7 @@ class Alone {
     for (std::size_t chunk = 0; chunk < plan_.chunks.chunks.size(); ++chunk) optimizer_->reduced(chunk);
     settle();
   }
-  void counts(const runtime::AdamWOptions& options) {
+  void counts(const runtime::UpdateOptions& options) {
     answer([&](runtime::Handler done) { optimizer_->step(options, std::move(done)); });
   }
   void skips() {

@@ -21,6 +21,7 @@ struct Reduction {
   std::vector<std::size_t> pieces;  ///< elements of a finest piece, by unit
   PlanChoice choice;
   DType dtype = DType::f32;
+  WireTypes wire = {};
 
   [[nodiscard]] std::size_t elements(std::size_t unit) const {
     return pieces[unit] * static_cast<std::size_t>(ranks);
@@ -31,12 +32,15 @@ struct Reduction {
     return {node_of, group_size, rank};
   }
   [[nodiscard]] std::vector<Hop> hops() const {
-    const ShardFlow flow = layout(0).flow(sharding);
+    const ShardFlow flow = layout(0).flow(sharding, wire);
     return by_microbatch ? flow.reduce_microbatch : flow.reduce_batch;
   }
   /// Scope of a rank's data before the hops, and after; the complete unit if there are no hops.
   [[nodiscard]] Scope whole() const { return hops().empty() ? Scope::none : hops().front().whole; }
-  [[nodiscard]] Scope piece() const { return hops().empty() ? Scope::none : hops().back().piece; }
+  [[nodiscard]] Scope piece() const {
+    if (hops().empty()) return Scope::none;
+    return hops().back().collective == Collective::all_gather ? hops().back().whole : hops().back().piece;
+  }
 };
 
 using Units = std::vector<std::vector<std::byte>>;  // the range of scope whole(), by unit
@@ -99,7 +103,8 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
     std::vector<int> ranks;
     for (int r = 0; r < reduction.ranks; ++r) ranks.push_back(r);
     auto& column = shares[static_cast<std::size_t>(rank)].column;
-    column = std::make_unique<ColumnOptions>(ColumnOptions{reduction.layout(rank), reduction.sharding, ranks, {}});
+    column = std::make_unique<ColumnOptions>(
+        ColumnOptions{reduction.layout(rank), reduction.sharding, ranks, {}, reduction.wire});
     column->choices.fill(reduction.choice);
   }
   for (int rank = 0; rank < reduction.ranks; ++rank) {
@@ -108,8 +113,13 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
     offload::TierPlan regions;
     const TierOptions tiers;
     PlanContext planner{shares[r], tiers, memory, regions};
-    const auto plan = HopPipeline::plan(
-        planner, {.hops = reduction.hops(), .dtype = reduction.dtype, .family = 0, .name = "gradients"}, shapes);
+    const auto plan = HopPipeline::plan(planner,
+                                        {.hops = reduction.hops(),
+                                         .dtype = reduction.dtype,
+                                         .family = 0,
+                                         .name = "gradients",
+                                         .wire = &WireTypes::reduce},
+                                        shapes);
     devices.push_back(make_inline_device());
     contexts.push_back(std::make_unique<actors::RankResources>(simulation.loop(rank), simulation.transport(rank),
                                                                *devices[r], memory, regions));
@@ -161,7 +171,7 @@ bool same_result(const Reduction& reduction, const std::vector<Units>& some, con
 }  // namespace
 
 TEST_CASE("a reduction in slices of every finest piece gives the bits of the reduction at once") {
-  int two_hops = 0;
+  std::array<int, 4> jobs{};  // by number of hops
   const auto all_seeds = seeds(static_cast<std::uint64_t>(tests::effort(600, 600, 240)));
   for (const std::uint64_t seed : all_seeds) {
     CAPTURE(seed);
@@ -187,16 +197,24 @@ TEST_CASE("a reduction in slices of every finest piece gives the bits of the red
     reduction.choice = {name(Collective::all_gather), name(Collective::reduce_scatter),
                         name(Collective::all_reduce), 32 + up_to(400), 1 + static_cast<int>(up_to(3))};
     reduction.dtype = std::array{DType::f32, DType::bf16, DType::f16}[up_to(2)];
-    two_hops += reduction.hops().size() == 2;
+    std::size_t granule = 1;
+    if (up_to(3) == 0) {
+      const auto type = [&] { return std::array{WireType::same, WireType::int8, WireType::int4}[up_to(2)]; };
+      reduction.wire.reduce = {type(), type()};
+      granule = code_block_elements;
+      reduction.pieces = {granule * (1 + up_to(4)), granule * (1 + up_to(4))};
+    }
+    ++jobs[reduction.hops().size()];
 
     const std::vector<Units> units = random_units(reduction, random);
     const std::vector<Units> at_once = reduce(reduction, units, 0, false, seed);
     if (reduction.ranks > 1 && !reduction.hops().empty()) CHECK(at_once != units);
-    const std::size_t slice = 1 + up_to(70);
+    const std::size_t slice = granule > 1 ? granule * (1 + up_to(4)) : 1 + up_to(70);
     CHECK(same_result(reduction, at_once, reduce(reduction, units, slice, false, seed + 1)));
     CHECK(same_result(reduction, at_once, reduce(reduction, units, slice, true, seed + 2)));
   }
-  CHECK(two_hops >= static_cast<int>(all_seeds.size() / 30));
+  CHECK(jobs[2] >= static_cast<int>(all_seeds.size() / 30));
+  CHECK(jobs[3] >= static_cast<int>(all_seeds.size() / 200));
 }
 
 TEST_CASE("a slice longer than a finest piece is refused") {

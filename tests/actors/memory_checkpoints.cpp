@@ -1,5 +1,6 @@
 #include "tests/actors/memory_checkpoints.hpp"
 
+#include "actors/states/sharded_unit.hpp"
 #include "offload/tier.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/xxh3.hpp"
@@ -33,7 +34,12 @@ class MemoryTarget final : public actors::CheckpointTarget {
         if (!job_->arrays[array]) continue;
         const std::string name = unit.name + " " + to_string(actors::optimizer_states[array]);
         parts.state.arrays[name].resize(unit.elements());
-        parts.have[name].assign(unit.elements(), false);
+        std::vector<bool>& have = parts.have[name];
+        have.assign(unit.elements(), true);
+        for (const collectives::Range& range : actors::stored_elements(actors::kind_of(unit.trained, array), unit,
+                                                                       unit.elements(), rank_->plan().options.tiers)
+                                                   .in({0, unit.elements()}))
+          std::fill_n(have.begin() + static_cast<std::ptrdiff_t>(range.begin), range.count, false);
       }
     }
   }

@@ -18,12 +18,12 @@ using Shard = actors::OffloadedParameters::Shard;
 /// Offloaded parameters of one rank, with known contents: each element's value encodes unit, element and version.
 class Driven {
  public:
-  Driven(TierKind kind, const char* sharding, int prefetch, std::uint64_t seed)
+  Driven(TierKind kind, TierKind secondary, const char* sharding, int prefetch, std::uint64_t seed)
       : device_(runtime::make_cpu_device({})), architecture_(models::make_gpt(small_gpt())), random_(seed) {
     auto options = small_run({2, 4}, sharding);
     options.group_size = 2;
     options.prefetch = prefetch;
-    options.tiers = {.parameters = kind, .bucket_elements = 1100};
+    options.tiers = {.parameters = kind, .secondary = secondary, .bucket_elements = 1100};
     plan_ = plan_of(architecture_, options, 1);
     REQUIRE((plan_.offloaded_parameters.answers.slots > 0) == (kind == TierKind::nvme));
     resources_.emplace(loop_, simulation_.transport(1), *device_, plan_.memory, plan_.tiers,
@@ -192,13 +192,22 @@ TEST_CASE("offloaded parameters fetch and lend what was stored last, in any orde
   tests::Share share(1, 5);
   const std::uint64_t seed = test::random_seed();
   CAPTURE(seed);
-  for (const TierKind kind : {TierKind::host, TierKind::nvme}) {
-    for (const char* sharding : {"zero3", "mics", "zero++"}) {
-      for (const int prefetch : {0, 1, 3}) {
-        if (!share.takes()) continue;
-        INFO("sharding ", std::string(sharding), ", prefetch ", prefetch);
-        Driven(kind, sharding, prefetch, seed).run();
-      }
+  struct Case {
+    TierKind kind, secondary;
+    const char* sharding;
+  };
+  for (const auto& [kind, secondary, sharding] : {Case{TierKind::host, TierKind::device, "zero3"},
+                                                  {TierKind::host, TierKind::device, "mics"},
+                                                  {TierKind::host, TierKind::device, "zero++"},
+                                                  {TierKind::nvme, TierKind::device, "zero3"},
+                                                  {TierKind::nvme, TierKind::device, "mics"},
+                                                  {TierKind::nvme, TierKind::device, "zero++"},
+                                                  {TierKind::nvme, TierKind::host, "zero++"}}) {
+    for (const int prefetch : {0, 1, 3}) {
+      if (!share.takes()) continue;
+      INFO("sharding ", std::string(sharding), ", prefetch ", prefetch, ", secondary ",
+           offload::to_string(secondary));
+      Driven(kind, secondary, sharding, prefetch, seed).run();
     }
   }
 }

@@ -15,13 +15,15 @@ using actors::OperationCount;
 namespace {
 
 /// A rank of a column of `rows`, whose units have buckets that are slices of every finest piece.
-actors::RankPlan plan_of(const models::Architecture& architecture, int rows, const char* sharding) {
+actors::RankPlan plan_of(const models::Architecture& architecture, int rows, const char* sharding,
+                         const collectives::WireTypes& wire = {}) {
   auto options = tests::small_run({1, rows}, sharding);
   options.batch_size = rows;
   options.microbatch_size = 1;
   options.group_size = rows == 1 ? 1 : 4;
   options.tiers.bucket_elements = std::size_t{1} << 17;
   options.algorithms = {"ring", "ring", "ring"};
+  options.wire = wire;
   return actors::plan_rank(architecture, tests::RandomTokens(8, 37).sample_bytes(), options, rows == 1 ? 0 : 1);
 }
 
@@ -100,6 +102,23 @@ TEST_CASE("each step of a ring is one message per part of a collective, regardle
     CHECK(count.messages == 2 * static_cast<std::size_t>(rows - 1) * buckets(plan));
     CHECK(count.additions == static_cast<std::size_t>(rows - 1) * buckets(plan));
     CHECK(count.copies == 0);  // a piece's slice is one run
+  }
+}
+
+TEST_CASE("gradients in blocks are encoded, sent directly to their owners, added, and gathered") {
+  using collectives::WireType;
+  const models::Architecture gpt = architecture();
+  constexpr std::size_t group = 4;
+  for (const int rows : {8, 64}) {
+    CAPTURE(rows);
+    const actors::RankPlan plan = plan_of(gpt, rows, "ddp", {.reduce = {WireType::int8, WireType::int8}});
+    const OperationCount count = actors::count_operations(plan);
+    const std::size_t groups = static_cast<std::size_t>(rows) / group;
+    // A reduce-scatter in the group, an all-reduce across groups, and a gather in the group.
+    CHECK(count.collectives == 4 * plan.chunks.chunks.size());
+    CHECK(count.messages == 2 * (group - 1 + groups - 1) * buckets(plan));
+    CHECK(count.additions == 2 * buckets(plan));
+    CHECK(count.copies == (1 + 3 + 2) * buckets(plan));
   }
 }
 

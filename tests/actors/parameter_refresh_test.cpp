@@ -1,6 +1,7 @@
 // Refreshed parameters on their way to other ranks and to a tier, tested separately, with synthetic steps in any order.
 #include "actors/optimizer/parameter_refresh.hpp"
 
+#include "actors/optimizer/state_records.hpp"
 #include "tests/actors/actors_alone.hpp"
 #include "tests/test.hpp"
 
@@ -86,8 +87,9 @@ class Row {
       std::vector<float> values(unit.parameters.range.count);
       std::vector<std::byte> blocks(values.size() * sizeof(float) + 2 * offload::Tier::block_bytes);
       bool there = false;
-      records_->read(u, unit.parameters.range.begin, std::as_writable_bytes(std::span(values)), blocks,
-                     [&there] { there = true; });
+      actors::StateRecords states(rank_->context(), rank_->plan, {}, records_.get());
+      states.access({offload::IoKind::read, u, actors::StateKind::parameters, unit.parameters.range.begin,
+                     std::as_writable_bytes(std::span(values)), [&there] { there = true; }, blocks});
       grid.settle();
       REQUIRE(there);
       std::size_t wrong = 0;

@@ -25,7 +25,11 @@ class Row {
  public:
   Row(tests::BareRank& rank, std::uint64_t seed)
       : rank_(&rank),
-        store_(rank.context(), rank.plan, rank.plan.parameters, nullptr),
+        records_(rank.plan.offloaded_parameters.parameters.empty()
+                     ? nullptr
+                     : std::make_unique<actors::OffloadedParameters>(rank.context(), rank.plan,
+                                                                     rank.plan.offloaded_parameters)),
+        store_(rank.context(), rank.plan, rank.plan.parameters, records_.get()),
         own_(seed + static_cast<std::uint64_t>(rank.plan.rank)),
         // Collectives need the same passes on all rows, pulls do not.
         passes_(pulls() ? seed + static_cast<std::uint64_t>(rank.plan.rank) : seed) {
@@ -53,6 +57,7 @@ class Row {
     std::shuffle(order.begin(), order.end(), own_);
     runtime::Duration at{};
     for (const std::size_t u : order) {
+      if (!units()[u].trained()) continue;
       at += microseconds(own_() % 1000);
       rank_->loop.after(at, [this, u] {
         write(u);
@@ -75,11 +80,15 @@ class Row {
 
   [[nodiscard]] const std::vector<actors::UnitState>& units() const { return rank_->units(); }
 
+  [[nodiscard]] float current(std::size_t u, std::size_t element) const {
+    return value(u, element, units()[u].trained() ? batch_ : 0);
+  }
+
   /// This rank's piece after the optimizer's update.
   void write(std::size_t u) {
     const actors::UnitView& part = units()[u].parameters;
     auto* const to = reinterpret_cast<float*>(part.data);
-    for (std::size_t e = 0; e < part.range.count; ++e) to[e] = value(u, part.range.begin + e, batch_);
+    for (std::size_t e = 0; e < part.range.count; ++e) to[e] = current(u, part.range.begin + e);
   }
 
   void begin_batch() {
@@ -136,13 +145,14 @@ class Row {
       const auto& [layer, index, unit] = rank_->plan.stage->uses()[use];
       const auto* const values = reinterpret_cast<const float*>(arrays.parameters[index]);
       bool same = true;
-      for (std::size_t e = 0; e < units()[unit].elements; ++e) same = same && values[e] == value(unit, e, batch_);
+      for (std::size_t e = 0; e < units()[unit].elements; ++e) same = same && values[e] == current(unit, e);
       CHECK(same);
       ++provided_;
     }
   }
 
   tests::BareRank* rank_;
+  std::unique_ptr<actors::OffloadedParameters> records_;
   actors::ParameterStore store_;
   std::mt19937_64 own_, passes_;
   std::deque<Announced> queue_;
@@ -152,8 +162,10 @@ class Row {
 
 /// The first stage.
 struct Column {
-  explicit Column(const actors::TrainerOptions& options, std::uint64_t seed)
-      : architecture(models::make_gpt(tests::small_gpt(3))), grid(architecture, options, seed) {
+  /// `frozen`: pattern of units that are not trained.
+  explicit Column(const actors::TrainerOptions& options, std::uint64_t seed, const char* frozen = "")
+      : architecture(models::make_gpt(tests::small_gpt(3), models::make_tuning("", frozen))),
+        grid(architecture, options, seed) {
     for (std::size_t r = 0; r < static_cast<std::size_t>(options.grid.g_data); ++r) {
       rows.push_back(std::make_unique<Row>(grid[r], seed));
       rows.back()->over = [this] {
@@ -193,7 +205,8 @@ TEST_CASE("passes find the units of their batch, gathered or pulled, however lat
     options.prefetch = static_cast<int>(seed / 10 % 4);
     options.reuse = seed / 40 % 2 == 0;
     options.recompute = seed / 3 % 2 == 0 ? 0 : 1;
-    Column column(options, seed);
+    options.tiers.secondary = seed / 5 % 3 == 0 ? actors::TierKind::device : actors::TierKind::host;
+    Column column(options, seed, seed / 2 % 2 == 0 ? "" : "^h.0");
     int waits = 0;
     for (std::size_t r = 0; r < column.rows.size(); ++r) {
       Row& row = *column.rows[r];

@@ -161,6 +161,33 @@ TEST_CASE("a slow rank holds up all others, and a slow link those that use it") 
   check_ratio(messages, waits.traffic[0].inter / 1e6, 1.02, 0.02);
 }
 
+TEST_CASE("messages in blocks take less time on slow links, over plans and NCCL, and their kernels take time") {
+  constexpr runtime::Link slow{.latency_seconds = 0, .bytes_per_second = 1e6, .node_bytes_per_second = 1e6};
+  using collectives::WireType;
+  TrainerOptions options = job_of(1, 2, 8, 2);
+  options.node_of = {0, 1};
+  for (const bool nccl : {false, true}) {
+    for (const char* sharding : {"ddp", "zero3"}) {
+      INFO("nccl ", nccl, ", sharding ", std::string(sharding));
+      options.sharding = collectives::parse_sharding(sharding);
+      options.tiers.moments = DType::i8;  // pads units to blocks in both jobs
+      options.wire = {};
+      runtime::MachineProfile profile = machine(slow);
+      profile.gpu = nccl;
+      if (nccl) options.gpu = TrainerOptions::GpuMemory{.staged = true, .nccl = true};
+      const auto seconds = [&](double bytes_per_second) {
+        return predicted(small_gpt(), options, profile, rates_of(0, bytes_per_second)).step_seconds;
+      };
+      const double plain = seconds(0);
+      options.wire = {.gather = {WireType::same, WireType::int8}, .reduce = {WireType::same, WireType::int8}};
+      const double blocks = seconds(0);
+      // The agreement is added. Virtual time lets NCCL's plans overlap with its own operations.
+      check_ratio(blocks, plain, 260.0 / 1024, nccl ? 0.15 : 0.06);
+      CHECK(seconds(1e8) > blocks);
+    }
+  }
+}
+
 TEST_CASE("NCCL's transfers do not count as messages") {
   TrainerOptions options = job_of(1, 2, 8, 2);
   options.node_of = {0, 1};
@@ -409,6 +436,31 @@ TEST_CASE("optimizer states within the budget use device memory instead of the l
     CHECK(all[next].host_bytes < all[next - 1].host_bytes);
     CHECK(all[next].step_seconds <= all[next - 1].step_seconds);
   }
+}
+
+TEST_CASE("a second copy of parameters in host memory uses the link instead of device memory") {
+  models::GptOptions gpt = small_gpt();
+  gpt.precision = {DType::bf16, DType::f32};
+  TrainerOptions options = job_of(1, 4, 8, 1);
+  options.precision = gpt.precision;
+  options.policy = Policy::one_f_one_b;
+  options.node_of = {0, 0, 1, 1};
+  options.group_size = 2;
+  options.gpu = TrainerOptions::GpuMemory{.staged = true};
+  runtime::MachineProfile profile = machine({1e-5, 1e8, 2e8});
+  profile.gpu = true;
+  const auto run = [&](const char* shard, TierKind secondary) {
+    options.sharding = collectives::parse_sharding(shard);
+    options.tiers.secondary = secondary;
+    return predicted(gpt, options, profile, rates_of(1e9, 1e9));
+  };
+  const Prediction zero3 = run("zero3", TierKind::device), device = run("zero++", TierKind::device),
+                   host = run("zero++", TierKind::host);
+  CHECK(host.device_bytes == zero3.device_bytes);
+  CHECK(device.device_bytes > zero3.device_bytes);
+  CHECK(host.host_bytes > device.host_bytes);
+  CHECK(host.traffic[0].to_device > device.traffic[0].to_device);
+  CHECK(host.traffic[0].to_host > device.traffic[0].to_host);
 }
 
 TEST_CASE("64 ranks leave a trace of all of them") {

@@ -56,6 +56,17 @@ void draw_rule(TrainerOptions& options, Draw& draw) {
   options.tiers.has_momentum = draw(0, 1) == 0;
 }
 
+void draw_wire(TrainerOptions& options, bool partly_trained, Draw& draw) {
+  using collectives::WireType;
+  const auto type = [&draw] { return draw.of(WireType::same, WireType::int8, WireType::int4); };
+  if (draw(0, 2) > 0) return;
+  options.wire.reduce = {type(), type()};
+  const bool separate = options.precision.compute != options.tiers.master;
+  if (partly_trained || (options.sharding.optimizer != options.sharding.parameters && !separate)) return;
+  options.wire.gather.inter_node = draw.of(WireType::same, WireType::int8);
+  if (draw(0, 1) == 0) options.wire.gather.intra_node = options.wire.gather.inter_node;
+}
+
 std::unique_ptr<RandomTokens> draw_tokens(int vocabulary, Draw& draw) {
   return std::make_unique<RandomTokens>(8, vocabulary, 1 << 20, draw(0, 3) == 0);
 }
@@ -89,6 +100,9 @@ TrainerOptions draw_job(const DrawnModel& model, Draw& draw) {
   options.tiers.master = draw.of(DType::f32, DType::f32, DType::f32, DType::bf16);
   options.tiers.moments = draw.of(DType::f32, DType::f32, DType::bf16, DType::i8);
   draw_rule(options, draw);
+  const auto units = model.architecture.units();
+  if (std::ranges::all_of(units, [](const models::UnitSpec& unit) { return unit.averaged == 0; }))
+    draw_wire(options, partly_trained(model.architecture), draw);
   // The first stage must have gradients.
   if (partly_trained(model.architecture)) {
     options.trained_sharding = options.sharding;
@@ -108,12 +122,12 @@ void check_state_bytes(const actors::RankPlan& plan) {
   const TrainerOptions& options = plan.options;
   const int rows = options.grid.g_data;
   const auto expected =
-      actors::state_bytes(actors::sharded_units(*plan.architecture, plan.layers, rows, options.tiers),
+      actors::state_bytes(actors::sharded_units(*plan.architecture, plan.layers, rows, options.tiers, options.wire),
                           options.shardings(), rows, options.group_size, options.precision, options.tiers);
   // Arrays start at multiples of 64 bytes, which only int8 does not fill.
   std::size_t padding = 0;
   for (const actors::UnitState& unit : plan.states->all()) {
-    for (const actors::UnitView& moment : {unit.m, unit.v}) padding += (64 - moment.bytes() % 64) % 64;
+    for (const actors::UnitView& moment : {unit.m, unit.v}) padding += (64 - moment.planned_bytes() % 64) % 64;
   }
   CHECK((padding == 0 || options.tiers.moments == DType::i8));
   using runtime::MemoryKind;
@@ -136,7 +150,8 @@ void check_budget(const actors::RankPlan& plan) {
   const actors::TierOptions& tiers = plan.options.tiers;
   if (tiers.optimizer == TierKind::device) return;
   const TrainerOptions& options = plan.options;
-  const auto units = actors::sharded_units(*plan.architecture, plan.layers, options.grid.g_data, tiers);
+  const auto units =
+      actors::sharded_units(*plan.architecture, plan.layers, options.grid.g_data, tiers, options.wire);
   const auto& records = plan.optimizer.states.states;
   std::size_t kept = 0, padding = 0;
   for (std::size_t u = 0; u < units.size(); ++u) {
@@ -149,7 +164,7 @@ void check_budget(const actors::RankPlan& plan) {
     if (!unit.optimizer_on_device()) continue;
     kept += bytes;
     for (const actors::UnitView& moment : {unit.m, unit.v})
-      padding += runtime::round_up(moment.bytes(), runtime::MemoryPlan::alignment) - moment.bytes();
+      padding += runtime::round_up(moment.planned_bytes(), runtime::MemoryPlan::alignment) - moment.planned_bytes();
   }
   CHECK(kept <= tiers.optimizer_budget);
   std::size_t slots = 0;
@@ -163,20 +178,24 @@ void check_budget(const actors::RankPlan& plan) {
 std::string described(const TrainerOptions& options) {
   const actors::TierOptions& tiers = options.tiers;
   return fmt::format(
-      "{} rows in groups of {}, sharding {} ({}), {} with {} gradients, {} ({} arrays), {} master weights, {} "
+      "{} rows in groups of {}, sharding {} ({}), messages {} {} {} {}, {} with {} gradients, {} ({} arrays), {} "
+      "master weights, {} "
       "moments, {} "
       "microbatches, {} stages, {} chunks, "
       "policy {}, defer_weights {}, deferred_limit {}, pipeline_limit {}, recompute {}, prefetch {}, reuse {}, "
-      "parameters {} ({}), gradients {}, optimizer {}, activations {}, step on host {}, flip {}, bucket_elements "
+      "parameters {} ({}), second copy {}, gradients {}, optimizer {}, activations {}, step on host {}, flip {}, "
+      "bucket_elements "
       "{}, "
       "chunk_buckets {}, depth {}, optimizer_budget {}, check_every {}",
       options.grid.g_data, options.group_size, to_string(options.shardings().trained), to_string(options.sharding),
+      to_string(options.wire.gather.intra_node), to_string(options.wire.gather.inter_node),
+      to_string(options.wire.reduce.intra_node), to_string(options.wire.reduce.inter_node),
       to_string(options.precision.compute), to_string(options.precision.gradient), to_string(tiers.rule),
       tiers.arrays_of(true), to_string(tiers.master), to_string(tiers.moments), actors::microbatches_of(options),
       options.grid.g_inter, options.chunks_per_rank, actors::to_string(options.policy), options.defer_weights,
       options.deferred_limit.value_or(-1), options.pipeline_limit, options.recompute, options.prefetch,
       options.reuse, offload::to_string(tiers.parameters), offload::to_string(tiers.parameters_of(true)),
-      offload::to_string(tiers.gradients), offload::to_string(tiers.optimizer),
+      offload::to_string(tiers.secondary), offload::to_string(tiers.gradients), offload::to_string(tiers.optimizer),
       offload::to_string(tiers.activations), tiers.step == actors::StepLocation::host,
       tiers.commit == actors::Commit::flip, tiers.bucket_elements, tiers.chunk_buckets, tiers.depth,
       tiers.optimizer_budget, options.check_every);
@@ -199,6 +218,7 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
   const bool in_groups = actors::microbatches_of(options) % stages == 0;
   if (chunked && (options.policy == Policy::zb_h1 || (options.policy == Policy::one_f_one_b && !in_groups)))
     options.policy = Policy::zero_bubble;
+  if (!options.wire.gather.same() && actors::messages_decide(options.policy)) options.policy = Policy::gpipe;
   options.defer_weights = options.policy == Policy::message_driven && draw(0, 1) == 0;
   options.deferred_limit.reset();
   if (draw(0, 1) == 0) options.deferred_limit = draw(0, 5);
@@ -240,6 +260,7 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
     tiers.activations = tier();
     tiers.checkpoint_places = draw(2, 5);
   }
+  tiers.secondary = draw.of(TierKind::device, TierKind::host);
 }
 
 void check_any_placement(const std::function<DrawnModel(Draw&)>& make, int usual, int all, int under_sanitizers,

@@ -53,6 +53,11 @@ struct DrawnModel {
 /// Draws AdamW, Muon, or SGD with or without momentum.
 void draw_rule(actors::TrainerOptions& options, Draw& draw);
 
+/// Draws types of elements in messages that give the same bits in any placement, for a third of the jobs of several
+/// rows. Parameters of frozen units get another sharding, and fp32 master weights on the device may be the layers'
+/// parameters.
+void draw_wire(actors::TrainerOptions& options, bool partly_trained, Draw& draw);
+
 /// Draws what must not change any bit of a job: its stages and schedule, recomputation, the location of states, and
 /// their partition. With `trained_sharding` also the sharding of the frozen base. `layers` of the model include
 /// embedding and head.

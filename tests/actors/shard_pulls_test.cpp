@@ -42,9 +42,9 @@ class Row {
     std::vector<ShardPulls::Fill> fills;
     for (const std::size_t u : units) {
       std::fill(places_[u].begin(), places_[u].end(), nothing);
-      fills.push_back({u, u, reinterpret_cast<std::byte*>(places_[u].data())});
+      fills.push_back({u, u, reinterpret_cast<std::byte*>(places_[u].data()), backward});
     }
-    std::vector<int> asked = part_->ask(fills, backward, version, [this](int rank) { arrived_.push_back(rank); });
+    std::vector<int> asked = part_->ask(fills, version, [this](int rank) { arrived_.push_back(rank); });
     std::sort(asked.begin(), asked.end());
     return asked;
   }

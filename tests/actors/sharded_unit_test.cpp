@@ -10,6 +10,15 @@ using runtime::DType;
 
 namespace {
 
+/// A unit of Muon: a matrix with a gap behind it, and parameters of AdamW in its first and last blocks of 256.
+models::UnitSpec matrix_unit() {
+  return {.name = "h.0",
+          .parameters = {{.name = "norm", .shape = {10}},
+                         {.name = "weight", .shape = {50, 41}, .matrices = {{0, 50, 0, 41}}},
+                         {.name = "bias", .shape = {300}},
+                         {.name = "other", .shape = {32, 64}, .matrices = {{0, 32, 0, 64}}}}};
+}
+
 /// PaRO's Table 1, with bytes per parameter of P, G and OS, and of the second copy of P.
 struct Row {
   const char* name;
@@ -108,8 +117,78 @@ TEST_CASE("SGD has one moment, none without momentum, and Muon has the states of
   CHECK(bytes(half, {.rule = UpdateRule::sgd}) == 8 * 1600);
   CHECK(bytes(half, {.rule = UpdateRule::sgd, .has_momentum = false}) == 4 * 1600);
   CHECK(bytes(half, {.master = DType::bf16, .moments = DType::bf16, .rule = UpdateRule::sgd}) == 2 * 1600);
-  CHECK(bytes(half, {.rule = UpdateRule::muon}) == bytes(half, {}));
+  CHECK(bytes(half, {.rule = UpdateRule::muon}) == bytes(half, {}));  // no matrices
   CHECK(TierOptions{.rule = UpdateRule::sgd}.arrays_of(false) == 1);
+}
+
+TEST_CASE("Muon has second moments only in blocks of 256 with parameters of AdamW, equally on all ranks") {
+  const TierOptions muon{.rule = UpdateRule::muon};
+  const models::UnitSpec unit = matrix_unit();  // starts of parameters: 0, 32, 2112, 2432; 4480 elements
+  const auto ranges = [&](StateKind kind, const TierOptions& tiers) {
+    return stored_elements(kind, unit, 5120, tiers).in({0, 5120});
+  };
+  CHECK(ranges(StateKind::v, muon) == std::vector<collectives::Range>{{0, 256}, {2048, 512}});
+  const std::vector<collectives::Range> complete{{0, 5120}};
+  CHECK(ranges(StateKind::m, muon) == complete);
+  CHECK(ranges(StateKind::weights, muon) == complete);
+  CHECK(ranges(StateKind::v, {}) == complete);
+  models::UnitSpec frozen = unit;
+  frozen.trained = false;
+  CHECK(stored_elements(StateKind::v, frozen, 5120, muon).has_all());
+  CHECK(stored_elements(StateKind::v, unit, 2144, muon).before(5120) == 256 + 96);  // the unit ends in a block
+
+  const std::vector<ShardedUnit> units{sharded_unit(unit, padded_elements(unit, 5, muon), muon)};
+  REQUIRE(units.front().elements == 4480);
+  const auto bytes = [&](const char* name, TierOptions tiers) {
+    tiers.rule = UpdateRule::muon;
+    return state_bytes(units, parse_sharding(name), 5, 1, {DType::bf16, DType::bf16}, tiers).optimizer;
+  };
+  CHECK(bytes("NNN", {}) == 8 * 4480 + 4 * 768);
+  // Shards of 896 elements: the first has 256 elements with v, the third (1792 to 2687) has 512, the others none.
+  CHECK(bytes("GGG", {}) == 8 * 896 + 4 * 512);
+  CHECK(bytes("GGG", {.master = DType::bf16, .moments = DType::bf16}) == 2 * 896 + 2 * 512);
+  const TierOptions int8{.moments = DType::i8, .rule = UpdateRule::muon};
+  const std::vector<ShardedUnit> blocks{sharded_unit(unit, padded_elements(unit, 5, int8), int8)};
+  REQUIRE(blocks.front().elements == 5120);
+  CHECK(state_bytes(blocks, parse_sharding("GGG"), 5, 1, {}, int8).optimizer == 4 * 260 + 2 * 260);
+}
+
+TEST_CASE("a set of elements counts and lists its elements like a list of flags") {
+  for (const std::uint64_t seed : test::seeds(200)) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    std::vector<bool> flags(50);
+    std::vector<collectives::Range> ranges;
+    for (std::size_t at = random() % 3; at < 45; at += 1 + random() % 9) {
+      ranges.push_back({at, 1 + random() % 5});
+      std::fill_n(flags.begin() + static_cast<std::ptrdiff_t>(at), ranges.back().count, true);
+      at += ranges.back().count;
+    }
+    const ElementSet set = seed % 5 == 0 ? ElementSet() : ElementSet(ranges);
+    if (set.has_all()) flags.assign(flags.size(), true);
+    const auto count = [&](std::size_t begin, std::size_t end) {
+      return static_cast<std::size_t>(std::count(flags.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                 flags.begin() + static_cast<std::ptrdiff_t>(end), true));
+    };
+    const std::size_t begin = random() % 50, end = begin + random() % (51 - begin);
+    CHECK(set.before(begin) == count(0, begin));
+    CHECK(set.count({begin, end - begin}) == count(begin, end));
+    CHECK(set.contains({begin, end - begin}) == (count(begin, end) == end - begin));
+    std::size_t listed = 0, last = begin;
+    for (const collectives::Range& range : set.in({begin, end - begin})) {
+      CHECK(range.begin >= last);
+      CHECK(range.count > 0);
+      CHECK(count(range.begin, range.begin + range.count) == range.count);
+      listed += range.count;
+      last = range.begin + range.count;
+    }
+    CHECK(last <= end);
+    CHECK(listed == count(begin, end));
+    std::size_t most = 0;
+    for (std::size_t part = 0; part < 50; part += 10) most = std::max(most, count(part, part + 10));
+    CHECK(set.most_in(10) == most);
+  }
+  CHECK(ElementSet(std::vector<collectives::Range>{}).most_in(5) == 0);
 }
 
 TEST_CASE("moments in int8 have a byte each, and 4 per block of 256") {
@@ -155,6 +234,19 @@ TEST_CASE("units are padded so that every rank's piece is aligned, and by no mor
       CHECK(largest_units(gpt, ranks, tiers).trained == largest);
     }
   }
+}
+
+TEST_CASE("units whose messages have blocks are padded to them") {
+  using collectives::WireType;
+  using collectives::WireTypes;
+  models::UnitSpec unit{.name = "w", .parameters = {{.name = "w", .shape = {96}}}};
+  const WireTypes gathers{.gather = {.inter_node = WireType::int8}}, sums{.reduce = {.intra_node = WireType::int4}};
+  CHECK(padded_elements(unit, 3, {}, gathers) == 3 * 256);
+  CHECK(padded_elements(unit, 3, {}, sums) == 3 * 256);
+  CHECK(padded_elements(unit, 3, {}, WireTypes{}) == 96);
+  unit.trained = false;
+  CHECK(padded_elements(unit, 3, {}, gathers) == 3 * 256);
+  CHECK(padded_elements(unit, 3, {}, sums) == 96);
 }
 
 TEST_CASE("frozen units, which have no moments, are not padded to blocks of int8") {

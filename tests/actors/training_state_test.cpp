@@ -86,8 +86,9 @@ TEST_CASE("written training state reads back unchanged, with any location and sh
     options.group_size = 2;
     constexpr std::array scopes = {Scope::none, Scope::group, Scope::global};
     options.sharding = {scopes[random() % 3], scopes[random() % 3], scopes[seed % 3]};
+    if (random() % 2 == 0) options.tiers.rule = actors::UpdateRule::muon;
     options.tiers.optimizer = std::array{TierKind::device, TierKind::host, TierKind::nvme}[seed / 3 % 3];
-    if (options.tiers.optimizer != TierKind::device)
+    if (options.tiers.optimizer != TierKind::device && options.tiers.rule != actors::UpdateRule::muon)
       options.tiers.step = random() % 2 == 0 ? actors::StepLocation::device : actors::StepLocation::host;
     if (random() % 2 == 0) options.precision = {DType::bf16, DType::f32};
     options.tiers.moments = std::array{DType::f32, DType::bf16, DType::i8}[random() % 3];

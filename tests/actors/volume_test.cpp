@@ -100,14 +100,15 @@ TEST_CASE("the gather of frozen parameters has Ψ − Ψ′ elements, and the re
       const char* name;
       Elements forward, gather, scatter, update;
     };
-    const auto table_2 = [&, N = N, M = M, s = s](std::uint64_t psi) {
+    const auto table_2 = [&, N = N, M = M, s = s](std::uint64_t psi, bool is_trained) {
       const Elements ring{(N - g) * (psi * (N - 1) / N), g * (psi * (N - 1) / N)};
       const Elements I{N * (psi * (M - 1) / M), 0}, X{0, psi * (g - 1)};
-      return std::array{
-          Way{"zero1", none, none, none, 2 * ring},         Way{"zero2", none, none, s * ring, ring},
-          Way{"zero3", s * ring, s * ring, s * ring, none}, Way{"mics", s * I, s * I, s * I, 2 * X},
-          Way{"zero++", s * ring, s * I, s * ring, none},   Way{"paro-igg", s * I, s * I, s * (I + X), X},
-          Way{"paro-nig", none, none, s * I, 2 * X + I}};
+      return std::array{Way{"zero1", none, none, none, 2 * ring}, Way{"zero2", none, none, s * ring, ring},
+                        Way{"zero3", s * ring, s * ring, s * ring, none}, Way{"mics", s * I, s * I, s * I, 2 * X},
+                        // The second copy of frozen parameters is still valid.
+                        Way{"zero++", is_trained ? s * ring : s * I, s * I, s * ring, none},
+                        Way{"paro-igg", s * I, s * I, s * (I + X), X},
+                        Way{"paro-nig", none, none, s * I, 2 * X + I}};
     };
     const std::uint64_t base = N * 32 * 100, adapters = N * 32 * 3;
     VolumeCounter counter(flat_rings(static_cast<int>(N), static_cast<int>(M)));
@@ -115,8 +116,8 @@ TEST_CASE("the gather of frozen parameters has Ψ − Ψ′ elements, and the re
                                                          {.elements = adapters},
                                                          {.elements = base / 2, .trained = false}},
                                 s);
-    for (const Way& frozen : table_2(base)) {
-      for (const Way& trained : table_2(adapters)) {
+    for (const Way& frozen : table_2(base, false)) {
+      for (const Way& trained : table_2(adapters, true)) {
         INFO("frozen.name ", frozen.name, ", trained.name ", trained.name);
         const auto volume = counter.count(units, {parse_sharding(frozen.name), parse_sharding(trained.name)});
         check(volume.forward, frozen.forward + trained.forward);
@@ -176,6 +177,62 @@ TEST_CASE("parameters are sent in the compute type, gradients in their own type"
   CHECK(volume.backward.inter_node.bytes == 4 * volume.backward.inter_node.elements);
   CHECK(volume.update.inter_node.bytes == 2 * volume.update.inter_node.elements);
   CHECK(volume.total().inter_node.bytes == volume.backward.inter_node.bytes + volume.update.inter_node.bytes);
+}
+
+TEST_CASE("messages in blocks send 260 or 132 bytes per 256 elements, and sums go by groups (ZeRO++)") {
+  using enum collectives::WireType;
+  constexpr std::uint64_t N = 8, M = 2, g = N / M, s = 3, blocks = 11 * N, psi = blocks * 256;
+  // Elements of rings of the column, within all groups, and between groups.
+  constexpr std::uint64_t ring_inside = (N - g) * (psi * (N - 1) / N), ring_between = g * (psi * (N - 1) / N);
+  constexpr std::uint64_t I = N * (psi * (M - 1) / M), X = psi * (g - 1);
+  struct Bytes {
+    std::uint64_t inside = 0, between = 0;
+  };
+  const auto in_int8 = [](std::uint64_t elements) { return elements / 256 * 260; };
+  const auto in_int4 = [](std::uint64_t elements) { return elements / 256 * 132; };
+  const auto in_half = [](std::uint64_t elements) { return 2 * elements; };
+  const auto check_bytes = [](const PhaseVolume& volume, const Bytes& bytes) {
+    CHECK(volume.intra_node.bytes == bytes.inside);
+    CHECK(volume.inter_node.bytes == bytes.between);
+  };
+  auto options = flat_rings(N, M);
+  options.precision = {DType::bf16, DType::bf16};
+  options.wire = {.gather = {.inter_node = int8}, .reduce = {.intra_node = int8, .inter_node = int4}};
+  VolumeCounter counter(options);
+  const auto units = moves_of(std::vector<ShardedUnit>{{psi}}, s);
+  const auto count = [&](const char* name) { return counter.count(units, parse_sharding(name)); };
+
+  // A column spans nodes, so all its messages have the type of links between nodes.
+  const Volume zero3 = count("zero3");
+  check_bytes(zero3.forward, {s * in_int8(ring_inside), s * in_int8(ring_between)});
+  check_bytes(zero3.backward, {s * (in_int8(ring_inside) + in_int8(I)), s * (in_int8(ring_between) + in_int4(X))});
+  CHECK(zero3.forward.inter_node.elements == s * ring_between);
+  CHECK(zero3.backward.inter_node.elements == s * (ring_between + X));
+  CHECK(zero3.forward.seconds > 0);
+
+  const Volume zeropp = count("zero++");
+  check_bytes(zeropp.forward, {s * in_int8(ring_inside), s * in_int8(ring_between)});
+  check_bytes(zeropp.backward, {s * (in_half(I) + in_int8(I)), s * in_int4(X)});
+  check_bytes(count("mics").backward, {s * (in_half(I) + in_int8(I)), 0});
+  check_bytes(count("mics").update, {0, 2 * in_int4(X)});
+  check_bytes(count("ddp").update, {in_int8(I) + in_half(0) + in_int8(I), 2 * in_int4(X)});
+  // The refresh gathers parameters from the column.
+  check_bytes(count("zero1").update, {in_int8(I) + in_int8(ring_inside), in_int4(X) + in_int8(ring_between)});
+  // Reduced gradients are gathered in the type of reductions.
+  check_bytes(count("GGN").update, {in_int8(I), in_int4(X)});
+}
+
+TEST_CASE("all teams of a kind use the type for links between nodes if one of them spans nodes") {
+  using enum collectives::WireType;
+  // Groups of two, one of which spans nodes.
+  VolumeOptions options{
+      .node_of = {0, 0, 0, 1, 1, 1}, .group_size = 2, .algorithms = all_algorithms("ring", "ring")};
+  options.wire = {.reduce = {.intra_node = int8, .inter_node = int4}};
+  VolumeCounter counter(options);
+  constexpr std::uint64_t psi = 6 * 256 * 2;
+  const auto update = counter.count(moves_of(std::vector<ShardedUnit>{{psi}}, 1), parse_sharding("ddp")).update;
+  const auto all = update.intra_node.elements + update.inter_node.elements;
+  CHECK(update.intra_node.bytes + update.inter_node.bytes == all / 256 * 132);
 }
 
 TEST_CASE("a unit that two layers use is gathered and reduced for each, and updated once") {

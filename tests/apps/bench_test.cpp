@@ -115,7 +115,16 @@ TEST_CASE_FIXTURE(Fixture, "a profile of this machine is written, and prediction
       CHECK(measured == (!of_gpus && kind != static_cast<std::size_t>(WorkKind::samples)));
     }
   }
-  CHECK(profile.host_rates[static_cast<std::size_t>(WorkKind::optimizer)].bytes_per_second > 1e6);
+  for (const WorkKind kind : {WorkKind::optimizer, WorkKind::optimizer_int8}) {
+    CAPTURE(to_string(kind));
+    const auto optimizer = static_cast<std::size_t>(kind);
+    const auto& on_device = profile.rates.at(DType::f32)[optimizer];
+    CHECK(on_device.bytes_per_second > 1e6);
+    CHECK(on_device.flops_per_second > 1e6);
+    CHECK(profile.rates.at(DType::bf16)[optimizer].flops_per_second == on_device.flops_per_second);
+    CHECK(profile.host_rates[optimizer].bytes_per_second > 1e6);
+    CHECK(profile.host_rates[optimizer].flops_per_second > 1e6);
+  }
   CHECK(profile.host_rates[static_cast<std::size_t>(WorkKind::elementwise)].bytes_per_second > 1e6);
 }
 

@@ -80,6 +80,19 @@ TEST_CASE_FIXTURE(ComparedRuns,
   check_has(ends_well(2, join(files, "--steps 1"), 60s).output, {"files: "});
 }
 
+TEST_CASE_FIXTURE(ComparedRuns, "with messages in 8 and 4 bits, stages, schedule and tiers do not change any bit") {
+  // Each row is on its own node.
+  for (const char* shard : {"zero3", "zero1"}) {
+    CAPTURE(std::string(shard));
+    check_unchanged(
+        2,
+        fmt::format("--g-data 2 --node-size 1 --shard {} --precision bf16 --policy 1f1b --all-gather ring "
+                    "--gather-dtype inter=int8 --reduce-dtype inter=int4",
+                    shard),
+        {{"--g-inter 2", 4}, {"--optimizer-tier host --bucket-size 3000"}});
+  }
+}
+
 TEST_CASE_FIXTURE(
     ComparedRuns,
     "the location of parameters does not change any bit, with and without prefetching, gathered or pulled") {
@@ -89,6 +102,9 @@ TEST_CASE_FIXTURE(
   for (const char* grid : {"--g-data 4 --shard zero3 --precision bf16", "--g-data 4 --shard zero++ --group-size 2",
                            "--g-inter 2 --g-data 2 --shard zero3"})
     check_unchanged(4, grid, tiers);
+  check_unchanged(4, "--g-data 4 --shard zero++ --group-size 2",
+                  {{"--secondary-tier host"},
+                   {"--secondary-tier host --parameter-tier nvme --bucket-size 4000 --nvme " + disk}});
 }
 
 TEST_CASE_FIXTURE(ComparedRuns,

@@ -115,7 +115,8 @@ TEST_CASE("the table of a job's memory names the optimizer's states") {
   };
   for (const auto& [rule, has_momentum, in_fp32, in_bf16] :
        {Case{UpdateRule::adamw, true, "  two moments, fp32\n", "  master weights and two moments, fp32\n"},
-        {UpdateRule::muon, true, "  two moments, fp32\n", "  master weights and two moments, fp32\n"},
+        {UpdateRule::muon, true, "  two moments (v without matrices), fp32\n",
+         "  master weights and two moments (v without matrices), fp32\n"},
         {UpdateRule::sgd, true, "  momentum, fp32\n", "  master weights and momentum, fp32\n"},
         {UpdateRule::sgd, false, "  none, SGD without momentum\n", "  master weights, fp32\n"}}) {
     for (const auto& [compute, words] : {std::pair{DType::f32, in_fp32}, {DType::bf16, in_bf16}}) {

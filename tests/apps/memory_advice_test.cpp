@@ -79,6 +79,31 @@ TEST_CASE("advice changes given sharding, but not flags that are more specific t
   CHECK_FALSE(has(text, "--offload "));
 }
 
+TEST_CASE("advice to offload states keeps on the device what fits, and a given budget that is too large shrinks") {
+  const auto job = [](const Flags& more) {
+    return parse_train(
+        join("--dry-run --layers 16 --hidden 256 --heads 2 --vocab-size 256 --sequence-length 32 --batch-size 32 "
+             "--shard zero3 --microbatch-size 1 --recompute auto --prefetch 0",
+             more));
+  };
+  constexpr std::size_t left = 5 << 19;  // 2.5 MiB
+  const std::size_t capacity = device_bytes(job("--offload myelin")) + left;
+  REQUIRE(capacity < device_bytes(job({})));
+  struct Case {
+    const char *given, *kept, *advised;  ///< flags; those that stay; start of the first line
+  };
+  for (const auto& [given, kept, advised] :
+       {Case{"", "", "--offload myelin --optimizer-budget "},
+        Case{"--offload myelin --optimizer-budget 1GiB", "--offload myelin", "--optimizer-budget "}}) {
+    const std::string text = advice(job(given), capacity);
+    CAPTURE(text);
+    REQUIRE(has(text, fmt::format("the job fit (planned):\n  {}", advised)));
+    const std::size_t bytes = device_bytes(job(join(kept, first_flags(text))));
+    CHECK(bytes <= capacity);
+    CHECK(bytes > capacity - left);
+  }
+}
+
 TEST_CASE("advice to store no states in files also removes --nvme, which would be refused") {
   const apps::TrainOptions options = job_with("--offload infinity-nvme --nvme states");
   const std::string text = apps::memory_advice(

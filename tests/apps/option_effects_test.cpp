@@ -73,6 +73,17 @@ TEST_CASE("a checkpoint without --special-tokens counts as none") {
              "--special-tokens tokenizer (was none)"));
 }
 
+TEST_CASE("other types of messages are refused, and a checkpoint without them had the data's types") {
+  const auto refused = change("--g-data 4", "--g-data 4 --gather-dtype inter=int8");
+  check_has(refused.error, {"--gather-dtype inter=int8 (was same)", "--resume-with gather-dtype"});
+  CHECK(change("--reduce-dtype int4", "--reduce-dtype inter=int4,intra=int4").error.empty());
+  CHECK(change({}, "--reduce-dtype int4", {"reduce-dtype"}).error.empty());
+  auto older = options_to_save(resolve({}));
+  for (const char* const flag : {"gather-dtype", "reduce-dtype"}) older.erase(flag);
+  CHECK(changed_options(older, resolve({}), true).empty());
+  CHECK(changed_options(older, resolve("--reduce-dtype int8"), true).size() == 1);
+}
+
 TEST_CASE("another update rule is a change with its settings, and new moments start at zero") {
   const auto are_new = [](const Flags& before, const Flags& now) {
     return are_moments_new(changed_options(options_to_save(resolve(before)), resolve(now), true), resolve(now));

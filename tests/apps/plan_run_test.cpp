@@ -47,9 +47,10 @@ TEST_CASE("ranvier-plan's memory is exactly the memory that a job of its config 
     REQUIRE(candidates.size() > 100);
     CAPTURE(chunks);
     for (int n = 0; n < effort(30, 150, 3) / chunks; ++n) {
-      const Candidate& candidate = candidates[draw() % candidates.size()];
+      Candidate candidate = candidates[draw() % candidates.size()];
+      apps::PlannedCandidate trial = planner.plan(candidate);
+      if (auto filled = planner.with_budget(candidate, trial)) std::tie(candidate, trial) = std::move(*filled);
       CAPTURE(candidate.text());
-      const apps::PlannedCandidate trial = planner.plan(candidate);
       const apps::TrainOptions options = as_trained(planner.config_of(candidate, trial), planner.world());
       // A candidate sets fields; its flags mean the same.
       const auto set = resolved_map(planner.options_of(candidate));
@@ -102,6 +103,36 @@ TEST_CASE("ranvier-train reads the config file of ranvier-plan as the planned jo
                "--g-inter 2 --g-data 2 --microbatch-size 4 --batch-size 8 --learning-rate 0.001 --hidden 64 "
                "--threads 1");
   CHECK(options.trainer.links == plan_profile(false).links);
+}
+
+TEST_CASE("a plan prints the step time with messages in int8 between nodes, and its search does not choose them") {
+  using collectives::WireType;
+  double gather_factor = 1, reduce_factor = 1;
+  PlanTools tools = invented_tools();
+  tools.predict = [&](const models::Architecture& architecture, const models::SampleSource& sample,
+                      const actors::TrainerOptions& options, const runtime::MachineProfile& profile,
+                      const actors::PredictionOptions& how) {
+    actors::Prediction prediction = invented(architecture, sample, options, profile, how);
+    prediction.traffic.front().inter = 1000;
+    if (options.wire.gather.inter_node == WireType::int8) prediction.step_seconds *= gather_factor;
+    if (options.wire.reduce.inter_node == WireType::int8) prediction.step_seconds *= reduce_factor;
+    return prediction;
+  };
+  const auto planned = [&](const Flags& flags, const char* shard = "zero3") {
+    const Flags common = fmt::format("--g-inter 1 --shard {} --recompute off --microbatch-size 2", shard);
+    return plan_small_job(join(common, flags), tools).text;
+  };
+  check_lacks(planned({}), {"rounds messages"});  // no gain
+  gather_factor = 0.8;
+  reduce_factor = 0.5;
+  check_has(planned({}),
+            {"\nthe best plan with --gather-dtype inter=int8 --reduce-dtype inter=int8 (rounds messages "
+             "between nodes): ",
+             ", 2.50 × as fast\n"});
+  check_has(planned("--gather-dtype int8"), {"with --reduce-dtype inter=int8 (", "2.00 × as fast"});
+  check_lacks(planned("--gather-dtype same --reduce-dtype int4"), {"rounds messages"});
+  // In fp32 a refresh in int8 is refused; reductions are not.
+  check_has(planned("--precision fp32", "zero1"), {"with --reduce-dtype inter=int8 (", "2.00 × as fast"});
 }
 
 TEST_CASE("a plan replaces the files of another one only with --overwrite") {

@@ -98,6 +98,27 @@ TEST_CASE("states stay on a device without separate memory, and in memory withou
   CHECK(values(make_space(options), &Candidate::offload).contains("infinity-nvme"));
 }
 
+TEST_CASE("zero++ has its second copy on the device or on the host, if these have separate memory") {
+  SpaceOptions options{.world = 16, .node_size = 4, .layers = 4, .batch_size = 32, .apart = true};
+  using Tiers = std::set<std::string>;
+  for (const Candidate& candidate : make_space(options).candidates) {
+    CHECK(candidate.secondary_tier.empty() == (candidate.shard != "zero++"));
+    const bool says_host = candidate.text().find("second copy on host") != std::string::npos;
+    CHECK(says_host == (candidate.secondary_tier == "host"));
+    const auto flags = candidate.flags();
+    const bool has_flag = std::ranges::find(flags, apps::GivenFlag{"secondary-tier", "host"}) != flags.end();
+    CHECK(has_flag == (candidate.secondary_tier == "host"));
+  }
+  CHECK(values(make_space(options), &Candidate::secondary_tier) == Tiers{"", "device", "host"});
+  options.given = {{"shard", "zero++"}};
+  CHECK(values(make_space(options), &Candidate::secondary_tier) == Tiers{"device", "host"});
+  options.given = {{"shard", "zero++"}, {"secondary-tier", "host"}};
+  CHECK(values(make_space(options), &Candidate::secondary_tier) == Tiers{""});
+  options.given = {};
+  options.apart = false;
+  CHECK(values(make_space(options), &Candidate::secondary_tier) == Tiers{""});
+}
+
 TEST_CASE("a search space without a grid is refused with a remedy") {
   check_usage_error({"multiple of 7"},
                     [] { static_cast<void>(make_space({.world = 7, .layers = 2, .batch_size = 10})); });

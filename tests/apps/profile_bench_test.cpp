@@ -116,6 +116,30 @@ TEST_CASE("each kind of work on a device has a case, and large cases cost more t
   }
 }
 
+TEST_CASE("steps with other types of states are work of their kinds, and rounded elements count as operations") {
+  const auto device = runtime::make_cpu_device({});
+  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
+  constexpr std::size_t n = 48 * 128;
+  for (const DType weights : {DType::f32, DType::bf16}) {
+    for (const DType moments : {DType::f32, DType::bf16, DType::i8}) {
+      CAPTURE(to_string(weights));
+      CAPTURE(to_string(moments));
+      const ProfiledWork work = optimizer_step(DType::bf16, {48, 128}, weights, moments);
+      std::vector<std::byte> memory(work.bytes + 64);
+      std::byte* const arrays = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64);
+      const auto costs = runtime::costs_of({}, [&](runtime::StreamView recorder) { work.queue(recorder, arrays); });
+      REQUIRE(costs.size() == 1);
+      CHECK(costs[0].kind == (moments == DType::i8 ? WorkKind::optimizer_int8 : WorkKind::optimizer));
+      CHECK(costs[0].flops == (weights == DType::bf16 || moments == DType::bf16 ? n : 0));
+      const std::size_t gradient = bytes_of(DType::bf16, n), working = weights == DType::bf16 ? 0 : gradient;
+      CHECK(costs[0].bytes ==
+            static_cast<double>(2 * bytes_of(weights, n) + 4 * bytes_of(moments, n) + gradient + working));
+      work.queue(*stream, arrays);
+      stream->synchronize();  // before its memory is freed
+    }
+  }
+}
+
 TEST_CASE("products are those in layers, and their costs have their shapes") {
   const auto device = runtime::make_cpu_device({});
   const auto stream = device->make_stream("test", runtime::StreamWidth::whole);

@@ -105,6 +105,26 @@ TEST_CASE("the startup output says how many units keep offloaded optimizer state
   check_lacks(start(1000, TierKind::device, "ddp", 20'000), {"trained units"});
 }
 
+TEST_CASE("the startup output names types of messages that differ from the data's") {
+  const auto start_with = [](const Flags& flags, int ranks = 4) {
+    const apps::TrainOptions options = parse_train(
+        join("--data a --layers 2 --hidden 64 --heads 2 --batch-size 4 --threads 1 --precision bf16 --shard zero3",
+             flags),
+        ranks);
+    const auto architecture = models::make_gpt(options.model.gpt());
+    std::vector<actors::RankPlan> stages;
+    stages.push_back(actors::plan_rank(architecture, {8 * 4, 8 * 4}, options.trainer, 0));
+    return apps::start_table(options, architecture, stages);
+  };
+  check_lacks(start_with({}), {"messages: "});
+  check_lacks(start_with("--gather-dtype int8", 1), {"messages: "});
+  check_has(start_with("--gather-dtype int8"), {"\nmessages: parameters in int8\n"});
+  check_has(
+      start_with("--gather-dtype inter=int8 --reduce-dtype inter=int4,intra=int8"),
+      {"\nmessages: parameters in int8 between nodes, gradients in int4 between nodes, gradients in int8 inside "
+       "nodes\n"});
+}
+
 TEST_CASE("columns of a table are as wide as their widest cell, in characters") {
   apps::TextTable table({{"n"}, {"layers", true}, {"bytes"}});
   table.add({"7", "h.0 … h.1", "1.0 MiB"});

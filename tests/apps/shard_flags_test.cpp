@@ -67,3 +67,57 @@ TEST_CASE(
   refused_train("--train ln_f --parameter-tier-trained nvme", "--parameter-tier-trained nvme needs directories");
   refused_train("--train ln_f --parameter-tier-trained disk", "nvme, same");
 }
+
+TEST_CASE("messages have the type of the data unless a flag sets one for all links, or by link") {
+  using enum collectives::WireType;
+  const auto links = [](const Flags& flags) {
+    return parse_train(join("--data a --shard zero3", flags)).trainer.wire;
+  };
+  CHECK(links({}) == collectives::WireTypes());
+  CHECK(links("--gather-dtype int8") == collectives::WireTypes{.gather = {int8, int8}});
+  CHECK(links("--gather-dtype inter=int8") == collectives::WireTypes{.gather = {.inter_node = int8}});
+  CHECK(links("--reduce-dtype intra=int8,inter=int4") ==
+        collectives::WireTypes{.reduce = {.intra_node = int8, .inter_node = int4}});
+  const std::pair<const char*, const char*> written[] = {{"same", "same"},
+                                                         {"int4", "int4"},
+                                                         {"inter=int4,intra=int4", "int4"},
+                                                         {"inter=same", "same"},
+                                                         {"inter=int4,intra=same", "inter=int4"},
+                                                         {"intra=int8", "intra=int8"},
+                                                         {"intra=int8,inter=int4", "inter=int4,intra=int8"}};
+  for (const auto& [given, text] : written) {
+    CAPTURE(given);
+    CHECK(resolved_map(parse_train(fmt::format("--data a --reduce-dtype {}", given))).at("reduce-dtype") == text);
+  }
+}
+
+TEST_CASE("other types of messages are refused with the valid ones") {
+  for (const char* given : {"int4", "fp8", "inter=int4", "inter", "inter=", "=int8", "inter=int8,",
+                            "inter=int8,int8", "inter=int8,inter=same", "between=int8"}) {
+    CAPTURE(given);
+    refused_train(
+        {"--gather-dtype", given},
+        fmt::format("--gather-dtype is invalid: {}; use same, int8, or types by link such as inter=int8", given));
+  }
+  refused_train("--reduce-dtype fp8", "--reduce-dtype is invalid: fp8; use same, int8, int4, or types by link");
+  refused_train("--zero-quantized-weights", "did you mean --gather-dtype int8?");
+  refused_train("--zero_quantized_gradients", "did you mean --reduce-dtype int4?");
+}
+
+TEST_CASE("types of messages without messages are noted") {
+  const auto notes = [](const Flags& flags, int ranks = 4) {
+    return parse_train(join("--data a", flags), ranks).notes;
+  };
+  CHECK(notes("--gather-dtype int8 --reduce-dtype int8", 1).size() == 2);
+  const auto ddp = notes("--gather-dtype int8 --reduce-dtype int8");
+  REQUIRE(ddp.size() == 1);
+  check_has(ddp.front(), {"--gather-dtype int8 has no effect if every row has all parameters"});
+  for (const char* name : {"zero1", "zero3", "mics", "paro-nig", "INN"}) {
+    CAPTURE(name);
+    CHECK(notes(join("--gather-dtype int8 --shard", name)).empty());
+  }
+  CHECK(notes("--reduce-dtype inter=int8 --reduce-scatter ring").empty());
+  CHECK(notes("--reduce-dtype int8 --shard zero1 --all-gather ring").empty());
+  CHECK(notes("--reduce-dtype int8 --reduce-scatter ring --all-reduce ring").size() == 2);
+  CHECK(notes("--gather-dtype int8 --train ln_f --shard ddp --shard-trained zero1").empty());
+}

@@ -70,6 +70,18 @@ TEST_CASE("every named sharding has a line, the chosen one a mark, and letters w
   CHECK(letters.line("zero3") == named.line("zero3"));
 }
 
+TEST_CASE("a table says where the second copy is, and which batches have the bytes of frozen parameters") {
+  const Flags flags = "--world 8 --g-data 8 --node-size 4 --shard zero++ --batch-size 8";
+  check_lacks(Table(flags).text, {"second copy", "first batch"});
+  check_has(Table(join(flags, "--secondary-tier host")).text, {"second copy of parameters is in host memory"});
+  const Table frozen(join(flags, "--lora-rank 2"));
+  check_has(frozen.text, {"only the first batch sends them between groups"});
+  const auto cells = frozen.line("zero++"), of_zero3 = frozen.line("zero3");
+  REQUIRE(cells.size() == 14);
+  CHECK(cells[6] != of_zero3[6]);  // forward, between nodes
+  CHECK(cells[1] != of_zero3[1]);  // frozen parameters, with their second copy
+}
+
 TEST_CASE("Figure 5's setting: 7 B parameters, 64 ranks in 8 groups, 8 microbatches") {
   const Table table(
       "--world 64 --g-data 64 --node-size 8 --model gpt-7b --precision bf16 --gradient-dtype half "
@@ -113,6 +125,34 @@ TEST_CASE("Figure 5's setting: 7 B parameters, 64 ranks in 8 groups, 8 microbatc
     if (!gathers) CHECK(cells[6] == bytes(row.backward));
   }
   check_has(table.text, {"64 rows in groups of 8; 64 ranks on 8 nodes; 8 microbatches"});
+}
+
+TEST_CASE("the table counts the bytes of messages in blocks, and names their types") {
+  const Table table(
+      "--world 8 --g-data 8 --node-size 4 --precision bf16 --gradient-dtype half --microbatch-size 1 --batch-size "
+      "8 "
+      "--shard zero3 --gather-dtype int8 --reduce-dtype inter=int4 --reuse off --all-gather ring --reduce-scatter "
+      "ring");
+  constexpr std::uint64_t N = 8, M = 4, g = 2;
+  std::uint64_t used = 0;  // each use of the tied table is gathered and reduced separately
+  for (const auto& unit : actors::sharded_units(table.architecture, {{0, table.architecture.layers.size()}}, N,
+                                                table.options.trainer.tiers, table.options.trainer.wire)) {
+    CHECK(unit.elements % (N * 256) == 0);
+    used += unit.elements * static_cast<std::uint64_t>(unit.uses);
+  }
+  const std::uint64_t gathered = g * (used / N * (N - 1)) / 256 * 260;
+  const std::uint64_t reduced = used * (g - 1) / 256 * 132;
+  const auto cells = table.line("zero3");
+  REQUIRE(cells.size() == 13);
+  CHECK(cells[5] == runtime::format_bytes(gathered));
+  CHECK(cells[6] == runtime::format_bytes(gathered + reduced));
+  CHECK(cells[9] ==
+        runtime::format_bytes((N - g) * (used / N * (N - 1)) / 256 * 260 + N * (used / M * (M - 1)) * 2));
+  check_has(table.text, {"column: all-gather ring in int8", "group: reduce-scatter ring;",
+                         "replicas: reduce-scatter direct in int4"});
+  check_has(Table("--world 8 --node-size 4 --shard ddp --all-gather ring --reduce-dtype int8").text,
+            {"group: all-gather ring in int8, reduce-scatter direct in int8",
+             "replicas: all-reduce direct and ring in int8"});
 }
 
 TEST_CASE("stages add up their sent bytes, and the largest memory of a stage is shown") {

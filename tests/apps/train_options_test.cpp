@@ -39,6 +39,9 @@ TEST_CASE("an offload mode places all states, flags override it in any order, an
   check_resolved("--offload myelin --optimizer-budget 1GiB", "--optimizer-tier host --optimizer-budget 1GiB");
   check_resolved("--offload myelin", "--optimizer-budget 0");
   refused_train("--offload myelin --optimizer-budget half", {"--optimizer-budget is invalid: half;", "512MiB"});
+  check_resolved("--shard zero++", "--secondary-tier device");
+  check_resolved("--shard zero++ --secondary-tier host --offload myelin", "--secondary-tier host");
+  refused_train("--shard zero++ --secondary-tier nvme", {"--secondary-tier is invalid: nvme;", "host"});
   refused_train("--chunk-buckets none", {"--chunk-buckets is invalid: none;", "all"});
   refused_train("--offload infinity", "infinity-cpu");
   check_resolved("--offload infinity-cpu --optimizer-tier device",
@@ -411,6 +414,9 @@ TEST_CASE("flags without effect are reported, with the reason") {
         std::vector<std::string>{"note: --optimizer-budget 1GiB has no effect if all optimizer states are on the "
                                  "device; add --optimizer-tier host"});
   CHECK(notes("--optimizer-budget 1GiB --offload myelin").empty());
+  CHECK(notes("--secondary-tier host --shard zero3") ==
+        std::vector<std::string>{"note: --secondary-tier host has no effect without --shard zero++"});
+  CHECK(notes("--secondary-tier host --shard zero++").empty());
   CHECK(notes("--bad-steps-limit 3") ==
         std::vector<std::string>{"note: --bad-steps-limit 3 has no effect with --bad-steps stop, which ends the "
                                  "job at the first bad step"});

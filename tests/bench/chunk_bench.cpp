@@ -66,13 +66,13 @@ class Phase {
     ++step_;
     session_->barrier();
     const auto begin = Clock::now();
-    const runtime::AdamWOptions adamw{.learning_rate = 1e-6, .step = step_};
+    const runtime::UpdateOptions adamw{.learning_rate = 1e-6, .step = step_};
     if (steps) optimizer_->begin(adamw);
     const auto part_done = [this] {
       if (--missing_ == 0) loop_->stop();
     };
     const auto conclude = [this, adamw, clipped, part_done] {
-      runtime::AdamWOptions answered = adamw;
+      runtime::UpdateOptions answered = adamw;
       if (clipped) answered.gradient_scale = 0.5;
       if (steps_) optimizer_->step(answered, part_done);
     };

@@ -127,6 +127,11 @@ finds '"layers": 2, "hidden": 128, "parameters": 4\.46e\+05, .*"device_bytes": [
 misses "$no_seconds" "no line with step" $bench/largest_model.sh "${largest[@]}"
 UNFIT=64 misses "" "does not fit" $bench/largest_model.sh "${largest[@]}"
 
+host=("${given[@]}" --only "zero-offload, bf16" --host-memory)
+finds '"placement": "zero-offload, bf16", "layers": 2' $bench/largest_model.sh "${host[@]}" 1GiB
+misses "" "needs more than --host-memory 1KiB" $bench/largest_model.sh "${host[@]}" 1KiB
+misses 's/memory per node/memory/' "invalid number" $bench/largest_model.sh "${host[@]}" 1GiB
+
 pipeline=("${given[@]}" --repeats 1 --precision fp32)
 finds "\"case\": \"pipeline\".*\"ms\": $number, .*\"imbalance\": 1\.[0-9]*[1-9].*\"ratio\": $positive" \
   $bench/pipeline.sh "${pipeline[@]}"
@@ -135,6 +140,7 @@ misses 's/^(stage .*)cost/\1share/' "'cost'" $bench/pipeline.sh "${pipeline[@]}"
 tiers=("${given[@]}" --rounds 1 --only everything)
 finds "\"everything in files\", \"seconds\": $positive, .*\"losses_same\": true, .*\"file_bytes\": 1048576, \"disk_seconds\": $number" \
   env CHANGE='s/"nvme":0/"nvme":1048576/' $bench/tiers.sh "${tiers[@]}"
+finds "\"int8 moments, half on host\", \"seconds\": $positive" $bench/tiers.sh "${given[@]}" --rounds 1 --only '^int8.*half'
 misses "$no_memory" "memory" $bench/tiers.sh "${tiers[@]}"
 misses 's/file tier/tier/' "file tier" $bench/tiers.sh "${tiers[@]}"
 
@@ -145,6 +151,12 @@ finds "\"shard\": \"zero3\", .*\"bytes\": 2000, \"planned_bytes\": [1-9].*\"memo
 misses 's/^([* ]) zero3 .*/\1 zero3 –/' "zero3" $bench/sharding_cluster.sh "${cluster[@]}"
 misses 's/bytes_out/out/' "bytes_out" $bench/sharding_cluster.sh "${cluster[@]}"
 misses 's/"optimizer":/"moments":/' "optimizer" $bench/sharding_cluster.sh "${cluster[@]}"
+finds '"shard": "zero\+\+, all of these", .*"planned_bytes": [1-9].*"over_zero3": 1.000, "bytes_over_zero3": 1.000' \
+  $bench/sharding_cluster.sh "${cluster[@]}" --slow-links on
+types=("${given[@]}" --models gpt)
+finds '"messages": "int8 gathers", "validation_loss": [0-9.]+, "over_same": 0\.00000' \
+  env CHANGE='s/"loss":/"validation_loss":/' $bench/message_types.sh "${types[@]}"
+misses "" "validation_loss" $bench/message_types.sh "${types[@]}"
 
 stages=("${given[@]}" --rounds 1 --batch 4 --length 32)
 finds "\"lost\": 0.000, \"fp32_same\": true, \"rank_0\": .\"waited\": 0\.[0-9]+, \"sending\": 0\.[0-9]+., \"rank_1\"" \

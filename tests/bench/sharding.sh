@@ -9,7 +9,8 @@ rounds=3 steps=4 build=build/release
 read_flags rounds steps build -- "$@"
 cat models/{core,families}/*.?pp runtime/*/*.?pp >"$folder/text"
 
-cases=("ddp" "zero1" "zero3" "zero3 --prefetch 0" "zero3 --reuse off" "mics --group-size 2")
+cases=("ddp" "zero1" "zero3" "zero3 --prefetch 0" "zero3 --reuse off" "mics --group-size 2"
+       "zero++ --group-size 2" "zero++ --group-size 2 --secondary-tier host")
 for ((round = 0; round < rounds; ++round)); do
   for i in "${!cases[@]}"; do
     # shellcheck disable=SC2086  # a case is words

@@ -3,13 +3,16 @@
 # one rank with 16 microbatches, cases in turns (ZeRO-Infinity §4, §6; Myelin §V-B).
 #
 #   tests/bench/tiers.sh [--rounds 3] [--steps 4] [--layers 6] [--hidden 384] [--length 256] [--batch 64]
-#                        [--microbatch 4] [--only WORDS] [--nvme FOLDER] [--build build/release]
+#                        [--microbatch 4] [--only REGEX] [--nvme FOLDER] [--build build/release]
 #                        [-- FLAGS OF ranvier-train]
 #
-# --only: only cases with these words in their names, and the device. One JSON line per case. `seconds`: median step,
-# without the first step of each run; `over_device`, `over_host`: ratios to the states' other placements. `losses_same`:
-# as on the device; not for other types of states and other optimizers. With files also `file_bytes`, planned, and
-# `disk_seconds`: time to read and write these bytes once at the rates of file_bench.
+# --only: only cases whose names match this regular expression, and the device. One JSON line per case. `seconds`:
+# median step, without the first step of each run; `over_device`, `over_host`: ratios to the states' other placements.
+# `losses_same`: as on the device; not for other types of states and other optimizers. With files also `file_bytes`,
+# planned, and `disk_seconds`: time to read and write these bytes once at the rates of file_bench.
+#
+# With few tokens per step, passes hide little of the transfers. Types of moments and parts of the states on the host:
+#   tests/bench/tiers.sh --batch 4 --microbatch 4 --length 128 --only '^(opt|half|none|bf16|int8).* on host$'
 source "$(dirname "$0")/measuring.sh"
 rounds=3 steps=4 layers=6 hidden=384 length=256 batch=64 microbatch=4 only= nvme= build=build/release
 read_flags rounds steps layers hidden length batch microbatch only nvme build -- "$@"
@@ -20,7 +23,7 @@ for way in read write; do value mb_per_second "$folder/disk" "bench=file tier $w
 read_rate=$(median "$folder/disk.read")
 write_rate=$(median "$folder/disk.write")
 
-# HALF: half of the bytes of the optimizer's states
+# STATES/N: bytes of the optimizer's states in fp32, divided by N; moments in bf16 have 2/3 of them, in int8 about 1/2
 cases=(
   "device|"
   "optimizer on host|--optimizer-tier host"
@@ -35,26 +38,33 @@ cases=(
   "activations on device|--recompute 1"
   "everything on host|--offload infinity-cpu"
   "everything in files|--offload infinity-nvme"
-  "half of the optimizer on host|--optimizer-tier host --optimizer-budget HALF"
-  "half of the optimizer in files|--optimizer-tier nvme --optimizer-budget HALF"
+  "half of the optimizer on host|--optimizer-tier host --optimizer-budget STATES/2"
+  "half of the optimizer in files|--optimizer-tier nvme --optimizer-budget STATES/2"
+  "none of the optimizer on host|--optimizer-tier host --optimizer-budget STATES/1"
   "bf16 moments on host|--optimizer-tier host --moment-dtype bf16"
+  "bf16 moments, half on host|--optimizer-tier host --moment-dtype bf16 --optimizer-budget STATES/3"
+  "bf16 moments, none on host|--optimizer-tier host --moment-dtype bf16 --optimizer-budget STATES/1"
+  "int8 moments on host|--optimizer-tier host --moment-dtype int8"
+  "int8 moments, half on host|--optimizer-tier host --moment-dtype int8 --optimizer-budget STATES/4"
+  "int8 moments, none on host|--optimizer-tier host --moment-dtype int8 --optimizer-budget STATES/1"
   "bf16 moments and master weights on host|--optimizer-tier host --moment-dtype bf16 --master-dtype bf16"
   "int8 moments, bf16 master weights on host|--optimizer-tier host --moment-dtype int8 --master-dtype bf16"
   "bf16 moments on device|--moment-dtype bf16"
+  "int8 moments on device|--moment-dtype int8"
   "bf16 moments and master weights on device|--moment-dtype bf16 --master-dtype bf16"
   "int8 moments, bf16 master weights on device|--moment-dtype int8 --master-dtype bf16"
   "SGD on device|--optimizer sgd"
   "Muon on device|--optimizer muon"
 )
 for i in "${!cases[@]}"; do
-  [[ $i == 0 || ${cases[$i]%%|*} == *"$only"* ]] || unset "cases[$i]"
+  [[ $i == 0 || ${cases[$i]%%|*} =~ $only ]] || unset "cases[$i]"
 done
 [ -z "$only" ] || [ "${#cases[@]}" -gt 1 ] || { echo "tiers.sh: --only $only matches no placement" >&2; exit 2; }
 for ((round = 0; round < rounds; ++round)); do
   for i in "${!cases[@]}"; do
     words=${cases[$i]#*|}
     [[ $words == *nvme* ]] && words="$words --nvme $nvme"
-    [[ $words != *HALF* ]] || words=${words/HALF/$((states / 2))}
+    [[ ! $words =~ STATES/([0-9]) ]] || words=${words/"${BASH_REMATCH[0]}"/$((states / BASH_REMATCH[1]))}
     # shellcheck disable=SC2086  # a case is words
     "$build/apps/ranvier-train" --data "$folder/text" --layers "$layers" --hidden "$hidden" --heads $((hidden / 64)) \
       --sequence-length "$length" --batch-size "$batch" --microbatch-size "$microbatch" --steps "$steps" \

@@ -316,22 +316,27 @@ TEST_CASE("training between hosts sends the bytes that the papers derive") {
   }
   // Two microbatches of each of four rows, two hosts of two ranks: N = 4, g = 2, s = 2 (PaRO, Table 2; flat rings).
   const double s = 2, global = 2 * parameters * 3 / 4, across = parameters;
+  const double int8 = 260.0 / 1024, int4 = 132.0 / 1024;  // bytes of a block of 256, divided by those in fp32
   struct Case {
     const char* flags;
     double elements;
     const char* algorithm = "ring";
   };
-  const Case cases[] = {{"--shard ddp", 2 * global},
-                        {"--shard zero1", 2 * global},
-                        {"--shard zero2", (s + 1) * global},
-                        {"--shard zero3", 3 * s * global},
-                        {"--shard zero++", 2 * s * global},
-                        {"--shard mics", 2 * across},
-                        {"--shard paro-igg", (s + 1) * across},
-                        {"--shard paro-iig", 2 * across},
-                        {"--shard paro-nig", 2 * across},
-                        // A group that spans the hosts: (p - k)/p of the parameters leave each (MiCS §3.3).
-                        {"--shard mics --group-size 4", 3 * s * 2 * parameters * (4 - 2) / 4, "hierarchical"}};
+  const Case cases[] = {
+      {"--shard ddp", 2 * global},
+      {"--shard zero1", 2 * global},
+      {"--shard zero2", (s + 1) * global},
+      {"--shard zero3", 3 * s * global},
+      {"--shard zero++", 2 * s * global},
+      {"--shard mics", 2 * across},
+      {"--shard paro-igg", (s + 1) * across},
+      {"--shard paro-iig", 2 * across},
+      {"--shard paro-nig", 2 * across},
+      // A group that spans the hosts: (p - k)/p of the parameters leave each (MiCS §3.3).
+      {"--shard mics --group-size 4", 3 * s * 2 * parameters * (4 - 2) / 4, "hierarchical"},
+      // Sums in blocks go through groups (ZeRO++ §3.3).
+      {"--shard zero3 --gather-dtype int8 --reduce-dtype int8", s * int8 * (2 * global + across)},
+      {"--shard zero++ --gather-dtype inter=int8 --reduce-dtype inter=int4", s * (int8 * global + int4 * across)}};
   for (const Case& one : cases) {
     CAPTURE(std::string(one.flags));
     const auto counted = [&](int steps) {

@@ -49,6 +49,49 @@ TEST_CASE(
                 check(collective, algorithm.plan(topology, ranks * length, chunks, chunk), chunks, chunk);
 }
 
+TEST_CASE("an all-to-all of any number of ranks in any rows passes the checker, in one step per peer") {
+  const Algorithm& direct = algorithm(Collective::all_to_all, "direct");
+  for (int ranks = 1; ranks <= max_ranks; ++ranks)
+    for (const Topology& topology : topologies_of(ranks))
+      for (const std::size_t length : {0, 1, 2, 5, 17})
+        for (const int chunks : {1, 2, 3, 7}) {
+          const std::size_t elements = 2 * ranks * length;
+          std::vector<Plan> plans;
+          for (int chunk = 0; chunk < chunks; ++chunk) {
+            plans.push_back(direct.plan(topology, elements, chunks, chunk));
+            check(Collective::all_to_all, plans.back(), chunks, chunk);
+            if (length >= static_cast<std::size_t>(chunks)) CHECK(steps_of(plans.back()) == ranks - 1u);
+          }
+          for (int rank = 0; rank < ranks; ++rank) {
+            const auto schedules = direct.schedules(topology, elements, chunks, rank);
+            for (int chunk = 0; chunk < chunks; ++chunk)
+              CHECK(schedules[static_cast<std::size_t>(chunk)] ==
+                    schedule_of(plans[static_cast<std::size_t>(chunk)], rank));
+          }
+          const Team team{topology, all_ranks(plans[0])};
+          const Traffic planned = traffic_of(plans, topology);
+          const Traffic counted = traffic_of(team, PlanChoice{}, {Collective::all_to_all, {elements}});
+          CHECK(planned.intra_node == counted.intra_node);
+          CHECK(planned.inter_node == counted.inter_node);
+          CHECK(planned.max_inter_of_rank == counted.max_inter_of_rank);
+          CHECK(planned.intra_node + planned.inter_node == length * ranks * (ranks - 1));
+        }
+}
+
+TEST_CASE("the checker finds faults of an all-to-all") {
+  const Topology topology = Topology::regular(3, 1);
+  const Plan good = algorithm(Collective::all_to_all, "direct").plan(topology, 12);
+  check(Collective::all_to_all, good);
+  Plan other_piece = good;
+  other_piece.ranks[0][0][1].range.begin += 2;
+  CHECK_THROWS_WITH_AS(check(Collective::all_to_all, other_piece), doctest::Contains("sends elements"),
+                       ranvier::Error);
+  Plan other_slot = good;
+  other_slot.ranks[0][0][0].range.begin = 6;
+  CHECK_THROWS_WITH_AS(check(Collective::all_to_all, other_slot), doctest::Contains("contributions of rank"),
+                       ranvier::Error);
+}
+
 TEST_CASE("larger clusters pass the checker too") {
   for (const auto& [inner, outer] : {std::pair{8, 4}, {4, 8}, {8, 3}, {5, 6}, {7, 5}}) {
     const Topology topology = Topology::regular(inner, outer);

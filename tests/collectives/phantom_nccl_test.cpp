@@ -114,6 +114,31 @@ TEST_CASE("operations of NCCL take the time of rings") {
   CHECK(nccl_time(across, Collective::all_gather, elements / 4, NcclMode::plan) == 3 * (20us + 250us));
 }
 
+TEST_CASE("an all-to-all of NCCL sends half of its buffer to the other ranks, over the links of their nodes") {
+  constexpr std::size_t elements = 1000000;  // each rank sends three quarters of 2 MB
+  const auto is_close = [](Duration time, Duration expected) {
+    return time - expected <= 1ns && expected - time <= 1ns;
+  };
+  const auto time = [](const Topology& topology) {
+    return nccl_time(topology, Collective::all_to_all, elements, NcclMode::own);
+  };
+  CHECK(is_close(time(Topology::regular(4, 1)), 375us + 3 * 10us));
+  CHECK(is_close(time(Topology::regular(1, 4)), 1500us + 3 * 20us));
+  // A node's NIC carries two thirds of the bytes of both ranks.
+  CHECK(is_close(time(Topology::regular(2, 2)), 2ms + 3 * 20us));
+}
+
+TEST_CASE("an all-to-all of NCCL occupies the links, so that another team's waits for them") {
+  const std::vector<int> first{0, 2}, second{1, 3};
+  runtime::VirtualNetwork network({0, 0, 1, 1}, {fast, slow});
+  const Duration alone = network.exchange(first, 1e6, Duration{});
+  CHECK(alone == 1ms);
+  CHECK(network.exchange(second, 1e6, Duration{}) == 2ms);  // through the same NICs
+  CHECK(network.sent(0).ring_bytes_inter == 1e6);
+  CHECK(network.sent(0).ring_bytes_intra == 0);
+  CHECK(network.exchange(first, 1e6, Duration{}) > 2ms);
+}
+
 TEST_CASE("an operation of NCCL starts when its last rank does, and after the previous one") {
   runtime::Simulation cluster({.node_of = {0, 0}, .links = {fast, {}}});
   Members members(cluster, Topology::regular(2, 1));

@@ -38,9 +38,14 @@ inline const char* to_string(Action action) {
 
 class Propagation {
  public:
-  /// `bounds`: additional bounds of cells, for the ranges that check_result() checks.
-  Propagation(const Plan& plan, std::vector<std::size_t> bounds)
-      : plan_(plan), count_(static_cast<int>(plan.ranks.size())), cuts_(std::move(bounds)), ranks_(count_) {
+  /// `bounds`: additional bounds of cells, for the ranges that check_result() checks. `moves`: values may move to other
+  /// elements.
+  Propagation(const Plan& plan, std::vector<std::size_t> bounds, bool moves = false)
+      : plan_(plan),
+        count_(static_cast<int>(plan.ranks.size())),
+        moves_(moves),
+        cuts_(std::move(bounds)),
+        ranks_(count_) {
     check_pieces();
     check_form();
     cuts_.insert(cuts_.end(), {0, plan.elements});
@@ -201,8 +206,7 @@ class Propagation {
   void deliver(const Posted& send, const Posted& receive) {
     const Range& from = send.operation->range;
     const Range& to = receive.operation->range;
-    // A plan never moves values to other elements.
-    if (from != to)
+    if (moves_ ? from.count != to.count : from != to)
       blame(receive, fmt::format("matches a send of elements {} in step {}", to_string(from), send.step));
     // Both ends then see the same ranges in a step, so the ranges between two ranks can be one message.
     if (send.step != receive.step) blame(receive, fmt::format("matches a send of step {}", send.step));
@@ -219,6 +223,7 @@ class Propagation {
 
   const Plan& plan_;
   int count_;
+  bool moves_;
   std::vector<std::size_t> cuts_;  ///< cell i is [cuts_[i], cuts_[i + 1])
   std::vector<Rank> ranks_;
   std::map<std::pair<int, int>, Pair> pairs_;  ///< by sender and receiver
@@ -280,6 +285,39 @@ inline void check_all_gather(const Plan& plan, int chunks = 1, int chunk = 0) {
                });
 }
 
+/// Ranges of the sends are checked apart from contributions, which do not tell a rank's elements apart.
+inline void check_all_to_all(const Plan& plan, int chunks = 1, int chunk = 0) {
+  const auto ranks = static_cast<int>(plan.ranks.size());
+  const std::size_t half = plan.elements / 2;
+  std::vector<std::size_t> bounds;
+  for (int piece = 0; piece < ranks; ++piece) {
+    const Range slice = chunk_of_piece(half, ranks, piece, chunks, chunk);
+    for (const std::size_t begin : {slice.begin, half + slice.begin})
+      bounds.insert(bounds.end(), {begin, begin + slice.count});
+  }
+  Propagation propagation(plan, bounds, true);
+  propagation.run();
+  for (int rank = 0; rank < ranks; ++rank) {
+    propagation.check_result(rank, {0, half}, {rank});
+    std::size_t kept_from = half;
+    for (int piece = 0; piece < ranks; ++piece) {
+      const Range slice = chunk_of_piece(half, ranks, piece, chunks, chunk);
+      const auto all = all_ranks(plan);
+      const auto owner = std::ranges::find_if(all, [&](int candidate) { return plan.piece(candidate) == piece; });
+      propagation.check_result(rank, {kept_from, half + slice.begin - kept_from}, {rank});
+      propagation.check_result(rank, {half + slice.begin, slice.count}, {*owner});
+      kept_from = half + slice.begin + slice.count;
+    }
+    propagation.check_result(rank, {kept_from, plan.elements - kept_from}, {rank});
+    for (const Step& step : plan.ranks[static_cast<std::size_t>(rank)]) {
+      for (const auto& [action, peer, range] : step) {
+        expect(action != Action::send || range == chunk_of_piece(half, ranks, plan.piece(peer), chunks, chunk),
+               "{}: rank {} sends elements {} to rank {}", plan.name, rank, to_string(range), peer);
+      }
+    }
+  }
+}
+
 inline void check(Collective collective, const Plan& plan, int chunks = 1, int chunk = 0) {
   switch (collective) {
     case Collective::all_gather:
@@ -288,6 +326,8 @@ inline void check(Collective collective, const Plan& plan, int chunks = 1, int c
       return check_reduce_scatter(plan, chunks, chunk);
     case Collective::all_reduce:
       return check_all_reduce(plan, chunks, chunk);
+    case Collective::all_to_all:
+      return check_all_to_all(plan, chunks, chunk);
   }
 }
 

@@ -50,6 +50,12 @@ def paro(model: str, world: int, shard: str, at: str = "", more: str = "") -> st
     return f"{dgx} --model {model} --world {world} --shard {shard} --microbatch-size 4 --batch-size {40 * world} {more}"
 
 
+def plus(shard: str, more: str = "") -> str:
+    """Every pass gathers all parameters, as in ZeRO++'s Table 1."""
+    return (f"{DGX2} --model gpt-12b --world 64 --g-inter 1 --group-size 16 --shard {shard} --microbatch-size 4 "
+            f"--batch-size 256 --recompute 1 --reuse off {more}")
+
+
 def infinity(layers: int, hidden: int, world: int, micro: float, offload: str, more: str = "", at: str = "") -> str:
     batch = int(micro * world)
     # Large buckets, as in DeepSpeed (its sub-groups have 10^9 elements): the simulation handles them one by one.
@@ -372,5 +378,14 @@ PAPERS: dict[str, list[Result]] = {
         Result("Z8", "70B, the largest of Table 4 there, in host memory fits a node", True, fits,
                [infinity(87, 8192, 16, 1, "infinity-cpu")]),
         Result("Z8", "1T on NVMe fits a node", True, fits, [infinity(128, 25600, 16, 1, "infinity-nvme", "--tile 16")]),
+    ],
+    "ZeRO++": [
+        Result(name, f"12B, 64 V100: bytes between nodes with {what}, over ZeRO-3's", (says,),
+               lambda p, q: between(p) / between(q), [plus(shard, more), plus("zero3")], "x", heavy=True)
+        for name, what, says, shard, more in [
+            ("Q1", "qwZ", 2 / 3, "zero3", "--gather-dtype int8"),
+            ("Q2", "hpZ", 2 / 3, "zero++", ""),
+            ("Q3", "qgZ", 3 / 4, "zero3", "--reduce-dtype int4"),
+            ("Q4", "all three", 1 / 4, "zero++", "--gather-dtype inter=int8 --reduce-dtype int4")]
     ],
 }

@@ -20,7 +20,7 @@ struct State {
 
 /// The header's formula in double.
 void reference(std::vector<double>& w, std::vector<double>& m, std::vector<double>& v, const std::vector<float>& g,
-               const std::vector<DecaySegment>& segments, const AdamWOptions& o) {
+               const std::vector<DecaySegment>& segments, const UpdateOptions& o) {
   const double bias1 = 1 - std::pow(o.beta1, o.step), bias2 = 1 - std::pow(o.beta2, o.step);
   for (const DecaySegment& segment : segments)
     for (std::size_t i = segment.begin; i < segment.end; ++i) {
@@ -35,7 +35,7 @@ void reference(std::vector<double>& w, std::vector<double>& m, std::vector<doubl
 /// A step on the device; the state and the working copy are copied back to the host.
 template <typename T = float>
 void step(Stream& stream, State& state, const std::vector<T>& gradient, const std::vector<DecaySegment>& segments,
-          const AdamWOptions& options, std::vector<T>* working = nullptr) {
+          const UpdateOptions& options, std::vector<T>* working = nullptr) {
   const tests::OnDevice<float> weights(stream, state.weights), m(stream, state.m), v(stream, state.v);
   const tests::OnDevice<T> gradients(stream, gradient),
       copy(stream, working != nullptr ? *working : std::vector<T>());
@@ -75,7 +75,7 @@ TEST_CASE("20 steps of AdamW follow the formula in double, with and without deca
   std::vector<double> w(state.weights.begin(), state.weights.end()), m(n), v(n);
   for (int i = 1; i <= 20; ++i) {
     const auto gradient = normal_values(n, random, i % 2 == 0 ? 1e-3f : 10.0f);
-    const AdamWOptions options{.learning_rate = 1e-3, .step = i, .gradient_scale = 0.25};
+    const UpdateOptions options{.learning_rate = 1e-3, .step = i, .gradient_scale = 0.25};
     step(*bench.stream, state, gradient, segments, options);
     reference(w, m, v, gradient, segments, options);
   }
@@ -147,7 +147,7 @@ TEST_CASE_TEMPLATE("half-precision gradients step as their float values do, and 
     gradient[i] = from_float<T>(floats[i]);
     floats[i] = to_float(gradient[i]);
   }
-  const AdamWOptions options{.learning_rate = 1e-2};
+  const UpdateOptions options{.learning_rate = 1e-2};
   step(*bench.stream, state, gradient, segments, options, &working);
   step(*bench.stream, expected, floats, segments, options);
   CHECK(state == expected);
@@ -194,7 +194,7 @@ TEST_CASE("with moments in int8, weights with small gradients in their block mov
         auto values = normal_values(n, random, 1.0f);
         for (std::size_t i = small_from; i < n; ++i) values[i] *= small;
         const auto gradient = bench.place(values);
-        const AdamWOptions options{.learning_rate = 1e-3, .beta2 = beta2, .epsilon = 1e-12, .step = step};
+        const UpdateOptions options{.learning_rate = 1e-3, .beta2 = beta2, .epsilon = 1e-12, .step = step};
         adamw(*bench.stream,
               {.weights = w8.data(),
                .m = m8.data(),

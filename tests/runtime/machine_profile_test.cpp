@@ -219,6 +219,13 @@ TEST_CASE("work of a kind or type without a rate uses the rate of the nearest on
   profile.host_rates[kind_of(WorkKind::elementwise)] = {0, 0, 1e7};
   const ProfileCosts other_host(profile, ProfileCosts::Where::host);
   CHECK(seconds_of(other_host, {.kind = WorkKind::optimizer, .bytes = 1e7}) == doctest::Approx(1));
+  CHECK(seconds_of(other_host, {.kind = WorkKind::optimizer_int8, .bytes = 1e7}) == doctest::Approx(1));
+  profile.host_rates[kind_of(WorkKind::optimizer)] = {0, 0, 5e6};
+  const ProfileCosts of_fp32(profile, ProfileCosts::Where::host);
+  CHECK(seconds_of(of_fp32, {.kind = WorkKind::optimizer_int8, .bytes = 1e7}) == doctest::Approx(2));
+  profile.host_rates[kind_of(WorkKind::optimizer_int8)] = {0, 0, 2e6};
+  const ProfileCosts of_int8(profile, ProfileCosts::Where::host);
+  CHECK(seconds_of(of_int8, {.kind = WorkKind::optimizer_int8, .bytes = 1e7}) == doctest::Approx(5));
 }
 
 TEST_CASE("a product has the rate measured for its shape, and between two shapes a rate between theirs") {

@@ -24,7 +24,7 @@ std::vector<float> momentum_values(std::mt19937_64& random, float scale) {
 
 /// Calls f(element, kept) for each element in segments.
 template <typename F>
-void for_elements(const AdamWOptions& options, F&& f) {
+void for_elements(const UpdateOptions& options, F&& f) {
   for (const DecaySegment& segment : momentum_segments)
     for (std::size_t i = segment.begin; i < segment.end; ++i)
       f(i, segment.decays ? 1 - options.learning_rate * options.weight_decay : 1.0);
@@ -52,7 +52,7 @@ TEST_CASE("20 steps of SGD follow the formula in double, with and without moment
     for (int step = 1; step <= 20; ++step) {
       const auto values = momentum_values(random, 10);
       const auto gradient = bench.place(values);
-      const AdamWOptions options{
+      const UpdateOptions options{
           .learning_rate = 1e-2, .weight_decay = 0.5, .momentum = 0.9, .step = step, .gradient_scale = 0.25};
       sgd(*bench.stream,
           {.weights = weights.data(), .m = with_momentum ? m.data() : nullptr, .gradient = gradient.data()},
@@ -80,7 +80,7 @@ TEST_CASE("20 steps of Muon's momentum follow the formula in double") {
   for (int step = 1; step <= 20; ++step) {
     const auto values = momentum_values(random, 10);
     const auto gradient = bench.place(values);
-    const AdamWOptions options{.momentum = 0.9, .step = step, .gradient_scale = 0.25};
+    const UpdateOptions options{.momentum = 0.9, .step = step, .gradient_scale = 0.25};
     muon_momentum(*bench.stream, {.m = m.data(), .gradient = gradient.data()}, update.data(), momentum_segments,
                   options);
     for_elements(options, [&](std::size_t i, double) {
@@ -102,7 +102,7 @@ TEST_CASE("Muon's update changes weights and their working copy, regardless of t
   const auto start = momentum_values(random, 1), change = momentum_values(random, 1);
   const auto weights = bench.place(start), update = bench.place(change);
   const auto working = bench.place(std::vector<F16>(momentum_elements));
-  const AdamWOptions options{.learning_rate = 0.1, .weight_decay = 0.5, .gradient_scale = 8};
+  const UpdateOptions options{.learning_rate = 0.1, .weight_decay = 0.5, .gradient_scale = 8};
   muon_apply(*bench.stream, {.weights = weights.data(), .working = working.data(), .working_dtype = DType::f16},
              update.data(), momentum_segments, options);
   std::vector<double> expected = doubles(start);
@@ -146,7 +146,7 @@ TEST_CASE("moving averages include new values by their coefficient, and use neit
 TEST_CASE("Muon refuses moving averages and a missing momentum, SGD a step before the first") {
   const Bench bench;
   const auto values = bench.place(std::vector<float>(10));
-  const AdamWArrays arrays{.weights = values.data(), .m = values.data(), .gradient = values.data()};
+  const UpdateArrays arrays{.weights = values.data(), .m = values.data(), .gradient = values.data()};
   const std::vector<DecaySegment> segments = {{0, 10, true}};
   CHECK_THROWS_WITH_AS(muon_momentum(*bench.stream, arrays, values.data(), segments, {.average = 0.5}),
                        doctest::Contains("use sgd()"), Error);

@@ -14,8 +14,8 @@ using ranvier::tests::Bench;
 namespace {
 
 using Bytes = std::vector<std::byte>;
-using UpdateCall = void (*)(StreamView, const AdamWArrays&, float* update, const std::vector<DecaySegment>&,
-                            const AdamWOptions&);
+using UpdateCall = void (*)(StreamView, const UpdateArrays&, float* update, const std::vector<DecaySegment>&,
+                            const UpdateOptions&);
 
 struct UpdateKernel {
   std::string_view name;
@@ -23,28 +23,28 @@ struct UpdateKernel {
 };
 
 constexpr std::array<UpdateKernel, 6> kernels = {{
-    {"adamw", [](StreamView stream, const AdamWArrays& arrays, float*, const std::vector<DecaySegment>& segments,
-                 const AdamWOptions& options) { adamw(stream, arrays, segments, options); }},
+    {"adamw", [](StreamView stream, const UpdateArrays& arrays, float*, const std::vector<DecaySegment>& segments,
+                 const UpdateOptions& options) { adamw(stream, arrays, segments, options); }},
     {"average",
-     [](StreamView stream, const AdamWArrays& arrays, float*, const std::vector<DecaySegment>& segments,
-        const AdamWOptions& options) {
-       AdamWOptions averages = options;
+     [](StreamView stream, const UpdateArrays& arrays, float*, const std::vector<DecaySegment>& segments,
+        const UpdateOptions& options) {
+       UpdateOptions averages = options;
        averages.average = 0.125;
        adamw(stream, arrays, segments, averages);
      }},
-    {"sgd", [](StreamView stream, const AdamWArrays& arrays, float*, const std::vector<DecaySegment>& segments,
-               const AdamWOptions& options) { sgd(stream, arrays, segments, options); }},
+    {"sgd", [](StreamView stream, const UpdateArrays& arrays, float*, const std::vector<DecaySegment>& segments,
+               const UpdateOptions& options) { sgd(stream, arrays, segments, options); }},
     {"sgd without momentum",
-     [](StreamView stream, const AdamWArrays& arrays, float*, const std::vector<DecaySegment>& segments,
-        const AdamWOptions& options) {
-       AdamWArrays without = arrays;
+     [](StreamView stream, const UpdateArrays& arrays, float*, const std::vector<DecaySegment>& segments,
+        const UpdateOptions& options) {
+       UpdateArrays without = arrays;
        without.m = nullptr;
        sgd(stream, without, segments, options);
      }},
     {"muon_momentum", muon_momentum},
     {"muon_apply",
-     [](StreamView stream, const AdamWArrays& arrays, float* update, const std::vector<DecaySegment>& segments,
-        const AdamWOptions& options) { muon_apply(stream, arrays, update, segments, options); }},
+     [](StreamView stream, const UpdateArrays& arrays, float* update, const std::vector<DecaySegment>& segments,
+        const UpdateOptions& options) { muon_apply(stream, arrays, update, segments, options); }},
 }};
 
 struct StateTypes {
@@ -89,17 +89,17 @@ std::vector<float> loaded(const Bytes& bytes, DType dtype, std::size_t elements)
 }
 
 /// Contents of all arrays; the update is in fp32.
-struct UpdateArrays {
+struct UpdateMemory {
   StateTypes types;
   DType gradient_dtype;  ///< also of the working copy
   Bytes weights, m, v, gradient, update, working;
 
-  [[nodiscard]] bool same_as(const UpdateArrays& other) const {
+  [[nodiscard]] bool same_as(const UpdateMemory& other) const {
     return weights == other.weights && m == other.m && v == other.v && update == other.update &&
            working == other.working;
   }
-  [[nodiscard]] UpdateArrays with_states_in(const StateTypes& to, std::size_t elements) const {
-    UpdateArrays converted = *this;
+  [[nodiscard]] UpdateMemory with_states_in(const StateTypes& to, std::size_t elements) const {
+    UpdateMemory converted = *this;
     converted.types = to;
     converted.weights = stored(loaded(weights, types.weights, elements), to.weights);
     converted.m = stored(loaded(m, types.m, elements), to.m);
@@ -108,7 +108,7 @@ struct UpdateArrays {
   }
 };
 
-UpdateArrays drawn_arrays(std::size_t elements, std::mt19937_64& random, DType gradient_dtype = DType::bf16) {
+UpdateMemory drawn_arrays(std::size_t elements, std::mt19937_64& random, DType gradient_dtype = DType::bf16) {
   std::normal_distribution<float> normal;
   const auto values = [&](float scale) {
     std::vector<float> drawn(elements);
@@ -128,8 +128,8 @@ UpdateArrays drawn_arrays(std::size_t elements, std::mt19937_64& random, DType g
 }
 
 /// Runs a kernel on copies of the arrays, a launch per part [begin, end) of `cuts`; `runs.elements` is ignored.
-UpdateArrays updated(Stream& stream, const UpdateKernel& kernel, const UpdateArrays& start, const AdamWRuns& runs,
-                     const std::vector<DecaySegment>& segments, const AdamWOptions& options,
+UpdateMemory updated(Stream& stream, const UpdateKernel& kernel, const UpdateMemory& start, const UpdateRuns& runs,
+                     const std::vector<DecaySegment>& segments, const UpdateOptions& options,
                      const std::vector<std::size_t>& cuts) {
   const tests::OnDevice<std::byte> weights(stream, start.weights), m(stream, start.m), v(stream, start.v),
       gradient(stream, start.gradient), update(stream, start.update), working(stream, start.working);
@@ -144,9 +144,9 @@ UpdateArrays updated(Stream& stream, const UpdateKernel& kernel, const UpdateArr
                         to = cuts.size() == 2 ? segment.end : std::min(segment.end, end);
       if (from <= to) inside.push_back({from - begin, to - begin, segment.decays});
     }
-    AdamWOptions of_part = options;
+    UpdateOptions of_part = options;
     of_part.rounding.element += begin;
-    AdamWRuns of_runs = runs;
+    UpdateRuns of_runs = runs;
     of_runs.elements = end - begin;
     kernel.call(stream,
                 {.weights = at(weights, start.types.weights),
@@ -173,8 +173,8 @@ UpdateArrays updated(Stream& stream, const UpdateKernel& kernel, const UpdateArr
 }
 
 /// Rounds the result of a kernel on float states: bf16 stochastically if changed, int8 to nearest.
-UpdateArrays rounded_result(const UpdateArrays& floats, const UpdateArrays& before, const StateTypes& types,
-                            std::size_t elements, const AdamWOptions& options) {
+UpdateMemory rounded_result(const UpdateMemory& floats, const UpdateMemory& before, const StateTypes& types,
+                            std::size_t elements, const UpdateOptions& options) {
   const auto round = [&](const Bytes& result, const Bytes& start, DType dtype, std::size_t array) {
     std::vector<float> values = loaded(result, DType::f32, elements);
     const std::vector<float> old = loaded(start, DType::f32, elements);
@@ -190,7 +190,7 @@ UpdateArrays rounded_result(const UpdateArrays& floats, const UpdateArrays& befo
     }
     return stored(values, dtype);
   };
-  UpdateArrays result = floats;
+  UpdateMemory result = floats;
   result.types = types;
   result.weights = round(floats.weights, before.weights, types.weights, 0);
   result.m = round(floats.m, before.m, types.m, 1);
@@ -204,7 +204,7 @@ UpdateArrays rounded_result(const UpdateArrays& floats, const UpdateArrays& befo
   return result;
 }
 
-AdamWOptions drawn_options(std::mt19937_64& random) {
+UpdateOptions drawn_options(std::mt19937_64& random) {
   return {.learning_rate = 1e-2,
           .step = 7,
           .gradient_scale = 0.75,
@@ -227,8 +227,8 @@ TEST_CASE(
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   constexpr std::size_t n = 2221, capacity = 2304;  // the rest of the last block stays
-  const AdamWOptions options = drawn_options(random);
-  const UpdateArrays drawn = drawn_arrays(capacity, random);
+  const UpdateOptions options = drawn_options(random);
+  const UpdateMemory drawn = drawn_arrays(capacity, random);
   const Bench bench;
   const auto cpu = make_cpu_device({.threads = 3});
   const auto cpu_stream = cpu->make_stream("test", StreamWidth::whole);
@@ -243,17 +243,17 @@ TEST_CASE(
     CAPTURE(kernel.name);
     for (const StateTypes& types : state_types) {
       CAPTURE_ALL(to_string(types.weights), to_string(types.m), to_string(types.v));
-      const UpdateArrays start = drawn.with_states_in(types, capacity);
-      const UpdateArrays floats = start.with_states_in({}, capacity);
+      const UpdateMemory start = drawn.with_states_in(types, capacity);
+      const UpdateMemory floats = start.with_states_in({}, capacity);
       for (const auto& segments : choices) {
         CAPTURE(segments.size());
-        const UpdateArrays of_floats = updated(*bench.stream, kernel, floats, {}, segments, options, {0, n});
+        const UpdateMemory of_floats = updated(*bench.stream, kernel, floats, {}, segments, options, {0, n});
         CHECK(!of_floats.same_as(floats));
-        const UpdateArrays expected = rounded_result(of_floats, floats, types, capacity, options);
+        const UpdateMemory expected = rounded_result(of_floats, floats, types, capacity, options);
         for (const std::vector<std::size_t>& cuts :
              {std::vector<std::size_t>{0, n}, {0, 256, n}, {0, 1024, 1536, n}, {0, 1, 300, n}}) {
           if (is_in_blocks(types.m) && cuts[1] == 1) continue;
-          const UpdateArrays result = updated(*bench.stream, kernel, start, {}, segments, options, cuts);
+          const UpdateMemory result = updated(*bench.stream, kernel, start, {}, segments, options, cuts);
           CHECK(result.weights == expected.weights);
           CHECK(result.m == expected.m);
           CHECK(result.v == expected.v);
@@ -269,7 +269,7 @@ TEST_CASE(
 TEST_CASE("updates of runs have the bits of updates of each of them, and elements between runs stay") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
-  const AdamWOptions options = drawn_options(random);
+  const UpdateOptions options = drawn_options(random);
   const Bench bench(2);
   for (const auto& [run, stride, runs, last] : {std::array<std::size_t, 4>{512, 1280, 3, 512},
                                                 {256, 512, 5, 100},
@@ -291,13 +291,13 @@ TEST_CASE("updates of runs have the bits of updates of each of them, and element
         const bool compact = random() % 2 == 0;  // gradient
         CAPTURE_ALL(to_string(types.weights), to_string(types.m), to_string(types.v), to_string(gradient_dtype),
                     compact);
-        const UpdateArrays start = drawn_arrays(n, random, gradient_dtype).with_states_in(types, n);
-        const AdamWRuns layout{.positions = strided,
-                               .weights = strided,
-                               .moments = strided,
-                               .gradient = compact ? StridedLayout() : strided,
-                               .working = strided};
-        UpdateArrays gathered = start;
+        const UpdateMemory start = drawn_arrays(n, random, gradient_dtype).with_states_in(types, n);
+        const UpdateRuns layout{.positions = strided,
+                                .weights = strided,
+                                .moments = strided,
+                                .gradient = compact ? StridedLayout() : strided,
+                                .working = strided};
+        UpdateMemory gathered = start;
         const std::size_t width = size_of(gradient_dtype);
         for (std::size_t x = 0; x < elements && compact; ++x)
           std::copy_n(start.gradient.data() + strided.at(x) * width, width, gathered.gradient.data() + x * width);
@@ -314,7 +314,7 @@ TEST_CASE("updates of runs have the bits of updates of each of them, and element
               if (from < to) in_runs.push_back({from, to, segment.decays});
             }
           }
-          const UpdateArrays at_once =
+          const UpdateMemory at_once =
               updated(*bench.stream, kernel, gathered, layout, segments, options, {0, elements});
           CHECK(at_once.same_as(updated(*bench.stream, kernel, start, {}, in_runs, options, {0, n})));
         }
@@ -326,12 +326,12 @@ TEST_CASE("updates of runs have the bits of updates of each of them, and element
 TEST_CASE("updates refuse runs and segments that do not suit blocks of int8, and types that states cannot have") {
   const Bench bench;
   std::mt19937_64 random(1);
-  const UpdateArrays floats = drawn_arrays(1024, random);
+  const UpdateMemory floats = drawn_arrays(1024, random);
   const std::vector<DecaySegment> all = {{0, 512, true}};
   const auto update = [&](const StateTypes& types, const StridedLayout& layout,
                           const std::vector<DecaySegment>& segments) {
     for (const UpdateKernel& kernel : {kernels[0], kernels[2], kernels[4]}) {
-      const AdamWRuns runs{.positions = layout, .moments = layout};
+      const UpdateRuns runs{.positions = layout, .moments = layout};
       (void)updated(*bench.stream, kernel, floats.with_states_in(types, 1024), runs, segments, {}, {0, 512});
     }
   };

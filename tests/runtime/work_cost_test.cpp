@@ -21,12 +21,12 @@ struct Bench {
   std::vector<float> a = std::vector<float>(4096), b = std::vector<float>(4096);
 
   /// Cost of the single launch that `queue` makes.
-  WorkCost cost(const std::function<void(StreamView)>& queue) {
+  WorkCost cost(const std::function<void(StreamView)>& queue, double flops = 0) {
     device.clear();
     queue(*stream);
     REQUIRE(device.work().size() == 1);
     CHECK(device.work()[0].stream == "kernels");
-    CHECK(device.work()[0].cost.flops == 0);
+    CHECK(device.work()[0].cost.flops == flops);
     CHECK(device.work()[0].cost.shape == ProductShape{});
     return device.work()[0].cost;
   }
@@ -128,13 +128,13 @@ TEST_CASE("AdamW costs the elements that it updates, with weights and moments co
     for (const DType working : float_types)
       for (const bool copied : {false, true}) {
         std::vector<float> copy(4096);
-        const AdamWArrays arrays{.weights = bench.a.data(),
-                                 .m = m.data(),
-                                 .v = v.data(),
-                                 .gradient = bench.b.data(),
-                                 .gradient_dtype = gradient,
-                                 .working = copied ? copy.data() : nullptr,
-                                 .working_dtype = working};
+        const UpdateArrays arrays{.weights = bench.a.data(),
+                                  .m = m.data(),
+                                  .v = v.data(),
+                                  .gradient = bench.b.data(),
+                                  .gradient_dtype = gradient,
+                                  .working = copied ? copy.data() : nullptr,
+                                  .working_dtype = working};
         const auto cost = bench.cost([&](StreamView stream) { adamw(stream, arrays, segments, {}); });
         CHECK(to_string(cost.kind) == "optimizer");
         CHECK(cost.dtype == gradient);
@@ -145,22 +145,50 @@ TEST_CASE("AdamW costs the elements that it updates, with weights and moments co
 TEST_CASE("moments in int8 cost a byte per element and a scale per block, and missing arrays nothing") {
   Bench bench;
   std::vector<float> m(4096), v(4096);
-  AdamWArrays arrays{.weights = bench.a.data(),
-                     .m = m.data(),
-                     .v = v.data(),
-                     .gradient = bench.b.data(),
-                     .m_dtype = DType::i8,
-                     .v_dtype = DType::u8};
+  UpdateArrays arrays{.weights = bench.a.data(),
+                      .m = m.data(),
+                      .v = v.data(),
+                      .gradient = bench.b.data(),
+                      .m_dtype = DType::i8,
+                      .v_dtype = DType::u8};
   const std::vector<DecaySegment> segments{{0, 1024, true}};
   constexpr double weights = 2 * 4 * 1024, gradient = 4 * 1024, moment = 2 * 4 * 260;
-  CHECK(bench.cost([&](StreamView stream) { adamw(stream, arrays, segments, {}); }).bytes ==
-        weights + gradient + 2 * moment);
+  const WorkCost of_adamw = bench.cost([&](StreamView stream) { adamw(stream, arrays, segments, {}); });
+  CHECK(of_adamw.bytes == weights + gradient + 2 * moment);
+  CHECK(of_adamw.kind == WorkKind::optimizer_int8);
   CHECK(bench.cost([&](StreamView stream) { sgd(stream, arrays, segments, {}); }).bytes ==
         weights + gradient + moment);
   CHECK(bench.cost([&](StreamView stream) { muon_momentum(stream, arrays, v.data(), segments, {}); }).bytes ==
         gradient + moment + 4 * 1024);
-  CHECK(bench.cost([&](StreamView stream) { muon_apply(stream, arrays, v.data(), segments, {}); }).bytes ==
-        weights + gradient);
+  const WorkCost without_moments =
+      bench.cost([&](StreamView stream) { muon_apply(stream, arrays, v.data(), segments, {}); });
+  CHECK(without_moments.bytes == weights + gradient);
+  CHECK(without_moments.kind == WorkKind::optimizer);
   arrays.m = nullptr;
   CHECK(bench.cost([&](StreamView stream) { sgd(stream, arrays, segments, {}); }).bytes == weights + gradient);
+}
+
+TEST_CASE("an optimizer's elements with states in bf16 count as operations, once for all of them") {
+  Bench bench;
+  std::vector<float> m(1024), v(1024);
+  const std::vector<DecaySegment> segments{{0, 1000, true}};
+  for (int in_bf16 = 0; in_bf16 < 8; ++in_bf16) {
+    CAPTURE(in_bf16);
+    const auto dtype = [&](int state) { return (in_bf16 >> state & 1) != 0 ? DType::bf16 : DType::f32; };
+    const UpdateArrays arrays{.weights = bench.a.data(),
+                              .m = m.data(),
+                              .v = v.data(),
+                              .gradient = bench.b.data(),
+                              .weights_dtype = dtype(0),
+                              .m_dtype = dtype(1),
+                              .v_dtype = dtype(2)};
+    const auto check = [&](int states, const auto& update) {
+      static_cast<void>(bench.cost(update, (in_bf16 & states) != 0 ? 1000 : 0));
+    };
+    check(7, [&](StreamView stream) { adamw(stream, arrays, segments, {}); });
+    check(3, [&](StreamView stream) { sgd(stream, arrays, segments, {}); });
+    check(1, [&](StreamView stream) { adamw(stream, arrays, segments, {.average = 0.5}); });
+    check(2, [&](StreamView stream) { muon_momentum(stream, arrays, v.data(), segments, {}); });
+    check(1, [&](StreamView stream) { muon_apply(stream, arrays, v.data(), segments, {}); });
+  }
 }

@@ -135,6 +135,7 @@ TEST_CASE("checkpoints do not change any bit of a run, and contain its states af
     auto options = draw_run(draw);
     options.tiers.moments = draw_moments(draw);
     draw_rule(options, draw);
+    draw_wire(options, false, draw);
     draw_placement(options, gpt_layers, draw);
     check(options, draw.of(Devices::inline_, Devices::delayed), seed);
   }
@@ -161,6 +162,7 @@ TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to
     auto options = draw_run(draw);
     options.tiers.moments = draw_moments(draw);
     draw_rule(options, draw);
+    draw_wire(options, false, draw);
     draw_placement(options, gpt_layers, draw);
     if (options.loss_scale.dynamic) {
       options.loss_scale.growth_interval = 2;  // grows during the run
@@ -175,6 +177,27 @@ TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to
     const auto late =
         run_checkpointed(gpt, options, {.from = &state}, seed + 1, draw.of(Devices::inline_, Devices::delayed));
     check_goes_on(whole, late, step);
+  }
+}
+
+TEST_CASE("a run whose refreshes round parameters to blocks resumes to the bit, with parameters on any tier") {
+  using collectives::WireType;
+  auto options = longer_run();
+  options.grid = {1, 4};
+  options.precision.compute = DType::bf16;
+  options.wire = {.gather = {WireType::int8, WireType::int8}, .reduce = {WireType::int8, WireType::int4}};
+  for (const char* sharding : {"zero1", "paro-igg", "zero++"}) {
+    for (const auto tier : {actors::TierKind::device, actors::TierKind::host}) {
+      CAPTURE_ALL(std::string(sharding), offload::to_string(tier));
+      options.sharding = collectives::parse_sharding(sharding);
+      options.group_size = 2;
+      options.tiers.parameters = tier;
+      const auto gpt = gpt_with_dropout(options);
+      const auto whole = run_checkpointed(gpt, options, {.every = 1}, 3);
+      REQUIRE(whole.states.size() > 1);
+      const auto& [step, state] = *whole.states.begin();
+      check_goes_on(whole, run_checkpointed(gpt, options, {.from = &state}, 4), step);
+    }
   }
 }
 

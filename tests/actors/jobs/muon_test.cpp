@@ -3,6 +3,7 @@
 #include "actors/optimizer/bundle_sweep.hpp"
 #include "actors/rank/learning_rate.hpp"
 #include "models/core/initialize.hpp"
+#include "runtime/kernels/momentum.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/small_models.hpp"
 #include "tests/actors/watched_ranks.hpp"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <set>
 
 using namespace ranvier;
@@ -120,6 +122,81 @@ TEST_CASE("twenty steps of Muon give the matrices of a transcription in double p
         difference_from_doubles(models::make_gpt(in_precision(small_gpt(), options.precision)), options).first;
     CHECK(half > 1e-4);  // in fp32: 1.3e-7
     CHECK(half < 3e-3);
+  }
+}
+
+TEST_CASE(
+    "norms and biases have the bits of AdamW with complete second moments, also in int8 blocks with matrices") {
+  for (const DType moments : {DType::f32, DType::bf16, DType::i8}) {
+    CAPTURE(to_string(moments));
+    TrainerOptions options = muon_run();
+    options.steps = options.learning_rate.steps = 5;
+    options.clip = 0;
+    options.tiers.moments = moments;
+    const models::Architecture architecture = models::make_gpt(small_gpt());
+    const RandomTokens tokens(8, 37);
+    runtime::Simulation simulation(1, {.seed = 3});
+    WatchedRanks ranks(simulation, architecture, tokens, options, nullptr);
+    ranks.load_weights(options.seed);
+    Rank& rank = *ranks.ranks.front();
+    const auto& units = rank.plan().states->all();
+    struct Copy {
+      std::vector<float> weights, update;
+      std::vector<std::byte> m, v;  // without gaps
+    };
+    std::vector<Copy> copies;
+    for (const UnitState& unit : units) {
+      Copy& copy = copies.emplace_back();
+      copy.weights.resize(unit.elements);
+      copy.update.resize(unit.elements);
+      copy.m.resize(unit.m.bytes());
+      copy.v.resize(unit.m.bytes());
+      models::initialize(*unit.spec, options.seed, 0, unit.spec->elements(), copy.weights.data());
+    }
+    const auto device = runtime::make_inline_device();
+    const auto stream = device->make_stream("transcription", runtime::StreamWidth::whole);
+    std::int64_t step = 0;
+    const auto stepped = [&](const StepResult&) {
+      for (std::size_t u = 0; u < units.size(); ++u) {
+        const UnitState& unit = units[u];
+        Copy& copy = copies[u];
+        runtime::UpdateOptions adamw = options.adamw;
+        adamw.step = step + 1;
+        adamw.learning_rate = learning_rate(options.learning_rate, step + 1);
+        adamw.rounding = {.key = runtime::philox_key(options.seed, runtime::RandomPurpose::rounding),
+                          .unit = static_cast<std::uint32_t>(unit.global_index)};
+        const runtime::UpdateArrays arrays{.weights = copy.weights.data(),
+                                           .m = copy.m.data(),
+                                           .v = copy.v.data(),
+                                           .gradient = unit.gradients.front().data,
+                                           .m_dtype = unit.m.dtype,
+                                           .v_dtype = unit.v.dtype,
+                                           .runs = {.elements = unit.elements}};
+        runtime::adamw(*stream, arrays, unit.segments, adamw);
+        runtime::muon_momentum(*stream, arrays, copy.update.data(), unit.matrix_segments, adamw);
+      }
+      ++step;
+    };
+    rank.start({.step = stepped, .evaluation = {}, .done = [&] { simulation.loop(0).stop(); }});
+    simulation.run();
+    CHECK(step == options.steps);
+    std::size_t shared = 0;  // blocks of v with matrices
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      const UnitState& unit = units[u];
+      const Copy& copy = copies[u];
+      CHECK((unit.v.bytes() < unit.m.bytes()) == !unit.matrices.empty());
+      CHECK(std::ranges::equal(std::span(unit.m.data, unit.m.bytes()), copy.m));
+      for (const runtime::DecaySegment& segment : unit.segments)
+        CHECK(std::memcmp(unit.master.at(segment.begin), copy.weights.data() + segment.begin,
+                          (segment.end - segment.begin) * sizeof(float)) == 0);
+      for (const collectives::Range& range : unit.v.stored.in(unit.optimizer)) {
+        const std::byte* const complete = copy.v.data() + runtime::bytes_of(moments, range.begin);
+        CHECK(std::memcmp(unit.v.at(range.begin), complete, runtime::bytes_of(moments, range.count)) == 0);
+        shared += static_cast<std::size_t>(std::ranges::count_if(
+            unit.matrices, [&](const UnitMatrix& matrix) { return matrix.range.overlaps(range); }));
+      }
+    }
+    CHECK(shared > 8);
   }
 }
 

@@ -90,6 +90,24 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("NCCL moves messages in blocks, with the bits of the plans for any of its algorithms") {
+  using collectives::WireType;
+  for (const char* sharding : {"ddp", "zero2", "zero3", "mics", "zero++"}) {
+    auto options = sharded(sharding, {1, 4});
+    options.wire.reduce = {WireType::int8, WireType::int4};
+    const bool gathers = options.sharding.parameters == options.sharding.optimizer;
+    if (gathers) options.wire.gather = {WireType::int8, WireType::int8};
+    const auto by_plans = run_simulated(small_gpt(), options, 4);
+    for (const auto way :
+         {collectives::NcclMode::own, collectives::NcclMode::hierarchical, collectives::NcclMode::plan}) {
+      INFO("sharding ", std::string(sharding), ", mode ", static_cast<int>(way));
+      int groups = 0;
+      check_same_bits(run_by_nccl(options, way, 3, &groups), by_plans);
+      CHECK(groups > 0);
+    }
+  }
+}
+
 TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memory inaccessible to the host") {
   using actors::Policy;
   using actors::TierKind;
@@ -103,6 +121,7 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
     const char* trained = nullptr;  // sharding of the trained part, if different
     UpdateRule rule = UpdateRule::adamw;
     bool lora = false;  // many small units in a bundle
+    collectives::WireType wire = collectives::WireType::same;
   };
   const models::Precision half = {.compute = runtime::DType::bf16};
   for (const Case& each :
@@ -115,7 +134,13 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
         Case{"zero++", {2, 4}, Policy::message_driven, TierKind::host, half, "zero3"},
         Case{.sharding = "zero1", .grid = {1, 8}, .rule = UpdateRule::muon},
         Case{.sharding = "zero1", .grid = {1, 8}, .rule = UpdateRule::muon, .lora = true},
-        Case{.sharding = "ddp", .grid = {2, 4}, .tier = TierKind::host, .rule = UpdateRule::muon}}) {
+        Case{.sharding = "ddp", .grid = {2, 4}, .tier = TierKind::host, .rule = UpdateRule::muon},
+        Case{.sharding = "zero1",
+             .grid = {2, 4},
+             .tier = TierKind::host,
+             .precision = half,
+             .wire = collectives::WireType::int8},
+        Case{.sharding = "zero++", .grid = {1, 4}, .precision = half, .wire = collectives::WireType::int8}}) {
     INFO("sharding ", std::string(each.sharding), ", g_inter ", each.grid.g_inter, ", g_data ", each.grid.g_data);
     auto options = sharded(each.sharding, each.grid);
     options.policy = each.policy;
@@ -126,6 +151,7 @@ TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memo
     options.precision = each.precision;
     options.tiers.parameters = options.tiers.gradients = options.tiers.optimizer = each.tier;
     options.tiers.rule = each.rule;
+    options.wire = {.gather = {each.wire, each.wire}, .reduce = {each.wire, each.wire}};
     auto gpt = small_gpt(each.lora ? 12 : 4);
     gpt.precision = each.precision;
     if (each.trained != nullptr) options.trained_sharding = collectives::parse_sharding(each.trained);

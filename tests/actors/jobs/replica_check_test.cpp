@@ -126,6 +126,25 @@ TEST_CASE(
       Error);
 }
 
+TEST_CASE("second moments that Muon has are compared") {
+  auto options = checked_run({1, 3}, "ddp");
+  options.tiers.rule = actors::UpdateRule::muon;
+  const ReplicaMismatch damage = found_damage(options, 1, StateKind::v);
+  CHECK(damage.array == StateKind::v);
+  CHECK(damage.ranks == std::vector<int>{1});
+  // Norms, biases and the matrices in their blocks.
+  const auto plan = plan_of(models::make_gpt(small_gpt(2)), options, 0);
+  std::size_t sets = 0;
+  for (const ReplicaSet& set : plan.replicas.sets) {
+    const auto& units = plan.states->all();
+    const auto unit =
+        std::ranges::find_if(units, [&](const actors::UnitState& each) { return each.spec->name == set.unit; });
+    CHECK(unit->view(set.array).contains(set.range));
+    sets += set.array == StateKind::v && !unit->matrices.empty();
+  }
+  CHECK(sets > 2);
+}
+
 TEST_CASE("SGD's momentum is compared, and damage to a moment that SGD lacks is refused") {
   auto options = checked_run({1, 3}, "ddp");
   options.tiers.rule = actors::UpdateRule::sgd;
