@@ -54,13 +54,8 @@ OffloadedParameters::Plan OffloadedParameters::plan(PlanContext& planner, int pr
   for (const Kind step : {Kind::forward, Kind::backward_input}) {
     for (const auto& units : planner.share.stage->units_of_parts(step)) {
       std::size_t of_step = 0;
-      for (const std::size_t u : units) {
-        const UnitState& unit = states.all()[u];
-        const bool secondary = unit.secondary && (step == Kind::backward_input || unit.keeps_secondary());
-        const bool primary = !unit.secondary || step == Kind::forward;
-        of_step +=
-            std::max(primary ? plan.parameters[u].file_bytes() : 0, secondary ? plan.secondary[u].file_bytes() : 0);
-      }
+      for (const std::size_t u : units)  // recomputed forward steps access secondary shards
+        of_step += std::max(plan.parameters[u].file_bytes(), plan.secondary[u].file_bytes());
       answer_bytes = std::max(answer_bytes, of_step);
     }
   }
