@@ -53,7 +53,7 @@ def paro(model: str, world: int, shard: str, at: str = "", more: str = "") -> st
 def plus(shard: str, more: str = "") -> str:
     """Every pass gathers all parameters, as ZeRO++ counts bytes (§3)."""
     return (f"{DGX2} --model gpt-12b --world 64 --g-inter 1 --group-size 16 --shard {shard} --microbatch-size 4 "
-            f"--batch-size 256 --recompute 1 --reuse off {more}")
+            f"--batch-size 256 --recompute off --reuse off {more}")
 
 
 def infinity(layers: int, hidden: int, world: int, micro: float, offload: str, more: str = "", at: str = "") -> str:

@@ -15,7 +15,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 
 # With these flags one candidate is left.
 ONE_CANDIDATE = {"--collectives": "nccl", "--offload": "none", "--all-gather": "auto", "--reduce-scatter": "auto",
-                 "--all-reduce": "auto", "--secondary-tier": "device"}
+                 "--all-reduce": "auto", "--secondary-tier": "same"}
 
 
 class TooLong(RuntimeError):
