@@ -90,8 +90,8 @@ void check_secondary_gathers(const ColumnOptions& column) {
   }
 }
 
-/// Blocks to which a refresh rounds parameters; none if messages have their type. Throws if messages in blocks would
-/// round master weights, or round parameters only if they are off the device.
+/// Blocks to which a refresh rounds parameters; none if messages have their type. Throws if training would round master
+/// weights, or round parameters only if they are off the device.
 std::optional<runtime::BlockCode> refresh_code(const TrainerOptions& options, const RankPlan& plan) {
   const collectives::Sharding sharding = options.shardings().trained;
   if (sharding.optimizer == sharding.parameters) return std::nullopt;
@@ -99,7 +99,7 @@ std::optional<runtime::BlockCode> refresh_code(const TrainerOptions& options, co
   for (const collectives::Hop& hop : refreshes ? plan.flow.refresh : plan.flow.gather_forward) {
     const auto code = HopPipeline::code_of(*plan.column, hop.team, &collectives::WireTypes::gather);
     if (!code) continue;
-    if (!separate_master(options.precision, options.tiers))
+    if (!separate_master(options.precision, options.tiers) && options.steps > 0)
       fail(ErrorCode::usage,
            "`gather_dtype` {} with `shard` {} needs separate master weights; use {}, or `parameter_tier` host or "
            "nvme",
@@ -433,7 +433,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.flow = plan.column->layout.flow(options.shardings().trained, options.wire);
   plan.frozen_flow = plan.column->layout.flow(options.shardings().frozen, options.wire);
   check_secondary_gathers(*plan.column);
-  if (options.steps > 0) plan.refresh_code = refresh_code(options, plan);
+  plan.refresh_code = refresh_code(options, plan);
   PlanContext planner{plan, options.tiers, plan.memory, plan.tiers};
   plan.states = std::make_unique<UnitStates>(planner, units, options.steps > 0);
   plan.parameters = ParameterStore::plan(

@@ -35,7 +35,9 @@ JobResult run_simulated(const models::Architecture& architecture, const models::
   const std::function<void(int, std::size_t)> read_next = [&](int r, std::size_t u) {
     actors::Rank& trainer = *trainers[static_cast<std::size_t>(r)];
     const auto& units = trainer.plan().states->all();
-    if (u == units.size()) return simulation.loop(r).stop();
+    // Evaluations have no separate master weights.
+    const bool has_weights = options.steps > 0 || !trainer.plan().states->separate_master();
+    if (u == units.size() || !has_weights) return simulation.loop(r).stop();
     const auto range = units[u].trained() ? units[u].optimizer : units[u].parameters.range;
     const std::size_t elements = units[u].spec->elements();
     auto& values = parts[static_cast<std::size_t>(r)].emplace_back(
@@ -126,6 +128,7 @@ JobResult run_simulated(const models::Architecture& architecture, const models::
              "rank {} differs in skipping or loss scale in step {}", r, s + 1);
     }
     if (result.rollback) continue;  // the final states of a rollback are unused, and may be damaged
+    if (parts[static_cast<std::size_t>(r)].empty()) continue;
     const auto& units = trainers[static_cast<std::size_t>(r)]->plan().states->all();
     for (std::size_t u = 0; u < units.size(); ++u) {
       const auto range = units[u].trained() ? units[u].optimizer : units[u].parameters.range;

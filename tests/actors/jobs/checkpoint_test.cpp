@@ -180,12 +180,14 @@ TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to
   }
 }
 
-TEST_CASE("a run whose refreshes round parameters to blocks resumes to the bit, with parameters on any tier") {
+TEST_CASE("a run whose refreshes round parameters to blocks resumes and is evaluated to the bit, on any tier") {
   using collectives::WireType;
   auto options = longer_run();
   options.grid = {1, 4};
   options.precision.compute = DType::bf16;
   options.wire = {.gather = {WireType::int8, WireType::int8}, .reduce = {WireType::int8, WireType::int4}};
+  options.eval_every = 1;
+  options.eval_samples = 8;
   for (const char* sharding : {"zero1", "paro-igg", "zero++"}) {
     for (const auto tier : {actors::TierKind::device, actors::TierKind::host}) {
       CAPTURE_ALL(std::string(sharding), offload::to_string(tier));
@@ -197,6 +199,10 @@ TEST_CASE("a run whose refreshes round parameters to blocks resumes to the bit, 
       REQUIRE(whole.states.size() > 1);
       const auto& [step, state] = *whole.states.begin();
       check_goes_on(whole, run_checkpointed(gpt, options, {.from = &state}, 4), step);
+      auto evaluation = options;
+      evaluation.steps = evaluation.eval_every = 0;
+      const auto evaluated = run_checkpointed(gpt, evaluation, {.at_end = false, .from = &state}, 5);
+      CHECK(evaluated.job.evaluations == std::vector{whole.job.evaluations.at(static_cast<std::size_t>(step) - 1)});
     }
   }
 }
