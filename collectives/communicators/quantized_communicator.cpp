@@ -92,6 +92,7 @@ void QuantizedCommunicator::run(Collective collective, std::span<const Operand> 
   numbers_ += collective == Collective::all_reduce ? 2 : 1;
   packed_.when_free([this, operation](const runtime::SlotPool::Slot& slot) {
     operation->packed = slot;
+    operation->done = tracked(operation->what, loop_.now(), std::move(operation->done));
     start(operation);
   });
 }

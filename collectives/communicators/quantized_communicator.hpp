@@ -54,8 +54,6 @@ class QuantizedCommunicator final : public Communicator {
   [[nodiscard]] int me() const noexcept override { return inner_->me(); }
   void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
            runtime::Handler done) override;
-  /// Operations that wait for other ranks.
-  [[nodiscard]] std::vector<UnderWay> running() const override { return inner_->running(); }
 
  private:
   struct Running;
