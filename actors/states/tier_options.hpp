@@ -25,7 +25,7 @@ enum class Commit {
 struct TierOptions {
   TierKind parameters = TierKind::device;        ///< layers' parameters, between accesses
   std::optional<TierKind> trained_parameters;    ///< trained parameters in partial training; none: as `parameters`
-  TierKind secondary = TierKind::device;         ///< second copy (ZeRO++): host, or device: as the parameters
+  std::optional<TierKind> secondary;             ///< ZeRO++'s second copy of parameters; none: as these
   TierKind gradients = TierKind::device;         ///< accumulated over the microbatches of a batch
   TierKind optimizer = TierKind::device;         ///< master weights and moments
   std::size_t optimizer_budget = 0;              ///< bytes of offloaded optimizer states that stay on the device
@@ -49,7 +49,7 @@ struct TierOptions {
   }
   /// Tier of ZeRO++'s second copy of the parameters.
   [[nodiscard]] TierKind secondary_of(bool trained) const noexcept {
-    return secondary == TierKind::device ? parameters_of(trained) : secondary;
+    return secondary.value_or(parameters_of(trained));
   }
   /// Number of arrays of a unit in a checkpoint: the first ones of optimizer_states. A frozen unit has weights only.
   [[nodiscard]] std::size_t arrays_of(bool trained) const noexcept {

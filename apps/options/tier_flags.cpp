@@ -119,9 +119,10 @@ void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::stri
              "same as --parameter-tier"},
             {.fixes = "offload"});
   table.add({Effect::bits, "secondary-tier", "NAME",
-             "With --shard zero++: tier of the second copy of parameters: host, or device for the tier of "
-             "--parameter-tier",
-             choice<TierKind>(tiers.secondary, {{"device", TierKind::device}, {"host", TierKind::host}})},
+             "With --shard zero++: tier of the second copy of parameters: device or host",
+             choice<std::optional<TierKind>>(
+                 tiers.secondary, {{"device", TierKind::device}, {"host", TierKind::host}, {"same", std::nullopt}}),
+             "same as --parameter-tier"},
             {.plan = PlanRole::searched,
              .unused = unused_if(
                  [&trainer] {

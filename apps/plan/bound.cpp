@@ -239,7 +239,7 @@ double Bounds::tiers_seconds(const PlannedCandidate& trial) const {
     return std::max(link, rate > 0 ? bytes * planner_->node_size() / rate : 0);
   };
   double sum = seconds(trainer.tiers.optimizer, off(MemoryKind::optimizer));
-  const offload::TierKind parameters = std::max(trainer.tiers.parameters, trainer.tiers.secondary);
+  const offload::TierKind parameters = std::max(trainer.tiers.parameters, trainer.tiers.secondary_of(true));
   sum += 2 * cut_of(trainer).microbatches * seconds(parameters, off(MemoryKind::parameters));
   sum += 2 * cut_of(trainer).microbatches * seconds(trainer.tiers.gradients, off(MemoryKind::gradients));
   return sum;

@@ -156,7 +156,7 @@ class Enumeration {
       return named.name == name && named.sharding.secondary_parameters;
     });
     if (!second || candidate.g_data == 1 || !options_->apart) return {""};
-    return free_or_given("secondary-tier", {"device", "host"});
+    return free_or_given("secondary-tier", {"same", "host"});
   }
 
   /// `row`: samples per step of a row.

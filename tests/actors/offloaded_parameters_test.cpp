@@ -196,12 +196,12 @@ TEST_CASE("offloaded parameters fetch and lend what was stored last, in any orde
     TierKind kind, secondary;
     const char* sharding;
   };
-  for (const auto& [kind, secondary, sharding] : {Case{TierKind::host, TierKind::device, "zero3"},
-                                                  {TierKind::host, TierKind::device, "mics"},
-                                                  {TierKind::host, TierKind::device, "zero++"},
-                                                  {TierKind::nvme, TierKind::device, "zero3"},
-                                                  {TierKind::nvme, TierKind::device, "mics"},
-                                                  {TierKind::nvme, TierKind::device, "zero++"},
+  for (const auto& [kind, secondary, sharding] : {Case{TierKind::host, TierKind::host, "zero3"},
+                                                  {TierKind::host, TierKind::host, "mics"},
+                                                  {TierKind::host, TierKind::host, "zero++"},
+                                                  {TierKind::nvme, TierKind::nvme, "zero3"},
+                                                  {TierKind::nvme, TierKind::nvme, "mics"},
+                                                  {TierKind::nvme, TierKind::nvme, "zero++"},
                                                   {TierKind::nvme, TierKind::host, "zero++"}}) {
     for (const int prefetch : {0, 1, 3}) {
       if (!share.takes()) continue;

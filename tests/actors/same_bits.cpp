@@ -195,10 +195,10 @@ std::string described(const TrainerOptions& options) {
       options.grid.g_inter, options.chunks_per_rank, actors::to_string(options.policy), options.defer_weights,
       options.deferred_limit.value_or(-1), options.pipeline_limit, options.recompute, options.prefetch,
       options.reuse, offload::to_string(tiers.parameters), offload::to_string(tiers.parameters_of(true)),
-      offload::to_string(tiers.secondary), offload::to_string(tiers.gradients), offload::to_string(tiers.optimizer),
-      offload::to_string(tiers.activations), tiers.step == actors::StepLocation::host,
-      tiers.commit == actors::Commit::flip, tiers.bucket_elements, tiers.chunk_buckets, tiers.depth,
-      tiers.optimizer_budget, options.check_every);
+      tiers.secondary ? offload::to_string(*tiers.secondary) : "same", offload::to_string(tiers.gradients),
+      offload::to_string(tiers.optimizer), offload::to_string(tiers.activations),
+      tiers.step == actors::StepLocation::host, tiers.commit == actors::Commit::flip, tiers.bucket_elements,
+      tiers.chunk_buckets, tiers.depth, tiers.optimizer_budget, options.check_every);
 }
 
 }  // namespace
@@ -260,7 +260,8 @@ void draw_placement(TrainerOptions& options, int layers, Draw& draw) {
     tiers.activations = tier();
     tiers.checkpoint_places = draw(2, 5);
   }
-  tiers.secondary = draw.of(TierKind::device, TierKind::host);
+  tiers.secondary =
+      draw.of(std::optional<TierKind>(), std::optional(TierKind::device), std::optional(TierKind::host));
 }
 
 void check_any_placement(const std::function<DrawnModel(Draw&)>& make, int usual, int all, int under_sanitizers,

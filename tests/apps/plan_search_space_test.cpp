@@ -109,9 +109,9 @@ TEST_CASE("zero++ has its second copy on the device or on the host, if these hav
     const bool has_flag = std::ranges::find(flags, apps::GivenFlag{"secondary-tier", "host"}) != flags.end();
     CHECK(has_flag == (candidate.secondary_tier == "host"));
   }
-  CHECK(values(make_space(options), &Candidate::secondary_tier) == Tiers{"", "device", "host"});
+  CHECK(values(make_space(options), &Candidate::secondary_tier) == Tiers{"", "same", "host"});
   options.given = {{"shard", "zero++"}};
-  CHECK(values(make_space(options), &Candidate::secondary_tier) == Tiers{"device", "host"});
+  CHECK(values(make_space(options), &Candidate::secondary_tier) == Tiers{"same", "host"});
   options.given = {{"shard", "zero++"}, {"secondary-tier", "host"}};
   CHECK(values(make_space(options), &Candidate::secondary_tier) == Tiers{""});
   options.given = {};

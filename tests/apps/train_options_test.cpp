@@ -39,7 +39,7 @@ TEST_CASE("an offload mode places all states, flags override it in any order, an
   check_resolved("--offload myelin --optimizer-budget 1GiB", "--optimizer-tier host --optimizer-budget 1GiB");
   check_resolved("--offload myelin", "--optimizer-budget 0");
   refused_train("--offload myelin --optimizer-budget half", {"--optimizer-budget is invalid: half;", "512MiB"});
-  check_resolved("--shard zero++", "--secondary-tier device");
+  check_resolved("--shard zero++", "--secondary-tier same");
   check_resolved("--shard zero++ --secondary-tier host --offload myelin", "--secondary-tier host");
   refused_train("--shard zero++ --secondary-tier nvme", {"--secondary-tier is invalid: nvme;", "host"});
   refused_train("--chunk-buckets none", {"--chunk-buckets is invalid: none;", "all"});
