@@ -38,8 +38,9 @@ class ElementSet {
   }
   /// The set's elements in a range, as ascending ranges.
   [[nodiscard]] std::vector<collectives::Range> in(const collectives::Range& range) const {
+    if (has_all()) return range.count > 0 ? std::vector{range} : std::vector<collectives::Range>{};
     std::vector<collectives::Range> parts;
-    for (const collectives::Range& each : ranges_.value_or(std::vector{range}))
+    for (const collectives::Range& each : *ranges_)
       if (const collectives::Range part = each.common(range); part.count > 0) parts.push_back(part);
     return parts;
   }

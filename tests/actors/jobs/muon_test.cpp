@@ -29,14 +29,23 @@ TrainerOptions muon_run(runtime::GridShape grid = {}, std::string_view sharding 
   return options;
 }
 
+/// A job of one rank with initial weights.
+struct OneRank {
+  RandomTokens tokens{8, 37};
+  runtime::Simulation simulation{1, {.seed = 3}};
+  WatchedRanks ranks;
+
+  OneRank(const models::Architecture& architecture, const TrainerOptions& options)
+      : ranks(simulation, architecture, tokens, options, nullptr) {
+    ranks.load_weights(options.seed);
+  }
+};
+
 /// Trains on one rank, and steps all matrices with the same gradients in double precision. Returns the largest
 /// difference of their elements, and the number of parameters.
 std::pair<double, int> difference_from_doubles(const models::Architecture& architecture, TrainerOptions options) {
-  const RandomTokens tokens(8, 37);
-  runtime::Simulation simulation(1, {.seed = 3});
-  WatchedRanks ranks(simulation, architecture, tokens, options, nullptr);
-  ranks.load_weights(options.seed);
-  Rank& rank = *ranks.ranks.front();
+  OneRank job(architecture, options);
+  Rank& rank = *job.ranks.ranks.front();
   const auto& units = rank.plan().states->all();
   struct Matrix {
     const UnitState* unit;
@@ -84,8 +93,8 @@ std::pair<double, int> difference_from_doubles(const models::Architecture& archi
       each.muon.step(each.weights, values_of(each, each.unit->gradients.front()), rate,
                      each.decays ? options.adamw.weight_decay : 0, options.adamw.momentum);
   };
-  rank.start({.step = stepped, .evaluation = {}, .done = [&] { simulation.loop(0).stop(); }});
-  simulation.run();
+  rank.start({.step = stepped, .evaluation = {}, .done = [&] { job.simulation.loop(0).stop(); }});
+  job.simulation.run();
   CHECK(step == options.steps);
   double worst = 0;
   for (const Matrix& each : matrices) {
@@ -134,11 +143,8 @@ TEST_CASE(
     options.clip = 0;
     options.tiers.moments = moments;
     const models::Architecture architecture = models::make_gpt(small_gpt());
-    const RandomTokens tokens(8, 37);
-    runtime::Simulation simulation(1, {.seed = 3});
-    WatchedRanks ranks(simulation, architecture, tokens, options, nullptr);
-    ranks.load_weights(options.seed);
-    Rank& rank = *ranks.ranks.front();
+    OneRank job(architecture, options);
+    Rank& rank = *job.ranks.ranks.front();
     const auto& units = rank.plan().states->all();
     struct Copy {
       std::vector<float> weights, update;
@@ -177,8 +183,8 @@ TEST_CASE(
       }
       ++step;
     };
-    rank.start({.step = stepped, .evaluation = {}, .done = [&] { simulation.loop(0).stop(); }});
-    simulation.run();
+    rank.start({.step = stepped, .evaluation = {}, .done = [&] { job.simulation.loop(0).stop(); }});
+    job.simulation.run();
     CHECK(step == options.steps);
     std::size_t shared = 0;  // blocks of v with matrices
     for (std::size_t u = 0; u < units.size(); ++u) {
