@@ -195,8 +195,8 @@ struct Rank::Filling {
   std::size_t filled = 0;  // elements of array `at`
 };
 
-/// Fills a bounded range at a time, so that the complete model is never in memory (ZeRO-Infinity §7.2). Padding after a
-/// unit's last parameter stays. Values are read directly into host-accessible memory if possible.
+/// Fills a bounded range at a time, so that the complete model is never in memory (ZeRO-Infinity §7.2). Padding after
+/// a unit's last parameter stays. Values are read directly into host-accessible memory if possible.
 void Rank::fill_next(const std::shared_ptr<Filling>& filling) {
   Filling& f = *filling;
   while (f.at < f.arrays.size()) {

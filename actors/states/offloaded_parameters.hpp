@@ -1,10 +1,10 @@
-// Offloaded parameters: this rank's shards in host memory or files (ZeRO-Infinity §5.1.1). Primary and secondary shards
-// may be on different tiers: ZeRO++'s second copy in host memory (FCDP, arXiv 2602.06499). Each rank moves only its own
-// shards, so all host links and disks of a column work in parallel (bandwidth-centric, §6.1); other shards come from
-// their owners.
+// Offloaded parameters: this rank's shards in host memory or files (ZeRO-Infinity §5.1.1). Primary and secondary
+// shards may be on different tiers: ZeRO++'s second copy in host memory (FCDP, arXiv 2602.06499). Each rank moves only
+// its own shards, so all host links and disks of a column work in parallel (bandwidth-centric, §6.1); other shards
+// come from their owners.
 //
-// Announced shards in files are read ahead into a few pinned buffers (§6.2). ParameterStore ensures that fetches, loans
-// and stores of a unit do not overlap. Loop thread only.
+// Announced shards in files are read ahead into a few pinned buffers (§6.2). ParameterStore ensures that fetches,
+// loans and stores of a unit do not overlap. Loop thread only.
 #pragma once
 
 #include "actors/base/actor.hpp"

@@ -85,7 +85,7 @@ class ParameterStore final : public Actor, public PassResource {
   using Fill = ShardPulls::Fill;
   struct Gather {
     std::uint64_t use = 0;
-    bool backward = false;   // pass
+    bool backward = false;   // for a backward pass
     bool submitted = false;  // its collectives have started
     std::vector<Fill> fills;
     std::optional<std::uint64_t> after;         // access that must end before

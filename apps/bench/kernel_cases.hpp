@@ -51,9 +51,9 @@ struct ProductSizes {
   std::size_t vocab_size = 0;
 };
 
-/// For each combination: both layers of an MLP, from C to 4C channels and back. Each has y = x · W, dx = dy · Wᵀ and
-/// dW += xᵀ · dy (fp32), stored as in layers. Then a head with the vocabulary and medium sizes. The first case is the
-/// smallest; the last one is square with 3/4 of the largest channels.
+/// For each combination: both layers of an MLP, from C to 4C channels and back. Each has y = x · W, dx = dy · Wᵀ
+/// and dW += xᵀ · dy (fp32), stored as in layers. Then a head with the vocabulary and medium sizes. The first case is
+/// the smallest; the last one is square with 3/4 of the largest channels.
 [[nodiscard]] std::vector<ProductCase> product_cases(runtime::DType dtype, const ProductSizes& sizes);
 
 }  // namespace ranvier::apps

@@ -1,5 +1,5 @@
-// Numbers in 8 or 4 bits for messages (ZeRO++ §3.1). A block of 256 has a scale (fp32) and 256 or 128 bytes of integers
-// q; in 4 bits, byte i has number i in its low half and i + 128 in its high half. With L = 127 or 7 and the block's
+// Numbers in 8 or 4 bits for messages (ZeRO++ §3.1). A block of 256 has a scale (fp32) and 256 or 128 bytes of
+// integers q; in 4 bits, byte i has number i in its low half and i + 128 in its high half. With L = 127 or 7 and the
 // largest absolute value A:
 //
 //   scale = A / L, rounded to 17 significant bits
@@ -8,9 +8,8 @@
 // So q · scale is exact in fp32, and encoding decoded numbers again gives the same bytes, for all types. A scale
 // below 2^-117 is 0, and so are the numbers. A block with a number that is not finite becomes NaN as a whole.
 //
-// Arrays have n numbers, a multiple of 256; runs, strides and offsets of strided ones are multiples of 256, and arrays
-// are aligned to 16 bytes. Same bits on CPUs and GPUs, except bits of NaN. Calls return at once; the work runs on the
-// stream. Loop thread only.
+// Lengths, runs, strides and offsets of arrays are multiples of 256; arrays are aligned to 16 bytes. Same bits on CPUs
+// and GPUs, except bits of NaN. Calls return at once; the work runs on the stream. Loop thread only.
 #pragma once
 
 #include "runtime/base/dtype.hpp"

@@ -5,10 +5,8 @@
 #   tests/bench/largest_model.sh [--memory 256MiB] [--host-memory SIZE] [--steps 2] [--most 40] [--only WORDS]
 #                                [--nvme FOLDER] [--build build/release]
 #
-# --host-memory: only placements on the host, in types of 18, 10, 8 and 6 bytes per parameter (apps/guides/tiers.md); n
-# also grows until the planned host memory, without the device's, exceeds SIZE. infinity-cpu stores 2 bytes more in all
-# types but the first.
-#
+# --host-memory: only placements on the host, in types of 18, 10, 8 and 6 bytes per parameter (apps/guides/tiers.md;
+# infinity-cpu: 18, 12, 10 and 8). n grows until the planned host memory, without the device's, exceeds SIZE.
 # The models: n layers of 64 n channels and n heads (GPT-2 small is n = 12), bytes as tokens, 128 positions, one sample,
 # bf16, every layer recomputed. n grows until `--dry-run` does not fit. One JSON line per placement: parameters, their
 # ratio to plain data parallelism at 20 bytes per parameter (Myelin §V-B), planned bytes, and seconds of a step.
