@@ -10,8 +10,7 @@
 # median step, without the first step of each run; `over_device`, `over_host`: ratios to the states' other placements.
 # `losses_same`: as on the device; not for other types of states and other optimizers. With files also `file_bytes`,
 # planned, and `disk_seconds`: time to read and write these bytes once at the rates of file_bench.
-# With few tokens per step, passes hide little of the transfers:
-#   tests/bench/tiers.sh --batch 4 --microbatch 4 --length 128 --only '^(opt|half|none|bf16|int8).* on host$'
+# With few tokens per step (--batch 4 --microbatch 4 --length 128), passes hide little of the transfers.
 source "$(dirname "$0")/measuring.sh"
 rounds=3 steps=4 layers=6 hidden=384 length=256 batch=64 microbatch=4 only= nvme= build=build/release
 read_flags rounds steps layers hidden length batch microbatch only nvme build -- "$@"
