@@ -84,7 +84,7 @@ KeptStates kept_states(const models::Architecture& architecture, const PlannedCa
   const int rows = trainer.grid.g_data, group_size = actors::column_shape(trainer).group_size;
   KeptStates kept;
   for (const RankPlan& plan : trial.plans.distinct) {
-    const auto units = actors::sharded_units(architecture, plan.layers, rows, trainer.tiers);
+    const auto units = actors::sharded_units(architecture, plan.layers, rows, trainer.tiers, trainer.wire);
     const auto tiers =
         actors::optimizer_tiers(units, shardings, rows, group_size, trainer.precision, trainer.tiers);
     std::size_t bytes = 0;
